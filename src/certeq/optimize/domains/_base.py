@@ -1,0 +1,216 @@
+"""`Domain`: what every feasible set can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._backend import FloatArray, is_tensor, to_numpy
+from ._checks import dimension_argument, points_argument, vector_argument
+from ._errors import UnboundedError
+
+if TYPE_CHECKING:
+    from ._polyhedron import Polyhedron
+
+__all__ = ["Domain"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Domain(ABC):
+    """A closed convex set of vectors theta in R^d.
+
+    A set holds its parameters and knows nothing of d unless a parameter is a vector; every method takes d from its
+    argument. The methods below check their arguments and hand over to the underscored hook of the same name, which
+    may trust what it gets. Sets compare equal when their parameters do, hash, pickle, and never change.
+    """
+
+    def project(self, x: Any) -> Any:
+        """Return the nearest point of the set, argmin over v in the set of ||v - x||.
+
+        Parameters
+        ----------
+        x
+            Points of shape (..., d); an array (or nested lists) or a torch tensor.
+
+        Returns
+        -------
+        array or tensor
+            Of the same shape. Arrays come back as float64. A tensor comes back with its own dtype and device,
+            computed in float64, differentiable where the projection is (elsewhere one element of its generalised
+            Jacobian is used); inside `torch.func.vmap` a NaN cannot be refused and comes out as NaN.
+        """
+        points = points_argument(x)
+        self.validate(points.shape[-1])
+        result = self._project(points)
+        return result.to(x.dtype) if is_tensor(x) and x.is_floating_point() else result
+
+    def contains(self, x: Any, tol: float = 1e-9) -> bool:
+        """Say whether every point of x violates no constraint by more than ``tol * max(1, max |x|)``."""
+        if not tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {tol}")
+        points = self._points(x)
+        return self._worst(points)[0] <= tol * max(1.0, float(np.abs(points).max()))
+
+    def violation(self, x: Any) -> float:
+        """Return the largest amount by which any point of x violates any constraint; 0 inside the set."""
+        return self._worst(self._points(x))[0]
+
+    def explain(self, x: Any) -> str:
+        """Name the constraint that x violates most, in words, with the figures."""
+        amount, name = self._worst(self._points(x))
+        return f"{name} (violated by {amount:.6g})" if amount > 0 else "feasible: no constraint is violated"
+
+    def minimize_linear(self, g: ArrayLike) -> FloatArray:
+        """Return a v that minimises g.v over the set.
+
+        Raises
+        ------
+        UnboundedError
+            When there is no minimum; the message and `direction` say along what it falls.
+        """
+        g = self._vector(g, "g")
+        return self._minimize_linear(g)
+
+    def support_gap(self, theta: ArrayLike, g: ArrayLike, *, tol: float = 1e-8) -> float:
+        """Return g.theta - min over v in the set of g.v; infinite when the minimum is.
+
+        For a convex function with (sub)gradient g at theta this bounds how far its value is above the minimum over
+        the set. It is summed from terms that are each non-negative, not as a difference of two large numbers, so a
+        gap of 1e-15 is a gap of 1e-15. A budget that theta meets to within rounding counts as met.
+
+        Raises
+        ------
+        ValueError
+            When ``contains(theta, tol)`` is false: a gap at an infeasible point certifies nothing.
+        """
+        theta = self._vector(theta, "theta")
+        g = vector_argument(g, "g", theta.size)
+        if not self.contains(theta, tol):
+            raise ValueError(f"theta must lie in {self!r}, but {self.explain(theta)}; project it first")
+        try:
+            return float(self._support_gap(theta, g))
+        except UnboundedError:
+            return float("inf")
+
+    def start(self, d: int) -> FloatArray:
+        """Return a point of the relative interior: it violates nothing and touches no bound it need not touch."""
+        d = self.validate(d)
+        return self._start(d)
+
+    def diameter(self, d: int) -> float:
+        """Return an upper bound on the distance of two points of the set (exact where the class says so)."""
+        d = self.validate(d)
+        return float(self._diameter(d))
+
+    def as_polyhedron(self, d: int) -> Polyhedron:
+        """Return the set as {lower <= theta <= upper, C theta = c, A theta <= b}.
+
+        Raises
+        ------
+        TypeError
+            When the set has no such description of reasonable size.
+        """
+        d = self.validate(d)
+        return self._as_polyhedron(d)
+
+    def validate(self, d: int) -> int:
+        """Return d when the set fits R^d and is not empty there; otherwise raise a ValueError that says why not."""
+        d = dimension_argument(d)
+        seen: set[int] = self.__dict__.setdefault("_validated", set())
+        if d not in seen:
+            fixed = self._dimension()
+            if fixed is not None and fixed != d:
+                raise ValueError(f"{type(self).__name__} has dimension {fixed}, got a point of dimension {d}")
+            self._validate(d)
+            seen.add(d)
+        return d
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _project(self, x: Any) -> Any: ...
+
+    @abstractmethod
+    def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
+        """Yield (how much is violated, template) per family; in it {k} is the index on the last axis, {v} the value.
+
+        The first item has shape (..., n) with n >= 1 constraints, and the template may use {amount}.
+        """
+
+    @abstractmethod
+    def _minimize_linear(self, g: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _support_gap(self, theta: FloatArray, g: FloatArray) -> float: ...
+
+    @abstractmethod
+    def _start(self, d: int) -> FloatArray: ...
+
+    @abstractmethod
+    def _diameter(self, d: int) -> float: ...
+
+    def _as_polyhedron(self, d: int) -> Polyhedron:
+        raise TypeError(f"{type(self).__name__} is not a polyhedron with linearly many constraints")
+
+    def _validate(self, d: int) -> None:
+        """Raise InfeasibleError when the set is empty in R^d."""
+
+    def _dimension(self) -> int | None:
+        """Return the one dimension that the vector parameters fix, if any."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                return value.shape[-1]
+        return None
+
+    # -- shared --------------------------------------------------------------------------------------------------
+
+    def _points(self, x: Any) -> FloatArray:
+        points: FloatArray = points_argument(to_numpy(x))
+        self.validate(points.shape[-1])
+        return points
+
+    def _vector(self, x: Any, name: str) -> FloatArray:
+        vector = vector_argument(x, name)
+        self.validate(vector.size)
+        return vector
+
+    def _worst(self, x: FloatArray) -> tuple[float, str]:
+        worst, name = 0.0, ""
+        for amounts, template in self._residuals(x):
+            flat = int(np.argmax(amounts))
+            amount = float(amounts.flat[flat])
+            if amount > worst:
+                worst, name = amount, template.replace("{k}", str(flat % amounts.shape[-1]))
+        return worst, name
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self), *((v.shape, v.tobytes()) if isinstance(v, np.ndarray) else v for v in values)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __repr__(self) -> str:
+        shown = (f"{field.name}={_show(getattr(self, field.name))}" for field in fields(self))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _show(value: Any) -> str:
+    """Show a long vector by its size and range: a repr is for reading."""
+    if isinstance(value, np.ndarray):
+        if value.size <= 6:
+            return repr(value.tolist())
+        return f"<{'x'.join(map(str, value.shape))} in [{value.min():g}, {value.max():g}]>"
+    return repr(value)

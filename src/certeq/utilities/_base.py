@@ -1,0 +1,267 @@
+"""What every utility answers: its value, slope, curvature, conjugate, and the facts a solver or a theorem needs."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certeq.utilities._backend import Array, backend
+from certeq.utilities._shapes import Pieces, Shape
+
+if TYPE_CHECKING:
+    from certeq.utilities._algebra import Normalized, Scaled, Sum
+
+
+class Utility(ABC):
+    r"""A convex function u that says what risk means:  OCE_u(X) = inf_t  t + E[u(X - t)].
+
+    A subclass stores its constructor's arguments under their own names, unchanged (scikit-learn's ``clone`` relies
+    on it), and writes each formula once, against the namespace ``xp`` it is handed.
+    """
+
+    __array_ufunc__ = None  # so that np.float64(0.3) * utility reaches __rmul__
+
+    # -- formulas, written once for NumPy and torch -------------------------------------------------------------
+
+    @abstractmethod
+    def _value(self, x: Array, xp: SimpleNamespace) -> Array: ...
+
+    @abstractmethod
+    def _slope(self, x: Array, xp: SimpleNamespace) -> Array: ...
+
+    @abstractmethod
+    def _curvature(self, x: Array, xp: SimpleNamespace) -> Array: ...
+
+    @abstractmethod
+    def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array: ...
+
+    def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
+        """Slope and curvature together; overridden where they share work."""
+        return self._slope(x, xp), self._curvature(x, xp)
+
+    def value(self, x: Array) -> Array:
+        """u(x), elementwise."""
+        xp, x = backend(x)
+        return self._value(x, xp)
+
+    def slope(self, x: Array) -> Array:
+        """u'(x), the left derivative where u has a kink."""
+        xp, x = backend(x)
+        return self._slope(x, xp)
+
+    def right_slope(self, x: Array) -> Array:
+        """The right derivative of u: the slope plus its jump at a kink."""
+        xp, x = backend(x)
+        slope = self._slope(x, xp)
+        for kink, jump in self.kinks:
+            slope = slope + jump * (x == kink)
+        return slope
+
+    def curvature(self, x: Array) -> Array:
+        """u''(x) away from the kinks, where it exists."""
+        xp, x = backend(x)
+        return self._curvature(x, xp)
+
+    def derivatives(self, x: Array) -> tuple[Array, Array]:
+        """Slope and curvature in one go: cheaper than the two apart."""
+        xp, x = backend(x)
+        return self._derivatives(x, xp)
+
+    def conjugate(self, y: Array) -> Array:
+        """u*(y) = sup_x  x*y - u(x); +inf outside its domain."""
+        xp, y = backend(y)
+        return self._conjugate(y, xp)
+
+    # -- facts --------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def slope_range(self) -> tuple[float, float]:
+        """Infimum and supremum of the slope."""
+
+    @property
+    @abstractmethod
+    def anchor(self) -> float:
+        """x0, the point with 1 in the subdifferential of u: the shortfall of a constant c is c - x0."""
+
+    @property
+    @abstractmethod
+    def kappa(self) -> float:
+        """Largest E[u''(X - t*)] over all laws X: OCE is (L_F + kappa * M**2)-smooth. +inf where there is none."""
+
+    @property
+    def lipschitz(self) -> float:
+        """The least K with |u(x) - u(y)| <= K * |x - y|; +inf where there is none."""
+        return max(abs(bound) for bound in self.slope_range)
+
+    @property
+    def kinks(self) -> tuple[tuple[float, float], ...]:
+        """Where the slope jumps, and by how much."""
+        return ()
+
+    @property
+    def shape(self) -> Shape | None:
+        """The closed form this utility admits, if any."""
+        return None
+
+    @property
+    def growth(self) -> float:
+        """p such that the slope grows like x**p; Newton's method works on the p-th root of the mean slope."""
+        return 1.0
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether u never decreases, so that a larger loss is never preferred."""
+        return self.slope_range[0] >= 0.0
+
+    @property
+    def oce_of_zero(self) -> float:
+        """OCE(0) = u(x0) - x0 = -u*(1)."""
+        return float(self.value(self.anchor)) - self.anchor
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether u(0) = 0 and 1 is in the subdifferential at 0, so that a sure loss c has OCE c and shortfall c."""
+        return self.anchor == 0.0 and float(self.value(0.0)) == 0.0
+
+    @property
+    def is_coherent(self) -> bool:
+        """Whether OCE is positively homogeneous as well: true only of two linear pieces that meet at 0."""
+        shape = self.shape
+        return isinstance(shape, Pieces) and shape.low >= 0.0 and shape.kink == 0.0 and float(self.value(0.0)) == 0.0
+
+    # -- algebra ------------------------------------------------------------------------------------------------
+
+    def scaled(self, scale: float) -> Scaled:
+        """s*u(x/s): OCE becomes s*OCE(X/s). Choose s as the size of a loss that matters, in the loss's units."""
+        from certeq.utilities._algebra import Scaled
+
+        return Scaled(self, scale)
+
+    def normalized(self) -> Normalized:
+        """u(x + x0) - u(x0): OCE is shifted so that OCE(0) = 0; the tilt is unchanged."""
+        from certeq.utilities._algebra import Normalized
+
+        return Normalized(self)
+
+    def __rmul__(self, weight: float) -> Sum:
+        from certeq.utilities._algebra import weighted
+
+        return weighted(weight, self)
+
+    __mul__ = __rmul__
+
+    def __add__(self, other: Utility) -> Sum:
+        from certeq.utilities._algebra import Sum, weighted
+
+        if not isinstance(other, Utility):
+            return NotImplemented
+        left, right = weighted(1.0, self), weighted(1.0, other)
+        return Sum(left.weights + right.weights, left.terms + right.terms)
+
+    def __radd__(self, other: object) -> Sum:
+        from certeq.utilities._algebra import weighted
+
+        if isinstance(other, (int, float)) and other == 0:  # so that the built-in sum() works
+            return weighted(1.0, self)
+        return NotImplemented
+
+    # -- parameters, as scikit-learn expects them ---------------------------------------------------------------
+
+    @classmethod
+    def _parameter_names(cls) -> tuple[str, ...]:
+        if cls.__init__ is object.__init__:  # a utility without parameters
+            return ()
+        return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name; with ``deep``, also those of utilities inside this one."""
+        params: dict[str, Any] = {}
+        for name in self._parameter_names():
+            params[name] = inner = getattr(self, name)
+            if deep and isinstance(inner, Utility):
+                params.update({f"{name}__{key}": item for key, item in inner.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> Utility:
+        """Change parameters in place, checked as at construction; unknown names are refused."""
+        own, nested = dict(self.get_params(deep=False)), {}
+        for key, item in params.items():
+            name, _, rest = key.partition("__")
+            if name not in own or (rest and not isinstance(own[name], Utility)):
+                known = ", ".join(self.get_params()) or "none"
+                raise ValueError(f"{type(self).__name__} has no parameter {key!r}; it has: {known}.")
+            if rest:
+                nested.setdefault(name, {})[rest] = item
+            else:
+                own[name] = item
+        for name, changes in nested.items():
+            own[name].set_params(**changes)
+        fresh = type(self)(**own)  # refuses bad values before anything here is touched
+        self.__dict__.clear()
+        self.__dict__.update(fresh.__dict__)
+        return self
+
+    def __repr__(self) -> str:
+        params = inspect.signature(type(self).__init__).parameters
+        inside = ", ".join(
+            f"{name}={getattr(self, name)!r}"
+            for name in self._parameter_names()
+            if not (params[name].default is None and getattr(self, name) is None)
+        )
+        return f"{type(self).__name__}({inside})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return bool(self.get_params(deep=False) == other.get_params(deep=False))
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
+
+
+# -- checks of parameters, shared by the utilities ----------------------------------------------------------------
+
+
+def _as_number(name: str, found: Any, wanted: str) -> float:
+    if isinstance(found, (bool, str, bytes, complex)) or found is None:
+        raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+    try:
+        number = float(found)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be {wanted}; found {found!r}.") from error
+    if math.isnan(number):
+        raise ValueError(f"{name} must be {wanted}; found NaN.")
+    return number
+
+
+def check_tail_mass(name: str, found: Any) -> float:
+    """Tail mass: a number strictly between 0 and 1."""
+    wanted = "a tail mass strictly between 0 and 1 (0.05 means the worst 5 %)"
+    number = _as_number(name, found, wanted)
+    if not 0.0 < number < 1.0:
+        hint = f" Did you mean {number / 100:g}, that is {number:g} %?" if 1.0 < number < 100.0 else ""
+        raise ValueError(f"{name} must be {wanted}; found {number!r}.{hint}")
+    return number
+
+
+def check_positive(name: str, found: Any) -> float:
+    """A finite number above 0."""
+    number = _as_number(name, found, "a finite number above 0")
+    if not 0.0 < number < np.inf:
+        raise ValueError(f"{name} must be a finite number above 0; found {number!r}.")
+    return number
+
+
+def check_at_least(name: str, found: Any, least: float) -> float:
+    """A finite number not below ``least``."""
+    wanted = f"a finite number not below {least:g}"
+    number = _as_number(name, found, wanted)
+    if not least <= number < np.inf:
+        raise ValueError(f"{name} must be {wanted}; found {number!r}.")
+    return number

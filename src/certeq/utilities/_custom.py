@@ -1,0 +1,374 @@
+"""A utility somebody else writes: checked before it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from certeq.utilities._backend import NUMPY, Array, is_tensor
+from certeq.utilities._base import Utility
+from certeq.utilities._jet import Jet, differentiate
+from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
+
+Function = Callable[[Any], Any]
+
+# Dense near 0, where utilities bend, and out to a million.
+_GRID = np.unique(np.concatenate([[0.0], *(sign * np.geomspace(1e-4, 1e6, 301) for sign in (-1, 1))]))
+_SLACK = 1e-9
+
+
+class CustomUtility(Utility):
+    """A utility given by functions; made and checked by `certeq.utility`."""
+
+    def __init__(
+        self,
+        u: Function,
+        du: Function | None = None,
+        d2u: Function | None = None,
+        conjugate: Function | None = None,
+        kinks: tuple[float, ...] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.u, self.du, self.d2u = u, du, d2u
+        self.kinks_given = kinks
+        self.conjugate_given = conjugate
+        self.name = name
+        self._facts: dict[str, Any] = {}
+        _Examination(self).run()
+
+    @classmethod
+    def _parameter_names(cls) -> tuple[str, ...]:
+        return ("u", "du", "d2u", "conjugate", "kinks", "name")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The functions and declarations this utility was made of."""
+        return {
+            "u": self.u,
+            "du": self.du,
+            "d2u": self.d2u,
+            "conjugate": self.conjugate_given,
+            "kinks": self.kinks_given,
+            "name": self.name,
+        }
+
+    # -- formulas -----------------------------------------------------------------------------------------------
+
+    def _value(self, x: Array, xp: SimpleNamespace) -> Array:
+        return _like(self.u(x), x, "u")
+
+    def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
+        if self.du is not None:
+            return _like(self.du(x), x, "du")
+        _need_numpy(x, "du")
+        return np.asarray(differentiate(self.u, x).d)[()]
+
+    def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
+        if self.d2u is not None:
+            return _like(self.d2u(x), x, "d2u")
+        _need_numpy(x, "d2u")
+        return np.asarray(self._second(x))[()]
+
+    def _second(self, x: Array) -> Array:
+        try:
+            return differentiate(self.u, x).dd if self.du is None else differentiate(self.du, x).d
+        except TypeError as error:
+            which = "u" if self.du is None else "du"
+            raise TypeError(
+                f"The curvature of {self!r} cannot be derived, because {which} uses a function with no "
+                "differentiation rule here; pass d2u=."
+            ) from error
+
+    def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
+        if self.du is None and self.d2u is None:
+            _need_numpy(x, "du and d2u")
+            jet = differentiate(self.u, x)
+            return np.asarray(jet.d)[()], np.asarray(jet.dd)[()]
+        return self._slope(x, xp), self._curvature(x, xp)
+
+    def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
+        if self.conjugate_given is not None:
+            return _like(self.conjugate_given(y), y, "conjugate")
+        _need_numpy(y, "conjugate")
+        return conjugate_by_search(self, y)
+
+    # -- facts, found once by the examination -------------------------------------------------------------------
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """The slopes found between -1e6 and 1e6, widened to infinity where they still grow."""
+        return self._facts["slope_range"]  # type: ignore[no-any-return]
+
+    @property
+    def kinks(self) -> tuple[tuple[float, float], ...]:
+        """Declared kinks, or those found, with the jump of the slope."""
+        return self._facts["kinks"]  # type: ignore[no-any-return]
+
+    @property
+    def anchor(self) -> float:
+        """Where the slope passes 1, to the last bit."""
+        return float(self._facts["anchor"])
+
+    @property
+    def kappa(self) -> float:
+        """Largest mean curvature at mean slope 1, found numerically on a fine grid (relative error about 1e-4)."""
+        if "kappa" not in self._facts:
+            self._facts["kappa"] = float("inf") if self.kinks else curvature_bound(self)
+        return float(self._facts["kappa"])
+
+    @property
+    def has_curvature(self) -> bool:
+        """Whether the curvature is given or can be derived."""
+        return bool(self._facts["has_curvature"])
+
+    def __repr__(self) -> str:
+        if self.name is not None:
+            return self.name
+        parts = [
+            f"{key}={_spell(item)}" if key != "u" else _spell(item)
+            for key, item in self.get_params().items()
+            if item is not None
+        ]
+        return f"utility({', '.join(parts)})"
+
+
+def _spell(item: Any) -> str:
+    return getattr(item, "__qualname__", None) or repr(item)
+
+
+def _like(result: Any, x: Array, which: str) -> Array:
+    if is_tensor(x):
+        return result
+    result = np.asarray(result, dtype=np.asarray(x).dtype)
+    if result.shape != np.shape(x):
+        if result.ndim == 0:  # a constant slope, say
+            return np.broadcast_to(result, np.shape(x)).copy()
+        raise ValueError(
+            f"{which} must work elementwise: it was given an array of shape {np.shape(x)} and returned {result.shape}."
+        )
+    return result[()]
+
+
+def _need_numpy(x: Array, which: str) -> None:
+    if is_tensor(x):
+        raise TypeError(f"On torch tensors a custom utility needs {which}= written with torch functions.")
+
+
+def utility(
+    u: Function,
+    du: Function | None = None,
+    d2u: Function | None = None,
+    *,
+    conjugate: Function | None = None,
+    kinks: tuple[float, ...] | None = None,
+    name: str | None = None,
+) -> CustomUtility:
+    r"""A utility of your own, checked: convex, increasing, with 1 in the interior of the range of its slope.
+
+    Parameters
+    ----------
+    u : callable
+        The utility, elementwise on NumPy arrays.
+    du, d2u : callable, optional
+        Its (left) derivative and second derivative. What is missing is derived by exact differentiation of the
+        NumPy expression, to rounding; where that is not possible the missing one is refused with the reason.
+    conjugate : callable, optional
+        u*(y) = sup_x x*y - u(x); found by search if not given.
+    kinks : tuple of float, optional
+        Where the slope jumps. Found automatically if not given.
+    name : str, optional
+        What ``repr`` shows.
+
+    Returns
+    -------
+    CustomUtility
+
+    Raises
+    ------
+    ValueError
+        If u is not convex or not increasing, if a derivative does not belong to it, or if its slope does not pass 1.
+
+    Notes
+    -----
+    The checks are made on 603 points between -1e6 and 1e6; a function that misbehaves between them is not caught.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> hinge2 = ce.utility(lambda x: x + 0.5*np.maximum(x, 0)**2 + 0.25*np.minimum(x, 0)*0)
+    Traceback (most recent call last):
+    ...
+    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside its range, or no shortfall exists.
+    >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5*x))
+    >>> round(ce.oce([0.0, 1.0], half), 6)
+    0.75
+    """
+    return CustomUtility(u, du, d2u, conjugate, kinks, name)
+
+
+class _Examination:
+    """The checks on a custom utility, in the order that gives the most useful message first."""
+
+    def __init__(self, custom: CustomUtility) -> None:
+        self.custom = custom
+        self.x = _GRID
+
+    def run(self) -> None:
+        custom = self.custom
+        for which in ("u", "du", "d2u"):
+            function = getattr(custom, which)
+            if function is None and which != "u":
+                continue
+            if not callable(function):
+                raise TypeError(f"{which} must be a function of a NumPy array; found {function!r}.")
+        with np.errstate(all="ignore"):
+            value = self._evaluate(custom.u, "u")
+            slope = self._slopes()
+            slope = np.where((value == np.inf) & (self.x > 0), np.inf, slope)  # overflow, not a fault of u
+            self._check_finite(value, slope)
+            self._check_convex(value, slope)
+            self._check_range(slope)
+            custom._facts["kinks"] = self._find_kinks(slope)
+            custom._facts["has_curvature"] = self._check_curvature()
+            custom._facts["anchor"] = find_anchor(custom)
+
+    def _evaluate(self, function: Function, which: str) -> Array:
+        try:
+            return np.asarray(_like(function(self.x), self.x, which), dtype=float)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{which} could not be evaluated on a NumPy array ({error}). Write it with NumPy functions, "
+                "np.exp rather than math.exp, np.where rather than if."
+            ) from error
+
+    def _slopes(self) -> Array:
+        if self.custom.du is not None:
+            return self._evaluate(self.custom.du, "du")
+        try:
+            jet: Jet = differentiate(self.custom.u, self.x)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"The slope of u cannot be derived: u uses something with no differentiation rule here ({error}). "
+                "Pass du=, the left derivative of u."
+            ) from error
+        return np.asarray(jet.d)
+
+    def _check_finite(self, value: Array, slope: Array) -> None:
+        bad = np.isnan(value) | np.isnan(slope) | (value == -np.inf) | ((value == np.inf) & (self.x < 0))
+        if np.any(bad):
+            at = self.x[bad][np.argmin(np.abs(self.x[bad]))]
+            what = "u" if not np.isfinite(value[self.x == at][0]) else "the slope of u"
+            raise ValueError(f"{what} is not a number at x = {at:g}; a utility must be finite for every loss.")
+
+    def _check_convex(self, value: Array, slope: Array) -> None:
+        x = self.x
+        fine = np.isfinite(value) & np.isfinite(slope)
+        x, value, slope = x[fine], value[fine], slope[fine]
+        size = 1.0 + np.abs(slope)
+        falling = np.diff(slope) < -_SLACK * size[1:]
+        if np.any(falling):
+            i = int(np.argmax(falling))
+            raise ValueError(
+                f"u must be convex, but its slope falls from {slope[i]:.6g} at x = {x[i]:.6g} to {slope[i + 1]:.6g} "
+                f"at x = {x[i + 1]:.6g}."
+            )
+        if np.any(slope < -_SLACK):
+            i = int(np.argmax(slope < -_SLACK))
+            raise ValueError(
+                f"u must be increasing, but its slope is {slope[i]:.6g} at x = {x[i]:.6g}: a larger loss would be "
+                "preferred there. (MeanVariance is the one such utility here; MonotoneMeanVariance repairs it.)"
+            )
+        # For a convex u with slope du:  du(a)(b-a) <= u(b)-u(a) <= du(b)(b-a). No finite differences needed.
+        rise, run = np.diff(value), np.diff(x)
+        room = 1e-7 * (np.abs(rise) + run * size[1:]) + 1e-12 * (np.abs(value[1:]) + np.abs(value[:-1]))
+        wrong = (rise < slope[:-1] * run - room) | (rise > slope[1:] * run + room)
+        if np.any(wrong):
+            i = int(np.argmax(wrong))
+            raise ValueError(
+                f"du is not the derivative of u: between x = {x[i]:.6g} and {x[i + 1]:.6g} u rises by {rise[i]:.6g}, "
+                f"but slopes from {slope[i]:.6g} to {slope[i + 1]:.6g} allow {slope[i] * run[i]:.6g} to "
+                f"{slope[i + 1] * run[i]:.6g}."
+            )
+
+    def _check_range(self, slope: Array) -> None:
+        finite = slope[np.isfinite(slope)]
+        low, high = float(finite[0]), float(finite[-1])
+        overflown = len(finite) < len(slope)
+        # Still growing between 1e5 and 1e6, or up to an overflow, means growing for ever as far as a solver can tell.
+        growing = high > 1.001 * slope[np.searchsorted(self.x, 1e5)] + _SLACK if not overflown else high > 1e3 + 10 * low
+        reason = f"The slope of u lies between {low:.6g} and {high:.6g}; 1 must lie strictly inside its range"
+        if abs(high - 1.0) <= 1e-6 and low < 1.0 - _SLACK:
+            raise ValueError(
+                f"{reason}. It tends to 1 and never passes it, so t + E u(X - t) has no minimiser and OCE is just "
+                "the mean. This is what ails the printed smooth CVaR, alpha*ln(1 + exp(x/alpha)): use "
+                "SmoothCVaR(alpha, tau), which is (tau/alpha)*ln(1 + exp(x/tau))."
+            )
+        if overflown and not growing:
+            at = self.x[len(finite)]
+            raise ValueError(
+                f"u overflows at x = {at:.4g} although its slope is only {high:.6g} there; write it so that it does "
+                "not, for instance np.logaddexp(0, x) for ln(1 + exp(x))."
+            )
+        if not (low < 1.0 - _SLACK and high > 1.0 + _SLACK):
+            raise ValueError(f"{reason}, or no shortfall exists.")
+        self.custom._facts["slope_range"] = (max(low, 0.0), np.inf if growing else high)
+
+    def _find_kinks(self, slope: Array) -> tuple[tuple[float, float], ...]:
+        custom, found = self.custom, []
+        if custom.kinks_given is not None:
+            for place in custom.kinks_given:
+                step = 1e-9 * max(1.0, abs(place))
+                jump = float(custom._slope(np.asarray(place + step), NUMPY) - custom._slope(np.asarray(place), NUMPY))
+                if jump <= 1e-6:
+                    raise ValueError(f"kinks names x = {place:g}, but the slope of u does not jump there.")
+                found.append((float(place), jump))
+            return tuple(found)
+        # A jump stays when its interval is halved; a steep but continuous rise does not.
+        jumps = np.diff(slope)
+        for i in np.flatnonzero(np.isfinite(jumps) & (jumps > 1e-6 * (1.0 + np.abs(slope[:-1])))):
+            a, b = self.x[i], self.x[i + 1]
+            low, high = slope[i], slope[i + 1]
+            while a < (middle := 0.5 * (a + b)) < b:
+                at = float(custom._slope(np.asarray(middle), NUMPY))
+                if at - low > high - at:
+                    b, high = middle, at
+                else:
+                    a, low = middle, at
+                if high - low <= 1e-9 * (1.0 + abs(low)):
+                    break
+            else:
+                # The left slope at the kink is the lower one, so the kink is the last point with it.
+                place = 0.0 if abs(a) < 1e-300 else a
+                found.append((float(place), float(high - low)))
+        return tuple(found)
+
+    def _check_curvature(self) -> bool:
+        """u'' against u', by Gauss-Legendre quadrature over short intervals without a kink."""
+        custom = self.custom
+        edges = np.linspace(-3.0, 3.0, 62)
+        keep = np.ones(len(edges) - 1, dtype=bool)
+        for kink, _ in custom.kinks:
+            keep &= ~((edges[:-1] <= kink) & (kink <= edges[1:]))
+        nodes, weights = np.polynomial.legendre.leggauss(24)
+        half = 0.5 * np.diff(edges)[:, None]
+        points = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
+        try:
+            curvature = np.asarray(custom._curvature(points, NUMPY), dtype=float)
+        except TypeError:
+            if custom.d2u is not None:
+                raise
+            return False
+        area = (curvature * weights * half).sum(axis=1)
+        rise = np.diff(np.asarray(custom._slope(edges, NUMPY), dtype=float))
+        wrong = keep & ~(np.abs(area - rise) <= 1e-3 * (1.0 + np.abs(rise)))
+        # A corner of the slope (monotone mean-variance at a = 2) spoils one interval, a wrong d2u most of them.
+        if np.sum(wrong) > 4:
+            i = int(np.argmax(wrong))
+            which = "d2u is not the derivative of du" if custom.d2u is not None else "The curvature of u is unreliable"
+            raise ValueError(
+                f"{which}: between x = {edges[i]:.3g} and {edges[i + 1]:.3g} it adds up to {area[i]:.6g}, but the slope "
+                f"rises by {rise[i]:.6g}."
+            )
+        return True

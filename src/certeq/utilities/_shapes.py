@@ -1,0 +1,42 @@
+"""Shapes of a utility for which the shortfall has a closed form.
+
+A utility may declare one of these; the solver asks for the shape and never for the utility's name. All are
+stated relative to the anchor x0 (1 in the subdifferential of u at x0), so scaling and shifting keep them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """u'(x) = exp(rate * (x - x0)): the shortfall is a log-mean-exp."""
+
+    rate: float
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """u'(x) = 1 + bend * (x - x0): the shortfall is the mean, shifted by x0."""
+
+    bend: float
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """u' = low left of the kink and high right of it: the shortfall is a quantile."""
+
+    low: float
+    high: float
+    kink: float
+
+    @property
+    def tail(self) -> float:
+        """Mass above the shortfall: low + (high - low) * tail = 1."""
+        if self.high == self.low:
+            return 1.0
+        return (1.0 - self.low) / (self.high - self.low)
+
+
+Shape = Exponential | Quadratic | Pieces
