@@ -185,6 +185,11 @@ class Sum(Utility):
         return self._combined(list(slopes)), self._combined(list(curvatures))
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
+        shape = self.shape
+        if isinstance(shape, Pieces):
+            room = 1e-12 * (1.0 + shape.high)
+            inside = (y >= shape.low - room) & (y <= shape.high + room)
+            return xp.where(inside, shape.kink * y - float(self.value(shape.kink)), xp.zeros_like(y) + float("inf"))
         if len(self.terms) == 1:
             weight = self.weights[0]
             return weight * self.terms[0]._conjugate(y / weight, xp)

@@ -104,17 +104,17 @@ class LeakyCVaR(Utility):
         return xp.where(x >= 0, ratio, xp.atan(ratio))
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
-        left = xp.relu(-x) / self.alpha
-        return (1 / self.alpha) / (1 + left * left)
+        left = xp.relu(x * (-1 / self.alpha))
+        return (1 / self.alpha) / (left * left + 1)
 
     def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
         return self._derivatives(x, xp)[1]
 
     def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
         # Right of 0 the slope stays what it is at 0, so both formulas may read the negative part of x.
-        left = xp.relu(-x) / self.alpha
-        drop = 1 / (1 + left * left)
-        return drop / self.alpha, (2 / (self.alpha * self.alpha)) * left * (drop * drop)
+        left = xp.relu(x * (-1 / self.alpha))
+        slope = (1 / self.alpha) / (left * left + 1)
+        return slope, 2 * (left * (slope * slope))
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         s = self.alpha * y
@@ -188,11 +188,10 @@ class SmoothCVaR(Utility):
 
     def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
         # One exponential gives both; sigma(1 - sigma) = e/(1+e)**2 keeps its relative accuracy far out.
-        ratio = x / self.width
-        e = xp.exp(-xp.abs(ratio))
-        upper = 1 / (1 + e)
-        slope = xp.where(ratio >= 0, upper, e * upper) / self.alpha
-        return slope, (e * upper * upper) / (self.alpha * self.width)
+        e = xp.exp(xp.abs(x) * (-1 / self.width))
+        upper = (1 / self.alpha) / (e + 1)
+        lower = e * upper
+        return xp.where(x >= 0, upper, lower), lower * upper * (self.alpha / self.width)
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         s = self.alpha * y

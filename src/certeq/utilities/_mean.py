@@ -32,7 +32,8 @@ class Mean(Utility):
         return xp.zeros_like(x)
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
-        return xp.where(y == 1, xp.zeros_like(y), xp.zeros_like(y) + float("inf"))
+        # A tilt divided by its weight is 1 to rounding only.
+        return xp.where(xp.abs(y - 1) <= 1e-12, xp.zeros_like(y), xp.zeros_like(y) + float("inf"))
 
     @property
     def slope_range(self) -> tuple[float, float]:

@@ -47,7 +47,9 @@ def conjugate_by_search(utility: Utility, y: Any) -> Any:
     y = np.asarray(y, dtype=float)
     low, high = utility.slope_range
     result = np.full(y.shape, np.inf)
-    inside = (y > low) & (y < high)
+    inside = (y > low + 1e-12 * (1.0 + abs(low))) & (y < high)
+    if np.isfinite(high):
+        inside &= y < high - 1e-12 * (1.0 + abs(high))
     if np.any(inside):
         target = y[inside]
         a, b = np.full(target.shape, -1.0), np.full(target.shape, 1.0)
@@ -69,12 +71,24 @@ def conjugate_by_search(utility: Utility, y: Any) -> Any:
                 left = utility.slope(middle) <= target
                 a, b = np.where(left, middle, a), np.where(left, b, middle)
             result[inside] = np.maximum(a * target - utility.value(a), b * target - utility.value(b))
-    for end, far in ((low, -1e8), (high, 1e8)):
-        at_end = (y == end) & np.isfinite(end)
-        if np.any(at_end):  # the supremum is a limit there; it is finite when u has an asymptote
-            limit = far * end - float(utility.value(far))
-            result[at_end] = limit if np.isfinite(limit) else np.inf
+    for end, side in ((low, -1.0), (high, 1.0)):
+        if np.isfinite(end):
+            at_end = np.abs(y - end) <= 1e-12 * (1.0 + abs(end))
+            if np.any(at_end):
+                result[at_end] = _conjugate_at_end(utility, end, side)
     return result
+
+
+def _conjugate_at_end(utility: Utility, end: float, side: float) -> float:
+    """The limit of x*end - u(x) as x runs off; finite where u has an asymptote of that slope."""
+    before, far = -np.inf, 8.0
+    while far < 1e15:
+        now = side * far * end - float(utility.value(side * far))
+        # It only grows; past the last kink of a piecewise linear u it stands still, exactly.
+        if now - before <= 1e-14 * (1.0 + abs(now)):
+            return max(now, before)
+        before, far = now, 2.0 * far
+    return before if before < 1e8 else np.inf
 
 
 def curvature_bound(utility: Utility, points: int = 40001) -> float:

@@ -53,12 +53,14 @@ class MonotoneMeanVariance(Utility):
         return _power(xp.relu(x + 1), self.a - 1)
 
     def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
-        # At a = 2 the power is w**0 = 1 left of -1 too, where u is flat: hence the indicator.
-        return (self.a - 1) * _power(xp.relu(x + 1), self.a - 2) * (x > -1)
+        return self._derivatives(x, xp)[1]
 
     def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
         base = xp.relu(x + 1)
-        bend = _power(base, self.a - 2) * (x > -1)
+        if not is_tensor(self.a) and self.a == 2:
+            # w**0 would be 1 left of -1 too, where u is flat.
+            return base, xp.where(base > 0, xp.ones_like(base), xp.zeros_like(base))
+        bend = _power(base, self.a - 2)
         return bend * base, (self.a - 1) * bend
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:

@@ -1,0 +1,124 @@
+"""What a caller may pass as losses and weights, and what is said when it is something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.utilities import Utility
+
+Floats = NDArray[Any]
+
+
+def check_utility(utility: object) -> Utility:
+    """The utility, or an error that says what to write instead."""
+    if isinstance(utility, Utility):
+        return utility
+    if isinstance(utility, type) and issubclass(utility, Utility):
+        raise TypeError(f"utility must be an instance; write {utility.__name__}() rather than {utility.__name__}.")
+    hint = "; wrap a function of your own with certeq.utility(u)" if callable(utility) else ""
+    raise TypeError(f"utility must be a Utility such as certeq.CVaR(0.05); found {utility!r}{hint}.")
+
+
+def as_array(name: str, x: Any) -> Floats:
+    """x as a real array of at least one dimension, not copied where it need not be."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{name} is a tensor that requires a gradient; use certeq.torch.oce, or pass {name}.detach().")
+    if isinstance(x, np.ma.MaskedArray):
+        if np.ma.is_masked(x):
+            raise TypeError(f"{name} has masked entries; pass {name}.compressed(), or give them weight 0.")
+        x = x.data
+    try:
+        array = np.asarray(x) if not isinstance(x, np.memmap) else x
+    except ValueError as error:
+        raise TypeError(f"{name} must be a rectangular array of numbers; NumPy says: {error}.") from error
+    kind = array.dtype.kind
+    if kind == "c":
+        raise TypeError(f"{name} must be real; found complex numbers ({array.dtype}).")
+    if kind == "O":
+        found = next((type(item).__name__ for item in array.flat if not isinstance(item, (int, float))), "object")
+        raise TypeError(
+            f"{name} must be an array of numbers; found an object array (holding {found}). Convert it first, for "
+            f"instance np.asarray({name}, dtype=float)."
+        )
+    if kind not in "fiub":
+        raise TypeError(f"{name} must be an array of numbers; found dtype {array.dtype}.")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must be an array of samples; found the single number {array[()]!r}. Pass [{name}].")
+    return array
+
+
+def as_axis_last(x: Floats, axis: int | tuple[int, ...] | None) -> tuple[Floats, tuple[int, ...]]:
+    """x as a 2-d array (problems, samples), and the shape the answers are to have."""
+    if axis is None:
+        flat = x if x.ndim == 1 else x.reshape(-1)
+        return flat[None, :], ()
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    try:
+        axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, x.ndim))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"axis must name dimensions of x, which has {x.ndim}; found {axis!r} ({error}).") from error
+    moved = np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim))
+    lead = moved.shape[: x.ndim - len(axes)]
+    size = int(np.prod(moved.shape[len(lead) :]))
+    if moved.ndim == 2 and len(lead) == 1:
+        return moved, lead
+    return moved.reshape(int(np.prod(lead)), size), lead
+
+
+def check_not_empty(x: Floats) -> None:
+    """At least one sample per problem."""
+    if x.shape[-1] == 0:
+        raise ValueError("x is empty: at least one sample is needed.")
+
+
+def as_weights(weights: Any, x: Floats, axis: int | tuple[int, ...] | None) -> Floats | None:
+    """Weights as an array shaped like the 2-d losses, or one row for all; None for equal weights."""
+    if weights is None:
+        return None
+    w = as_array("weights", weights)
+    if w.shape == x.shape:
+        rows, _ = as_axis_last(w, axis)
+    else:
+        samples = x.size if axis is None else as_axis_last(x, axis)[0].shape[-1]
+        if w.ndim != 1 or w.shape[0] != samples:
+            raise ValueError(
+                f"weights must have the shape of x, {x.shape}, or one weight per sample, ({samples},); found {w.shape}."
+            )
+        rows = w[None, :]
+    return rows
+
+
+def check_weights(low: float, total: float, high: float) -> None:
+    """Complain of weights whose least is ``low``, greatest ``high`` and sum ``total``."""
+    if not np.isfinite(total) or np.isnan(low) or np.isinf(high):
+        raise ValueError("weights must be finite; found NaN or infinity.")
+    if low < 0.0:
+        raise ValueError(f"weights must not be negative; found {low:g}.")
+    if total <= 0.0:
+        raise ValueError("weights sum to 0; at least one must be above 0.")
+
+
+def complain_not_finite(rows: Floats, allow_low: bool) -> None:
+    """Say which loss is NaN or infinite, and what that means. ``allow_low`` lets -inf pass."""
+    for i in range(rows.shape[0]):
+        for start in range(0, rows.shape[1], 1 << 16):
+            block = np.asarray(rows[i, start : start + (1 << 16)])
+            bad = ~np.isfinite(block)
+            if allow_low:
+                bad &= block != -np.inf
+            if not np.any(bad):
+                continue
+            place = start + int(np.argmax(bad))
+            where = f"index {place}" if rows.shape[0] == 1 else f"row {i}, index {place}"
+            found = float(block[place - start])
+            if np.isnan(found):
+                raise ValueError(f"x holds NaN at {where}; drop or fill missing losses first.")
+            if found > 0:
+                raise ValueError(f"x holds +inf at {where}: its OCE is +inf, and no shortfall or tilt exists.")
+            raise ValueError(
+                f"x holds -inf at {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
+                "Drop it, or replace it by a finite loss."
+            )

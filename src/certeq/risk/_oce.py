@@ -1,0 +1,220 @@
+"""The front of the room: OCE, shortfall and tilt of arrays, along any axis, with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certeq.risk._bisect import bisect_rows
+from certeq.risk._input import (
+    Floats,
+    as_array,
+    as_axis_last,
+    as_weights,
+    check_not_empty,
+    check_utility,
+    check_weights,
+    complain_not_finite,
+)
+from certeq.risk._long import LongSolved, NotFinite, solve_long
+from certeq.risk._rows import Solved, solve_rows, tilt_rows
+from certeq.risk._sample import BLOCK, ArraySample
+from certeq.risk._threads import run_all
+from certeq.utilities import Exponential, Utility
+
+Axis = int | tuple[int, ...] | None
+LONG = 4 * BLOCK  # a row at least this long is read in blocks rather than copied
+
+
+def oce(
+    x: ArrayLike,
+    utility: Utility,
+    weights: ArrayLike | None = None,
+    axis: Axis = -1,
+    *,
+    method: str = "auto",
+    delta: float = 1e-6,
+    epsilon: float = 1e-6,
+) -> Any:
+    r"""Optimized certainty equivalent of losses: :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
+
+    Use it as ``np.mean``: an array in, a number (or an array, over the other axes) out.
+
+    Parameters
+    ----------
+    x : array_like
+        Losses: lower is better. Any real dtype, computed in float64; a memory-mapped array is read in blocks.
+    utility : Utility
+        What risk means, for instance ``CVaR(0.05)``.
+    weights : array_like, optional
+        Non-negative weights, of the shape of x or one per sample; they are normalised to sum 1.
+    axis : int, tuple of int or None
+        Where the samples run; the last axis by default, all of them for None.
+    method : {"auto", "bisect"}
+        "auto" is exact: a closed form, or Newton in a guaranteed bracket to rounding. "bisect" is the paper's OCE-SB,
+        corrected, which stops at a bracket of width ``delta`` and a residual of ``epsilon``; its answer exceeds the
+        exact one by at most ``delta * |residual|``.
+    delta, epsilon : float
+        Tolerances of "bisect".
+
+    Returns
+    -------
+    float or ndarray
+        OCE, in the units of x.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> float(ce.oce([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.25)))
+    4.0
+    >>> ce.oce([[0.0, 1.0], [2.0, 2.0]], ce.MeanVariance(0.5))
+    array([0.625, 2.   ])
+    """
+    if method == "bisect":
+        problem = _Problem(x, utility, weights, axis)
+        return problem.shaped(problem.rows_by(lambda z, w, u: bisect_rows(z, w, u, delta, epsilon).value))
+    _check_method(method)
+    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.value)
+
+
+def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
+    r"""The minimiser t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
+
+    For CVaR it is the value at risk. Parameters are those of `oce`. Where the mean curvature nearly vanishes, t* is
+    ill-conditioned although OCE is not: compare OCE then.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> float(ce.shortfall([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5)))
+    2.0
+    """
+    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.shortfall)
+
+
+def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Floats:
+    r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 along the axis.
+
+    The tilt solves the dual problem, and the gradient of OCE of losses F(theta) is ``sum_i q_i grad F_i``. Losses that
+    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha. Has the shape of x.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> ce.tilt([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5))
+    array([0. , 0. , 0.5, 0.5])
+    """
+    problem = _Problem(x, utility, weights, axis)
+    rows = problem.tilts()
+    return problem.restore(rows)
+
+
+def _check_method(method: object) -> None:
+    if method != "auto":
+        raise ValueError(f'method must be "auto" or "bisect"; found {method!r}.')
+
+
+class _Problem:
+    """Losses as rows of samples, with the shape to give back."""
+
+    def __init__(self, x: Any, utility: Utility, weights: Any, axis: Axis) -> None:
+        self.utility = check_utility(utility)
+        self.utility.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
+        self.x = as_array("x", x)
+        self.axis = axis
+        self.rows, self.lead = as_axis_last(self.x, axis)
+        check_not_empty(self.rows)
+        self.weights = as_weights(weights, self.x, axis)
+        self.takes_low = isinstance(self.utility.shape, Exponential)
+
+    @property
+    def is_long(self) -> bool:
+        return self.rows.shape[1] >= LONG
+
+    def weights_of(self, part: slice) -> Floats | None:
+        if self.weights is None:
+            return None
+        chosen = self.weights if self.weights.shape[0] == 1 else self.weights[part]
+        w = np.array(np.broadcast_to(chosen, self.rows[part].shape), dtype=np.float64)
+        total = w.sum(axis=1, keepdims=True)
+        check_weights(float(w.min()), float(total.min()) if np.all(np.isfinite(total)) else np.nan, float(w.max()))
+        return np.asarray(w / total)
+
+    def losses_of(self, part: slice) -> Floats:
+        z = np.ascontiguousarray(self.rows[part], dtype=np.float64)
+        low, high = z.min(), z.max()
+        if np.isnan(low) or high == np.inf or (low == -np.inf and not self.takes_low) or np.any(z.max(axis=1) == -np.inf):
+            complain_not_finite(z, self.takes_low and not np.any(z.max(axis=1) == -np.inf))
+        return z
+
+    def solve_blocks(self, use: Callable[[Solved], Floats]) -> list[Floats]:
+        count, samples = self.rows.shape
+        height = max(1, BLOCK // samples)
+
+        def task(start: int) -> Floats:
+            part = slice(start, start + height)
+            return use(solve_rows(self.losses_of(part), self.weights_of(part), self.utility))
+
+        starts = range(0, count, height)
+        if count == 0:
+            return []
+        # Look at every block before complaining of one: NaN is reported with the row it has in x.
+        try:
+            return run_all(task, starts, count * samples >= 8 * BLOCK)
+        except ValueError:
+            complain_not_finite(self.rows, self.takes_low)
+            raise
+
+    def long_rows(self) -> list[LongSolved]:
+        solved = []
+        for i in range(self.rows.shape[0]):
+            w = None
+            if self.weights is not None:
+                w = self.weights[0 if self.weights.shape[0] == 1 else i]
+            try:
+                solved.append(solve_long(ArraySample(self.rows[i], w), self.utility))
+            except NotFinite:
+                complain_not_finite(self.rows, self.takes_low)
+                complain_not_finite(self.rows, False)  # nothing but -inf
+                raise
+        return solved
+
+    def collect(self, use: Callable[[Any], Any]) -> Any:
+        if self.is_long:
+            return self.shaped(np.array([use(solved) for solved in self.long_rows()]))
+        blocks = self.solve_blocks(use)
+        return self.shaped(np.concatenate(blocks) if blocks else np.empty(0))
+
+    def rows_by(self, solve: Callable[[Floats, Floats | None, Utility], Floats]) -> Floats:
+        height = max(1, BLOCK // self.rows.shape[1])
+        parts = [slice(start, start + height) for start in range(0, self.rows.shape[0], height)]
+        found = [solve(self.losses_of(part), self.weights_of(part), self.utility) for part in parts]
+        return np.concatenate(found) if found else np.empty(0)
+
+    def tilts(self) -> Floats:
+        if not self.is_long:
+            blocks = self.solve_blocks(lambda solved: tilt_rows(solved, self.utility))
+            return np.concatenate(blocks) if blocks else np.empty(self.rows.shape)
+        result = np.empty(self.rows.shape)
+        for i, solved in enumerate(self.long_rows()):
+            part = slice(i, i + 1)
+            y = self.losses_of(part) - solved.centre
+            small = Solved(y, self.weights_of(part), np.array([solved.centre]), np.array([solved.s]), np.array([0.0]))
+            result[i] = tilt_rows(small, self.utility)[0]
+        return result
+
+    def shaped(self, answers: Floats) -> Any:
+        if self.lead == ():
+            return float(answers[0])
+        return answers.reshape(self.lead)
+
+    def restore(self, rows: Floats) -> Floats:
+        if self.axis is None:
+            return rows.reshape(self.x.shape)
+        axes = (self.axis,) if isinstance(self.axis, (int, np.integer)) else tuple(self.axis)
+        axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, self.x.ndim))
+        tail = tuple(self.x.shape[a] for a in axes)
+        return np.ascontiguousarray(np.moveaxis(rows.reshape(self.lead + tail), range(-len(tail), 0), axes))

@@ -1,0 +1,102 @@
+"""A long sample, read in blocks: what the solver asks of wherever the losses live.
+
+`Sample` is the whole contract. An array or memory-mapped file is `ArraySample` here; a cluster can be another.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.risk._threads import run_all, thread_count
+
+Floats = NDArray[np.float64]
+# (losses, weights or None) of one block -> partial results; see Sample.total and Sample.collect
+Kernel = Callable[[Floats, Floats | None], Any]
+
+BLOCK = 1 << 14  # 128 KB of float64: a block and its temporaries stay in the second-level cache
+
+
+class Sample(ABC):
+    """Losses with optional weights, too many to copy."""
+
+    size: int
+    weighted: bool
+
+    @abstractmethod
+    def map(self, kernel: Kernel) -> list[Any]:
+        """kernel(losses, weights) of every block, in order."""
+
+    @abstractmethod
+    def draw(self, count: int) -> tuple[Floats, Floats | None]:
+        """About ``count`` losses (and their weights) spread over the sample, the same ones every time."""
+
+    def total(self, kernel: Kernel) -> Floats:
+        """The sum over blocks of what the kernel returns (a tuple of numbers), added without rounding."""
+        parts = self.map(kernel)
+        return np.array([math.fsum(column) for column in zip(*parts, strict=True)])
+
+
+class ArraySample(Sample):
+    """A one-dimensional array of any real dtype, possibly on disk, read in blocks on all cores."""
+
+    def __init__(self, z: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        self.z, self.weights = z, weights
+        self.size, self.weighted = int(z.shape[0]), weights is not None
+
+    def map(self, kernel: Kernel) -> list[Any]:
+        """kernel(losses, weights) of every block, in order."""
+        blocks = -(-self.size // BLOCK)
+        per_task = max(1, min(64, blocks // (4 * thread_count()) or 1))
+        starts = range(0, blocks, per_task)
+
+        def task(first: int) -> list[Any]:
+            results = []
+            for block in range(first, min(first + per_task, blocks)):
+                part = slice(block * BLOCK, (block + 1) * BLOCK)
+                w = None if self.weights is None else _floats(self.weights[part])
+                results.append(kernel(_floats(self.z[part]), w))
+            span = (first * BLOCK, min((first + per_task) * BLOCK, self.size))
+            _release(self.z, *span)
+            if self.weights is not None:
+                _release(self.weights, *span)
+            return results
+
+        return [result for results in run_all(task, starts, blocks >= 8) for result in results]
+
+    def draw(self, count: int) -> tuple[Floats, Floats | None]:
+        """Losses at random places, from a fixed seed: a pattern in the order must not bias them."""
+        places = np.sort(np.random.default_rng(20260101).integers(0, self.size, size=min(count, self.size)))
+        w = None if self.weights is None else np.array(self.weights[places], dtype=np.float64)
+        drawn = np.array(self.z[places], dtype=np.float64)
+        _release(self.z, 0, self.size)
+        return drawn, w
+
+
+def _floats(block: NDArray[Any]) -> Floats:
+    return np.ascontiguousarray(block, dtype=np.float64)
+
+
+def _release(array: NDArray[Any], start: int, stop: int) -> None:
+    """Let go of the pages of a memory-mapped stretch, so that resident memory stays flat however long the file.
+
+    Only for shared mappings: a copy-on-write mapping would lose what was written to it.
+    """
+    source = getattr(array, "_mmap", None)
+    if source is None or getattr(array, "mode", "c") == "c" or not hasattr(source, "madvise"):
+        return
+    if array.ndim != 1 or array.strides[0] <= 0:
+        return
+    origin = np.frombuffer(source, dtype=np.uint8).__array_interface__["data"][0]
+    begin = array.__array_interface__["data"][0] - origin
+    page = mmap.PAGESIZE
+    first = -(-(begin + start * array.strides[0]) // page) * page
+    last = (begin + stop * array.strides[0]) // page * page
+    if last > first:
+        source.madvise(mmap.MADV_DONTNEED, first, last - first)
