@@ -30,7 +30,7 @@ class Bisection:
 def bisect_rows(
     z: Floats, weights: Floats | None, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6
 ) -> Bisection:
-    """Bisect mean u'(z - t) = 1 on [min z - x0, max z - x0] until the bracket is ``delta`` and the residual ``epsilon``.
+    """Bisect mean u'(z - t) = 1 on [min z - x0, max z - x0] to a bracket of ``delta`` and a residual of ``epsilon``.
 
     The printed rule asks for both whatever the utility; for CVaR the residual may never get there (m = 10, alpha = 0.15
     leaves 1/3), so a bracket of two neighbouring floats ends it too.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certeq.risk._input import check_weights
 from certeq.risk._root import find_root
-from certeq.risk._rows import near_kink, solve_rows
+from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
 from certeq.risk._sample import Floats, Sample
 from certeq.risk._select import upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
@@ -51,7 +51,7 @@ def survey(sample: Sample, extra: Extra | None = None, allow_low: bool = False) 
         low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
         if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
             low, high = float(z.min()), float(z.max())
-        return low, high, float(w.sum()), float(np.dot(w, w)), float(w.min()), float(w.max()), *more
+        return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
 
     with np.errstate(invalid="ignore", over="ignore"):
         parts = np.array(sample.map(kernel))
@@ -91,7 +91,8 @@ class LongSolved:
 
 
 def _sum(part: Floats, w: Floats | None) -> float:
-    return float(part.sum()) if w is None else float(np.dot(w, part))
+    # Not np.dot: a threaded BLAS inside our own threads would fight for the same cores.
+    return float(part.sum()) if w is None else float((w * part).sum())
 
 
 def _shift(z: Floats, centre: float, s: float) -> Floats:
@@ -169,7 +170,7 @@ def _mean_and_variance(sample: Sample, draw: _Draw, bend: float, utility: Utilit
 
         def kernel(z: Floats, w: Floats | None, middle: float = middle) -> tuple[float, float]:
             x = z - middle
-            return _sum(x, w), float(np.dot(x, x)) if w is None else float(np.dot(w * x, x))
+            return _sum(x, w), _sum(x * x, w)
 
         size, (shift, square) = survey(sample, kernel)
         passes += 1
@@ -201,7 +202,7 @@ def _quantile(sample: Sample, draw: _Draw, pieces: Pieces, utility: Utility) -> 
 
 
 class _Slopes:
-    """Mean slope and curvature of the sample at a trial s, remembering the last answer and what else it cost to know."""
+    """Mean slope and curvature of the sample at a trial s, remembering the last answer."""
 
     def __init__(self, sample: Sample, utility: Utility, centre: float) -> None:
         self.sample, self.utility, self.centre = sample, utility, centre
@@ -214,7 +215,7 @@ class _Slopes:
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
             x = _shift(z, self.centre, s)
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                slope, curvature = self.utility.derivatives(x)
+                slope, curvature = slope_and_bend(self.utility, x)
                 pair = _sum(slope, w), _sum(curvature, w)
                 return (*pair, _sum(np.asarray(self.utility.value(x)), w)) if with_value else pair
 

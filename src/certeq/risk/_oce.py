@@ -132,7 +132,7 @@ class _Problem:
 
     @property
     def is_long(self) -> bool:
-        return self.rows.shape[1] >= LONG
+        return bool(self.rows.shape[1] >= LONG)
 
     def weights_of(self, part: slice) -> Floats | None:
         if self.weights is None:
@@ -146,7 +146,12 @@ class _Problem:
     def losses_of(self, part: slice) -> Floats:
         z = np.ascontiguousarray(self.rows[part], dtype=np.float64)
         low, high = z.min(), z.max()
-        if np.isnan(low) or high == np.inf or (low == -np.inf and not self.takes_low) or np.any(z.max(axis=1) == -np.inf):
+        if (
+            np.isnan(low)
+            or high == np.inf
+            or (low == -np.inf and not self.takes_low)
+            or np.any(z.max(axis=1) == -np.inf)
+        ):
             complain_not_finite(z, self.takes_low and not np.any(z.max(axis=1) == -np.inf))
         return z
 

@@ -38,7 +38,15 @@ def mean(a: Floats, weights: Floats | None) -> Floats:
     """Mean along rows, under weights that sum to 1."""
     if weights is None:
         return np.asarray(a.mean(axis=1))
-    return np.einsum("ij,ij->i", a, weights)
+    return np.asarray((a * weights).sum(axis=1))
+
+
+def slope_and_bend(utility: Utility, x: Floats) -> tuple[Floats, Floats]:
+    """Slope and curvature; a curvature that is not known counts as 0, on which Newton's method gives way to bisection."""
+    if utility.has_curvature:
+        return utility.derivatives(x)
+    slope = np.asarray(utility.slope(x))
+    return slope, np.zeros_like(slope)
 
 
 def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
@@ -102,7 +110,9 @@ def _quantile(solved: Solved, pieces: Pieces, utility: Utility) -> None:
         order = np.argsort(-y, axis=1, kind="stable")
         mass = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
         # The last place whose mass above is within the tail; points without weight are passed over by themselves.
-        within = np.concatenate([np.ones((len(y), 1), dtype=bool), mass[:, :-1] <= pieces.tail * (1 + 4 * _EPS)], axis=1)
+        within = np.concatenate(
+            [np.ones((len(y), 1), dtype=bool), mass[:, :-1] <= pieces.tail * (1 + 4 * _EPS)], axis=1
+        )
         last = samples - 1 - np.argmax(within[:, ::-1], axis=1)
         held = np.take_along_axis(weights, order, axis=1) > 0
         last = np.minimum(last, samples - 1 - np.argmax(held[:, ::-1], axis=1))
@@ -129,7 +139,7 @@ def _newton(solved: Solved, utility: Utility) -> None:
         part, w = y, weights
         if rows.size < len(y):
             part, w = y[rows], None if weights is None else weights[rows]
-        slope, curvature = utility.derivatives(part - t[:, None])
+        slope, curvature = slope_and_bend(utility, part - t[:, None])
         return mean(slope, w), mean(curvature, w)
 
     if utility.kinks:
@@ -154,7 +164,9 @@ def _start(y: Floats, weights: Floats | None, utility: Utility) -> Floats:
     return mean(y, weights) - utility.anchor
 
 
-def _between_kinks(solved: Solved, utility: Utility, low: Floats, high: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+def _between_kinks(
+    solved: Solved, utility: Utility, low: Floats, high: Floats
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """The stretch between two neighbouring breakpoints y_i - kink where the mean slope passes 1.
 
     Inside it the mean slope is continuous. ``settled`` rows have their shortfall at the right end, because the slope
@@ -217,4 +229,4 @@ def _tilt_of_pieces(x: Floats, weights: Floats, pieces: Pieces) -> Floats:
     mass_above = (weights * above).sum(axis=1, keepdims=True)
     mass_tie = (weights * tie).sum(axis=1, keepdims=True)
     share = np.clip((pieces.tail - mass_above) / np.where(mass_tie > 0, mass_tie, 1.0), 0.0, 1.0)
-    return weights * (pieces.low + (pieces.high - pieces.low) * (above + share * tie))
+    return np.asarray(weights * (pieces.low + (pieces.high - pieces.low) * (above + share * tie)))

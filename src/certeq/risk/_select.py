@@ -37,9 +37,7 @@ class _Window:
     weights: Floats | None
 
 
-def upper_quantile(
-    sample: Sample, tail: float, mass: float, drawn: Floats, drawn_weights: Floats | None
-) -> Quantile:
+def upper_quantile(sample: Sample, tail: float, mass: float, drawn: Floats, drawn_weights: Floats | None) -> Quantile:
     """min { q : P(X > q) <= tail }, exactly; NaN where a loss is NaN or +inf. ``mass`` is the sample's total weight."""
     target = tail * mass * (1.0 + 4.0 * _EPS)
     a, b = _predict(drawn, drawn_weights, tail)
@@ -76,7 +74,7 @@ def _finish(found: _Window, b: float, target: float, mass: float, passes: int) -
         before = found.above + np.concatenate([[0.0], np.cumsum(weights)[:-1]])
         place = int(np.flatnonzero((before <= target) & (weights > 0))[-1])
         q = float(ranked[place])
-        within = float(np.dot(weights[:place], ranked[:place] - q))
+        within = float((weights[:place] * (ranked[:place] - q)).sum())
     high = b if np.isfinite(b) else q
     return Quantile(q, (found.excess + found.above * (high - q) + within) / mass, passes)
 
@@ -91,7 +89,7 @@ def _predict(drawn: Floats, weights: Floats | None, tail: float) -> tuple[float,
     else:
         order = np.argsort(drawn)
         ranked, held = drawn[order], weights[order]
-        size = float(held.sum() ** 2 / np.dot(held, held))
+        size = float(held.sum() ** 2 / (held * held).sum())
         upper = np.cumsum(held[::-1])[::-1] / held.sum()
     slack = 5.0 * np.sqrt(tail * (1.0 - tail) / size) + 2.0 / size
     # ``upper``, the mass at or above each drawn loss, falls along the ranks.
@@ -125,7 +123,7 @@ def _pass(sample: Sample, a: float, b: float) -> _Window:
             return greatest, float(high.size), excess, float(top.size - high.size), inside, None
         heavy = w[chosen]
         loads = heavy[over]
-        excess = float(np.dot(loads, high - b)) if finite else 0.0
+        excess = float((loads * (high - b)).sum()) if finite else 0.0
         return greatest, float(loads.sum()), excess, float(heavy[~over].sum()), inside, heavy[~over][: inside.size]
 
     parts = sample.map(kernel)

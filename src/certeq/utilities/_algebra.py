@@ -63,6 +63,11 @@ class Scaled(Utility):
         return self.utility.growth
 
     @property
+    def has_curvature(self) -> bool:
+        """That of the utility inside."""
+        return self.utility.has_curvature
+
+    @property
     def shape(self) -> Shape | None:
         """The shape inside, in the new units."""
         shape, scale = self.utility.shape, float(self.scale)
@@ -139,6 +144,11 @@ class Normalized(Utility):
     def growth(self) -> float:
         """That of the utility inside."""
         return self.utility.growth
+
+    @property
+    def has_curvature(self) -> bool:
+        """That of the utility inside."""
+        return self.utility.has_curvature
 
     @property
     def shape(self) -> Shape | None:
@@ -241,6 +251,11 @@ class Sum(Utility):
         return max(term.growth for term in self.terms)
 
     @property
+    def has_curvature(self) -> bool:
+        """Only if every term has one."""
+        return all(term.has_curvature for term in self.terms)
+
+    @property
     def shape(self) -> Shape | None:
         """Linear pieces that share a kink, quadratics and means, and multiples of 1 keep their shape."""
         shapes = [term.shape for term in self.terms]
@@ -305,7 +320,7 @@ def weighted(weight: Any, utility: Utility) -> Sum:
 
 
 def _check_weight(weight: Any) -> None:
-    if isinstance(weight, (Utility, str, bool, complex)) or not np.isscalar(weight) and not is_tensor(weight):
+    if isinstance(weight, (Utility, str, bool, complex)) or not (np.isscalar(weight) or is_tensor(weight)):
         raise TypeError(f"A utility can be multiplied by a number above 0 only; found {weight!r}.")
     if not 0.0 < float(weight) < np.inf:
         raise ValueError(f"The weight of a utility must be a finite number above 0; found {weight!r}.")

@@ -105,6 +105,11 @@ class Utility(ABC):
         return ()
 
     @property
+    def has_curvature(self) -> bool:
+        """Whether the curvature is known; without it the shortfall is found by bisection."""
+        return True
+
+    @property
     def shape(self) -> Shape | None:
         """The closed form this utility admits, if any."""
         return None
@@ -190,7 +195,8 @@ class Utility(ABC):
 
     def set_params(self, **params: Any) -> Utility:
         """Change parameters in place, checked as at construction; unknown names are refused."""
-        own, nested = dict(self.get_params(deep=False)), {}
+        own = self.get_params(deep=False)
+        nested: dict[str, dict[str, Any]] = {}
         for key, item in params.items():
             name, _, rest = key.partition("__")
             if name not in own or (rest and not isinstance(own[name], Utility)):

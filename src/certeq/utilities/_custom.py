@@ -203,7 +203,7 @@ def utility(
     ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside its range, or no shortfall exists.
     >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5*x))
     >>> round(ce.oce([0.0, 1.0], half), 6)
-    0.75
+    0.71875
     """
     return CustomUtility(u, du, d2u, conjugate, kinks, name)
 
@@ -225,10 +225,12 @@ class _Examination:
                 raise TypeError(f"{which} must be a function of a NumPy array; found {function!r}.")
         with np.errstate(all="ignore"):
             value = self._evaluate(custom.u, "u")
+            self._check_numbers("u", value)
             slope = self._slopes()
             slope = np.where((value == np.inf) & (self.x > 0), np.inf, slope)  # overflow, not a fault of u
-            self._check_finite(value, slope)
+            self._check_numbers("the slope of u", slope)
             self._check_convex(value, slope)
+            self._check_finite(value)
             self._check_range(slope)
             custom._facts["kinks"] = self._find_kinks(slope)
             custom._facts["has_curvature"] = self._check_curvature()
@@ -255,12 +257,18 @@ class _Examination:
             ) from error
         return np.asarray(jet.d)
 
-    def _check_finite(self, value: Array, slope: Array) -> None:
-        bad = np.isnan(value) | np.isnan(slope) | (value == -np.inf) | ((value == np.inf) & (self.x < 0))
+    def _check_numbers(self, what: str, found: Array) -> None:
+        bad = np.isnan(found)
         if np.any(bad):
             at = self.x[bad][np.argmin(np.abs(self.x[bad]))]
-            what = "u" if not np.isfinite(value[self.x == at][0]) else "the slope of u"
             raise ValueError(f"{what} is not a number at x = {at:g}; a utility must be finite for every loss.")
+
+    def _check_finite(self, value: Array) -> None:
+        # Right of 0 infinity is an overflow, which the range of the slope has to explain.
+        bad = (value == -np.inf) | ((value == np.inf) & (self.x < 0))
+        if np.any(bad):
+            at = self.x[bad][np.argmin(np.abs(self.x[bad]))]
+            raise ValueError(f"u is {value[self.x == at][0]:g} at x = {at:g}; a utility must be finite for every loss.")
 
     def _check_convex(self, value: Array, slope: Array) -> None:
         x = self.x
@@ -297,7 +305,9 @@ class _Examination:
         low, high = float(finite[0]), float(finite[-1])
         overflown = len(finite) < len(slope)
         # Still growing between 1e5 and 1e6, or up to an overflow, means growing for ever as far as a solver can tell.
-        growing = high > 1.001 * slope[np.searchsorted(self.x, 1e5)] + _SLACK if not overflown else high > 1e3 + 10 * low
+        growing = (
+            high > 1.001 * slope[np.searchsorted(self.x, 1e5)] + _SLACK if not overflown else high > 1e3 + 10 * low
+        )
         reason = f"The slope of u lies between {low:.6g} and {high:.6g}; 1 must lie strictly inside its range"
         if abs(high - 1.0) <= 1e-6 and low < 1.0 - _SLACK:
             raise ValueError(
@@ -368,7 +378,7 @@ class _Examination:
             i = int(np.argmax(wrong))
             which = "d2u is not the derivative of du" if custom.d2u is not None else "The curvature of u is unreliable"
             raise ValueError(
-                f"{which}: between x = {edges[i]:.3g} and {edges[i + 1]:.3g} it adds up to {area[i]:.6g}, but the slope "
-                f"rises by {rise[i]:.6g}."
+                f"{which}: between x = {edges[i]:.3g} and {edges[i + 1]:.3g} it adds up to {area[i]:.6g}, but the "
+                f"slope rises by {rise[i]:.6g}."
             )
         return True

@@ -1,0 +1,101 @@
+"""What the error bars need beyond sums: a density at a kink, and signs that the bars cannot be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from certeq.risk._long import LongSolved
+from certeq.risk._sample import Floats, Sample
+from certeq.utilities import Utility
+
+_ENOUGH_IN_TAIL = 20.0
+_DRAW = 1 << 18
+
+
+def density_at(sample: Sample, point: float) -> float:
+    """Density of the losses at a point, from the spacing of order statistics around it (Bofinger's bandwidth)."""
+    z, w = sample.draw(_DRAW) if sample.size > _DRAW else _all(sample)
+    if w is not None:
+        z, w = z[w > 0], w[w > 0]
+    order = np.argsort(z)
+    z = z[order]
+    share = np.full(z.size, 1.0 / z.size) if w is None else w[order] / w.sum()
+    rank = np.cumsum(share) - 0.5 * share
+    n = 1.0 / float((share * share).sum())
+    p = float(np.clip(np.interp(point, z, rank), 0.5 / n, 1.0 - 0.5 / n))
+    quantile = float(ndtri(p))
+    bell = np.exp(-0.5 * quantile**2) / np.sqrt(2.0 * np.pi)
+    width = (4.5 * bell**4 / (n * (2.0 * quantile**2 + 1.0) ** 2)) ** 0.2
+    width = min(width, 0.5 * p, 0.5 * (1.0 - p))
+    low, high = np.interp([p - width, p + width], rank, z)
+    return float(2.0 * width / (high - low)) if high > low else np.inf
+
+
+def _all(sample: Sample) -> tuple[Floats, Floats | None]:
+    parts = sample.map(lambda z, w: (z.copy(), None if w is None else w.copy()))
+    z = np.concatenate([part[0] for part in parts])
+    return z, np.concatenate([part[1] for part in parts]) if sample.weighted else None
+
+
+def reliability(sample: Sample, solved: LongSolved, utility: Utility, ess: float) -> tuple[str, ...]:
+    """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
+    doubts = []
+    if sample.size < 30:
+        doubts.append(f"Only {sample.size} samples: the normal interval is an asymptotic one.")
+    elif ess < _ENOUGH_IN_TAIL:
+        doubts.append(
+            f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too "
+            "narrow. More samples, or a milder utility, would help."
+        )
+    index = _tail_index(sample, solved, utility)
+    if index is not None:
+        doubts.append(
+            f"The tail of u(X - t*) looks as heavy as a power law of index {index:.2g}; below 2 its variance is "
+            "infinite and no normal interval exists. Consider a milder utility."
+        )
+    return tuple(doubts)
+
+
+def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float | None:
+    """Hill's estimate over the sqrt(n) largest, where it does not clearly exceed 2; else None."""
+    top = int(np.sqrt(sample.size))
+    if sample.size < 100:
+        return None
+    # u is steepest at the largest losses; where it is not monotone the smallest count as well.
+    largest = _extremes(sample, top + 1, upper=True)
+    if np.isfinite(utility.lipschitz):
+        middle = float(np.median(sample.draw(1 << 12)[0]))
+        sizes = largest - middle
+    else:
+        smallest = _extremes(sample, top + 1, upper=False)
+        ends = np.concatenate([largest, smallest]) if not utility.is_monotone else largest
+        low = solved.extent.low if np.isfinite(solved.extent.low) else float(smallest.min())
+        with np.errstate(over="ignore"):
+            values = np.asarray(utility.value((ends - solved.centre) - solved.s))
+            base = float(utility.value((low - solved.centre) - solved.s)) if utility.is_monotone else 0.0
+        sizes = np.abs(values - base)
+    sizes = np.sort(sizes)[::-1][: top + 1]
+    if sizes[-1] <= 0.0 or not np.all(np.isfinite(sizes)):
+        return None
+    spread = float(np.mean(np.log(sizes[:-1] / sizes[-1])))
+    index = 1.0 / spread if spread > 0 else np.inf
+    return index if index <= 2.0 * (1.0 + 1.0 / np.sqrt(top)) else None
+
+
+def _extremes(sample: Sample, count: int, upper: bool) -> Floats:
+    """The ``count`` largest (or smallest) losses of positive weight; each block keeps no more than that."""
+    sign = 1.0 if upper else -1.0
+
+    def kernel(z: Floats, w: Floats | None) -> Floats:
+        y = sign * (z if w is None else z[w > 0])
+        y = y[np.isfinite(y)]
+        return np.partition(y, y.size - count)[y.size - count :] if y.size > count else y.copy()
+
+    # Blocks are merged as they come so that a long file never holds more than a few blocks' worth.
+    best: Floats = np.empty(0)
+    for part in sample.map(kernel):
+        best = np.concatenate([best, part])
+        if best.size > 4 * count:
+            best = np.partition(best, best.size - count)[best.size - count :]
+    return sign * (np.partition(best, best.size - count)[best.size - count :] if best.size > count else best)

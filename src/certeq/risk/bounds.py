@@ -1,0 +1,258 @@
+"""The paper's finite-sample bounds, each as printed and as corrected.
+
+Every function takes ``form="corrected"`` (the default) or ``form="printed"``. The printed forms are here so that they
+can be looked at; those that are false say so and raise nothing: a bound is a number, and the docstring is the warning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certeq.risk._input import as_array, check_not_empty, complain_not_finite
+
+__all__ = [
+    "bisect_bound",
+    "dispersion",
+    "dispersion_bound",
+    "gradient_mse_bound",
+    "mae_bound",
+    "mse_bound",
+    "mse_bound_lipschitz",
+    "samples_needed",
+    "wasserstein_bound",
+]
+
+
+def dispersion(x: ArrayLike) -> float:
+    r"""J1 = :math:`\int \sqrt{F(1 - F)}` of the empirical law of x; what the sharp Lipschitz bounds are made of.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> bounds.dispersion([0.0, 1.0])
+    0.5
+    """
+    array = as_array("x", x)
+    if array.ndim != 1:
+        raise ValueError(f"x must be one-dimensional; found shape {array.shape}.")
+    check_not_empty(array[None, :])
+    complain_not_finite(array[None, :], False)
+    ranked = np.sort(np.asarray(array, dtype=np.float64))
+    share = np.arange(1, ranked.size) / ranked.size
+    return float(np.sum(np.diff(ranked) * np.sqrt(share * (1.0 - share))))
+
+
+def dispersion_bound(moment: float, q: float = 3.0) -> float:
+    r"""J1 <= sqrt(2) q/(q-2) T for every q > 2, with T = inf_c of the L_q norm of X - c.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> round(bounds.dispersion_bound(1.0, q=3), 3)
+    4.243
+    """
+    _positive(moment=moment)
+    if not q > 2:
+        raise ValueError(f"q must exceed 2; found {q!r}.")
+    return math.sqrt(2.0) * q / (q - 2.0) * moment
+
+
+def mae_bound(
+    m: int,
+    lipschitz: float,
+    moment: float | None = None,
+    *,
+    q: float = 3.0,
+    j1: float | None = None,
+    form: str = "corrected",
+) -> float:
+    r"""Mean absolute error of OCE_m for a K-Lipschitz utility.
+
+    Printed: 39 K T / sqrt(m). Corrected (sharper): K J1 / sqrt(m), J1 from `dispersion` or bounded by the moment T.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> round(bounds.mae_bound(10_000, lipschitz=20, j1=3.23), 3)
+    0.646
+    >>> round(bounds.mae_bound(10_000, lipschitz=20, moment=2.59, form="printed"), 3)
+    20.202
+    """
+    _positive(m=m, lipschitz=lipschitz)
+    if _is_printed(form):
+        return 39.0 * lipschitz * _needed("moment", moment) / math.sqrt(m)
+    return lipschitz * _j1(j1, moment, q) / math.sqrt(m)
+
+
+def mse_bound_lipschitz(
+    m: int,
+    lipschitz: float,
+    moment: float | None = None,
+    *,
+    q: float = 3.0,
+    j1: float | None = None,
+    form: str = "corrected",
+) -> float:
+    r"""Mean squared error of OCE_m for a K-Lipschitz utility.
+
+    Printed: 108 K^2 T^2 / sqrt(m), true but of the wrong order. Corrected: K^2 J1^2 / m.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> bounds.mse_bound_lipschitz(100, lipschitz=2, j1=1.5)
+    0.09
+    """
+    _positive(m=m, lipschitz=lipschitz)
+    if _is_printed(form):
+        return 108.0 * lipschitz**2 * _needed("moment", moment) ** 2 / math.sqrt(m)
+    return lipschitz**2 * _j1(j1, moment, q) ** 2 / m
+
+
+def mse_bound(
+    m: int,
+    slope_variance: float,
+    moment: float | None = None,
+    *,
+    value_variance: float | None = None,
+    q: float = 5.0,
+    width: float | None = None,
+    form: str = "corrected",
+) -> float:
+    r"""Mean squared error of OCE_m for a utility that need not be Lipschitz.
+
+    Printed: 108 (sigma1^2 + 1) T^2 / sqrt(m), which is **false** (a rare large loss breaks it). Corrected:
+    Var(u(X - t*))/m + (1 + sigma1^2) * 2 sqrt(2) q/(q-4) T^2 / sqrt(m), T the L_q norm, q > 4; and for losses in an
+    interval of length ``width``: 2 (Var u(X - t*) + width^2 sigma1^2) / m.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> bounds.mse_bound(1000, slope_variance=1.0, value_variance=2.0, width=3.0)
+    0.022
+    """
+    _positive(m=m)
+    if _is_printed(form):
+        return 108.0 * (slope_variance + 1.0) * _needed("moment", moment) ** 2 / math.sqrt(m)
+    variance = _needed("value_variance", value_variance)
+    if width is not None:
+        return 2.0 * (variance + width**2 * slope_variance) / m
+    if not q > 4:
+        raise ValueError(f"q must exceed 4; found {q!r}.")
+    wasserstein = 2.0 * math.sqrt(2.0) * q / (q - 4.0) * _needed("moment", moment) ** 2 / math.sqrt(m)
+    return variance / m + (1.0 + slope_variance) * wasserstein
+
+
+def wasserstein_bound(
+    w2: float, slope_variance_x: float, slope_variance_y: float | None = None, *, form: str = "corrected"
+) -> float:
+    r"""|OCE(X) - OCE(Y)| in terms of the 2-Wasserstein distance of their laws.
+
+    Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
+    Corrected: the larger of the two variances, of X and of Y.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> round(bounds.wasserstein_bound(3.0, 0.0, 9.0), 4), bounds.wasserstein_bound(3.0, 0.0, form="printed")
+    (9.4868, 3.0)
+    """
+    if _is_printed(form):
+        return w2 * math.sqrt(slope_variance_x + 1.0)
+    return w2 * math.sqrt(max(slope_variance_x, _needed("slope_variance_y", slope_variance_y)) + 1.0)
+
+
+def gradient_mse_bound(
+    m: int, gradient_bound: float, slope_variance: float, gradient_deviation: float, *, form: str = "corrected"
+) -> float:
+    r"""Mean squared error of the gradient estimate from m samples.
+
+    Printed: 2 (M sigma1^2 + T^2)/m, **false** by a factor M. Corrected: 2 (M^2 sigma1^2 + T^2)/m.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> round(bounds.gradient_mse_bound(50, 100.0, 1/3, 0.0), 2)
+    133.33
+    >>> round(bounds.gradient_mse_bound(50, 100.0, 1/3, 0.0, form="printed"), 2)
+    1.33
+    """
+    _positive(m=m)
+    size = gradient_bound if _is_printed(form) else gradient_bound**2
+    return 2.0 * (size * slope_variance + gradient_deviation**2) / m
+
+
+def bisect_bound(delta: float, epsilon: float, *, squared: bool = False) -> float:
+    r"""How far OCE-SB's answer is above OCE_m: at most delta * |g(t)|, for every convex utility.
+
+    ``delta`` is the width of the final bracket and ``epsilon`` the residual |g| there. Printed with the same product
+    but for differentiable utilities only; the (delta + 1) epsilon remark is not needed. ``squared=True`` is the term
+    2 delta^2 epsilon^2 that adds to the mean squared error.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> bounds.bisect_bound(1e-3, 1e-3)
+    1e-06
+    """
+    product = delta * abs(epsilon)
+    return 2.0 * product**2 if squared else product
+
+
+def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
+    """The least m with ``bound(m) <= accuracy``: how many samples for +-0.01?
+
+    Parameters
+    ----------
+    bound : callable
+        A decreasing function of m, such as ``lambda m: mae_bound(m, lipschitz=20, j1=0.02)``.
+    accuracy : float
+        What it is to come down to.
+
+    Examples
+    --------
+    >>> from certeq.risk import bounds
+    >>> bounds.samples_needed(lambda m: bounds.mae_bound(m, lipschitz=20, j1=0.05), 0.01)
+    10000
+    """
+    _positive(accuracy=accuracy)
+    high = 1
+    while bound(high) > accuracy:
+        high *= 2
+        if high > 1 << 200:
+            raise ValueError("bound does not fall to the accuracy asked for, however many samples.")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bound(middle) <= accuracy else (middle, high)
+    return high
+
+
+def _is_printed(form: str) -> bool:
+    if form not in ("corrected", "printed"):
+        raise ValueError(f'form must be "corrected" or "printed"; found {form!r}.')
+    return form == "printed"
+
+
+def _needed(name: str, value: float | None) -> float:
+    if value is None:
+        raise TypeError(f"{name} is needed for this form of the bound.")
+    return float(value)
+
+
+def _j1(j1: float | None, moment: float | None, q: float) -> float:
+    if j1 is not None:
+        return j1
+    if moment is None:
+        raise TypeError("Either j1 (see dispersion) or moment is needed.")
+    return dispersion_bound(moment, q)
+
+
+def _positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number > 0:
+            raise ValueError(f"{name} must be above 0; found {number!r}.")
