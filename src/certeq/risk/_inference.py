@@ -63,19 +63,21 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
     if sample.size < 100:
         return None
     # u is steepest at the largest losses; where it is not monotone the smallest count as well.
-    largest = _extremes(sample, top + 1, upper=True)
-    if np.isfinite(utility.lipschitz):
-        middle = float(np.median(sample.draw(1 << 12)[0]))
-        sizes = largest - middle
-    else:
-        smallest = _extremes(sample, top + 1, upper=False)
-        ends = np.concatenate([largest, smallest]) if not utility.is_monotone else largest
-        low = solved.extent.low if np.isfinite(solved.extent.low) else float(smallest.min())
+    ends = [_extremes(sample, top + 1, upper=True)]
+    if not utility.is_monotone:
+        ends.append(_extremes(sample, top + 1, upper=False))
+    far = np.concatenate(ends)
+    power, sizes = 1.0, np.zeros(1)
+    if not np.isfinite(utility.lipschitz):
+        low = solved.extent.low if np.isfinite(solved.extent.low) else float(far.min())
         with np.errstate(over="ignore"):
-            values = np.asarray(utility.value((ends - solved.centre) - solved.s))
+            values = np.asarray(utility.value((far - solved.centre) - solved.s))
             base = float(utility.value((low - solved.centre) - solved.s)) if utility.is_monotone else 0.0
-        sizes = np.abs(values - base)
-    sizes = np.sort(sizes)[::-1][: top + 1]
+        sizes = np.sort(np.abs(values - base))[::-1][: top + 1]
+        power = utility.growth + 1.0
+    if sizes[-1] <= 0.0:
+        # Few losses reach the bend of u, or u grows no faster than X: judge by the tail of X and the growth of u.
+        sizes = np.sort(np.abs(far - float(np.median(sample.draw(1 << 12)[0]))))[::-1][: top + 1] ** power
     if sizes[-1] <= 0.0 or not np.all(np.isfinite(sizes)):
         return None
     spread = float(np.mean(np.log(sizes[:-1] / sizes[-1])))

@@ -142,15 +142,17 @@ def _newton(solved: Solved, utility: Utility) -> None:
         slope, curvature = slope_and_bend(utility, part - t[:, None])
         return mean(slope, w), mean(curvature, w)
 
+    opened = np.arange(len(y))
+    solved.s = high
     if utility.kinks:
         low, high, settled = _between_kinks(solved, utility, low, high)
-        start = np.where(settled, high, 0.5 * (low + high))
-    # A row whose neighbours are ends of rounding may have the root just outside; the ends are minimisers then.
-    low, high = np.minimum(low, high), np.maximum(low, high)
-    root = find_root(mean_slope, low, high, start, utility.growth)
-    solved.s, solved.evaluations = root.t, root.evaluations
-    if utility.kinks:
-        solved.s = np.where(settled, high, solved.s)
+        solved.s, opened = high.copy(), np.flatnonzero(~settled)
+        start = 0.5 * (low + high)
+    if opened.size:
+        root = find_root(
+            lambda t, rows: mean_slope(t, opened[rows]), low[opened], high[opened], start[opened], utility.growth
+        )
+        solved.s[opened], solved.evaluations = root.t, root.evaluations
     with np.errstate(over="ignore"):
         solved.value = solved.centre + (solved.s + mean(utility.value(y - solved.s[:, None]), weights))
 
