@@ -186,7 +186,7 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     try:
         solved = solve_long(sample, utility)
         if not np.isfinite(solved.extent.low):  # a closed form may not have needed the range
-            solved.extent = survey(sample, allow_low=True)[0]
+            solved.extent = survey(sample, allow_low=takes_low)[0]
     except NotFinite:
         complain_not_finite(array[None, :], takes_low)
         complain_not_finite(array[None, :], False)

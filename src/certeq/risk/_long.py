@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from certeq.risk._input import check_weights
 from certeq.risk._root import find_root
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
-from certeq.risk._sample import Floats, Sample
+from certeq.risk._sample import BLOCK, ArraySample, Floats, Sample
 from certeq.risk._select import upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
-DRAW = 1 << 15  # losses drawn for the start
+DRAW = 1 << 17  # at most so many losses are drawn for the start
 
 
 class NotFinite(ValueError):
@@ -41,12 +41,16 @@ Extra = Callable[[Floats, Floats | None], tuple[float, ...]]
 
 
 def survey(sample: Sample, extra: Extra | None = None, allow_low: bool = False) -> tuple[Extent, Floats]:
-    """One pass: the range of losses of positive weight, the total weight, and means of whatever ``extra`` sums up."""
+    """One pass: the range of losses of positive weight, the total weight, and means of whatever ``extra`` sums up.
+
+    With ``allow_low`` the least loss may be -inf, nobody needs it, and it is not looked for.
+    """
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
         more = () if extra is None else extra(z, w)
         if w is None:
-            return float(z.min()), float(z.max()), float(z.size), float(z.size), 0.0, 0.0, *more
+            low = -np.inf if allow_low else float(z.min())
+            return low, float(z.max()), float(z.size), float(z.size), 0.0, 0.0, *more
         held = z[w > 0]
         low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
         if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
@@ -121,7 +125,7 @@ class _Draw:
 
 
 def _draw(sample: Sample) -> _Draw:
-    z, w = sample.draw(DRAW)
+    z, w = sample.draw(min(DRAW, max(sample.size // 32, 1 << 12)))
     held = np.isfinite(z) if w is None else np.isfinite(z) & (w > 0)
     return _Draw(z[held], None if w is None else w[held])
 
@@ -149,7 +153,8 @@ def _log_mean_exp(sample: Sample, draw: _Draw, rate: float, utility: Utility) ->
         def kernel(z: Floats, w: Floats | None, centre: float = centre, power: Any = power) -> tuple[float]:
             with np.errstate(under="ignore", over="ignore"):
                 x = z - centre
-                x *= rate
+                if rate != 1.0:
+                    x *= rate
                 power(x, out=x)
             return (_sum(x, w),)
 
@@ -249,9 +254,7 @@ def _newton(sample: Sample, draw: _Draw, utility: Utility) -> LongSolved:
     slopes = _Slopes(sample, utility, draw.centre)
     start = 0.0
     if draw.z.size:
-        w = draw.weights
-        rough = solve_rows(draw.z[None, :], None if w is None else (w / w.sum())[None, :], utility)
-        start = float(rough.s[0] + (rough.centre[0] - draw.centre))
+        start = _rough(draw, utility) - draw.centre
     size, first = survey(sample, slopes.sums(start, False))
     slopes.mass, slopes.passes, slopes.known = size.mass, 1, {start: tuple(first)}
     low = np.array([size.low - draw.centre - utility.anchor])
@@ -268,6 +271,14 @@ def _newton(sample: Sample, draw: _Draw, utility: Utility) -> LongSolved:
         s = float(find_root(slopes, low, high, begin, utility.growth).t[0])
     value = draw.centre + slopes.value_at(s)
     return LongSolved(sample, size, draw.centre, s, value, slopes.passes)
+
+
+def _rough(draw: _Draw, utility: Utility) -> float:
+    """The shortfall of the draw; a large draw is a long sample itself, with a draw of its own."""
+    if draw.z.size >= 4 * BLOCK:
+        return solve_long(ArraySample(draw.z, draw.weights), utility).shortfall
+    w = draw.weights
+    return float(solve_rows(draw.z[None, :], None if w is None else (w / w.sum())[None, :], utility).shortfall[0])
 
 
 def _between_kinks(slopes: _Slopes, low: Floats, high: Floats, start: float) -> tuple[Floats, Floats, bool]:

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 # (losses, weights or None) of one block -> partial results; see Sample.total and Sample.collect
 Kernel = Callable[[Floats, Floats | None], Any]
 
-BLOCK = 1 << 14  # 128 KB of float64: a block and its temporaries stay in the second-level cache
+BLOCK = 16000  # float64s: temporaries stay in the cache, just below the size for which malloc asks for fresh pages
 
 
 class Sample(ABC):
@@ -72,7 +72,9 @@ class ArraySample(Sample):
 
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """Losses at random places, from a fixed seed: a pattern in the order must not bias them."""
-        places = np.sort(np.random.default_rng(20260101).integers(0, self.size, size=min(count, self.size)))
+        places = np.random.default_rng(20260101).integers(0, self.size, size=min(count, self.size))
+        if isinstance(self.z, np.memmap):
+            places.sort()  # a disk is read forwards
         w = None if self.weights is None else np.array(self.weights[places], dtype=np.float64)
         drawn = np.array(self.z[places], dtype=np.float64)
         _release(self.z, 0, self.size)

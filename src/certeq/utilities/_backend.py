@@ -33,6 +33,7 @@ NUMPY = SimpleNamespace(
     clip=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
     sigmoid=expit,
     softplus=_softplus,
+    indicator=lambda mask, like: mask.astype(like.dtype) if like.ndim else like.dtype.type(mask),
     zeros_like=np.zeros_like,
     ones_like=np.ones_like,
 )
@@ -55,6 +56,7 @@ def _torch_namespace() -> SimpleNamespace:
         # torch's softplus switches to x above a threshold of 20, an error of 2e-9 in float64; above 40 there is none.
         # (logaddexp would do for the value, but its second derivative is NaN far to the left.)
         softplus=lambda x: torch.nn.functional.softplus(x, threshold=40.0),
+        indicator=lambda mask, like: mask.to(like.dtype),
         zeros_like=torch.zeros_like,
         ones_like=torch.ones_like,
     )

@@ -39,7 +39,7 @@ class CVaR(Utility):
         return xp.relu(x) / self.alpha
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
-        return (xp.zeros_like(x) + (x > 0)) / self.alpha
+        return xp.indicator(x > 0, x) * (1 / self.alpha)
 
     def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
         return xp.zeros_like(x)

@@ -59,7 +59,7 @@ class MonotoneMeanVariance(Utility):
         base = xp.relu(x + 1)
         if not is_tensor(self.a) and self.a == 2:
             # w**0 would be 1 left of -1 too, where u is flat.
-            return base, xp.where(base > 0, xp.ones_like(base), xp.zeros_like(base))
+            return base, xp.indicator(base > 0, base)
         bend = _power(base, self.a - 2)
         return bend * base, (self.a - 1) * bend
 

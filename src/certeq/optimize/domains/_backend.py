@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Backend", "FloatArray", "NumPyBackend", "backend_of", "is_tensor", "to_numpy"]
+__all__ = ["Backend", "FloatArray", "HostSolver", "NumPyBackend", "backend_of", "is_tensor", "to_numpy"]
 
 FloatArray = NDArray[np.float64]
+# Points (n, d) to their values (n, d) and to a function that computes the Jacobians (n, d, d) if they are wanted.
+HostSolver = Callable[[FloatArray], tuple[FloatArray, Callable[[], FloatArray]]]
 
 
 class Backend(ABC):
@@ -35,8 +37,8 @@ class Backend(ABC):
         """Return `value`, whose derivative with respect to `x` is the linear map `tangent`."""
 
     @abstractmethod
-    def on_host(self, solve: Callable[[FloatArray], tuple[FloatArray, FloatArray]], x: Any) -> Any:
-        """Return values of `solve`, which maps NumPy (n, d) to values (n, d) and Jacobians (n, d, d)."""
+    def on_host(self, solve: HostSolver, x: Any) -> Any:
+        """Return the values of a solver written for NumPy alone, with the Jacobians it offers attached."""
 
     @abstractmethod
     def sort(self, x: Any) -> Any:
@@ -95,7 +97,7 @@ class NumPyBackend(Backend):
     def attach(self, value: Any, x: Any, tangent: Callable[[Any], Any]) -> Any:
         return value
 
-    def on_host(self, solve: Callable[[FloatArray], tuple[FloatArray, FloatArray]], x: Any) -> Any:
+    def on_host(self, solve: HostSolver, x: Any) -> Any:
         return solve(x.reshape(-1, x.shape[-1]))[0].reshape(x.shape)
 
     def sort(self, x: Any) -> Any:

@@ -137,10 +137,7 @@ class Domain(ABC):
 
     @abstractmethod
     def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
-        """Yield (how much is violated, template) per family; in it {k} is the index on the last axis, {v} the value.
-
-        The first item has shape (..., n) with n >= 1 constraints, and the template may use {amount}.
-        """
+        """Yield, per family of n >= 1 constraints, the amounts violated (..., n) and words; {k} is the worst index."""
 
     @abstractmethod
     def _minimize_linear(self, g: FloatArray) -> FloatArray: ...
@@ -157,7 +154,7 @@ class Domain(ABC):
     def _as_polyhedron(self, d: int) -> Polyhedron:
         raise TypeError(f"{type(self).__name__} is not a polyhedron with linearly many constraints")
 
-    def _validate(self, d: int) -> None:
+    def _validate(self, d: int) -> None:  # noqa: B027 - most sets cannot be empty, so doing nothing is the default
         """Raise InfeasibleError when the set is empty in R^d."""
 
     def _dimension(self) -> int | None:
@@ -165,7 +162,7 @@ class Domain(ABC):
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
-                return value.shape[-1]
+                return int(value.shape[-1])
         return None
 
     # -- shared --------------------------------------------------------------------------------------------------
@@ -190,7 +187,7 @@ class Domain(ABC):
         return worst, name
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+        return isinstance(other, Domain) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())

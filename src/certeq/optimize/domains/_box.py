@@ -31,9 +31,11 @@ def project_box(x: Any, lower: ArrayLike, upper: ArrayLike) -> Any:
     return xp.attach(xp.clip(values, lo, hi), x, lambda v: inside * v)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Bounded(Domain):
-    """What the sets with a `lower` and an `upper` share; either is a number for all or a vector."""
+    """What the sets with a `lower` and an `upper` share; either is a number for all or a vector.
+
+    The fields themselves are declared by each set, in the order its callers pass them.
+    """
 
     lower: Any
     upper: Any
@@ -80,6 +82,9 @@ class Box(Bounded):
     >>> Box(0.0, 1.0).minimize_linear([-1.0, 2.0])
     array([1., 0.])
     """
+
+    lower: Any
+    upper: Any
 
     def _project(self, x: Any) -> Any:
         return project_box(x, self.lower, self.upper)
@@ -178,7 +183,8 @@ def minimize_linear_box(g: FloatArray, lower: FloatArray, upper: FloatArray) -> 
         direction = np.zeros(g.size)
         direction[j] = -np.sign(g[j])
         raise UnboundedError(
-            f"g.theta is unbounded below: theta[{j}] can {verb} for ever (g[{j}] = {g[j]:g}, no {side} bound)", direction
+            f"g.theta is unbounded below: theta[{j}] can {verb} for ever (g[{j}] = {g[j]:g}, no {side} bound)",
+            direction,
         )
     return v
 

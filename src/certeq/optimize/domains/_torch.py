@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ._backend import Backend, FloatArray
+from ._backend import Backend, HostSolver
 
 __all__ = ["TORCH", "TorchBackend"]
 
@@ -27,13 +27,13 @@ class _OnHost(torch.autograd.Function):
     """Run a NumPy solver row by row; its own vmap rule lets it run under `torch.func.vmap`."""
 
     @staticmethod
-    def forward(x: Any, solve: Callable[[FloatArray], tuple[FloatArray, FloatArray]]) -> Any:
+    def forward(x: Any, solve: HostSolver) -> Any:
         rows = x.detach().cpu().numpy().reshape(-1, x.shape[-1])
         values, jacobians = solve(rows)
         d = x.shape[-1]
         return (
             torch.as_tensor(values, device=x.device).reshape(x.shape),
-            torch.as_tensor(jacobians, device=x.device).reshape(*x.shape, d),
+            torch.as_tensor(jacobians(), device=x.device).reshape(*x.shape, d),
         )
 
     @staticmethod
@@ -46,7 +46,10 @@ class _OnHost(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Any, solve: Any) -> Any:
-        return _OnHost.apply(x.movedim(in_dims[0], 0), solve), (0, 0)
+        return _on_host(x.movedim(in_dims[0], 0), solve), (0, 0)
+
+
+_on_host: Callable[[Any, HostSolver], Any] = _OnHost.apply
 
 
 class TorchBackend(Backend):
@@ -62,8 +65,8 @@ class TorchBackend(Backend):
     def attach(self, value: Any, x: Any, tangent: Callable[[Any], Any]) -> Any:
         return value + tangent(x - x.detach())
 
-    def on_host(self, solve: Callable[[FloatArray], tuple[FloatArray, FloatArray]], x: Any) -> Any:
-        value, jacobian = _OnHost.apply(x.detach(), solve)
+    def on_host(self, solve: HostSolver, x: Any) -> Any:
+        value, jacobian = _on_host(x.detach(), solve)
         return self.attach(value, x, lambda v: (jacobian @ v.unsqueeze(-1)).squeeze(-1))
 
     def sort(self, x: Any) -> Any:

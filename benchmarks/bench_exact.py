@@ -1,0 +1,193 @@
+"""The exact solver against cvxpy with Clarabel and against skfolio's MeanRisk, in one run.
+
+    python benchmarks/bench_exact.py            # every panel: the largest takes Clarabel about two minutes a utility
+    python benchmarks/bench_exact.py --quick    # S&P 500, three utilities
+    python benchmarks/bench_exact.py --json rows.json
+
+The formulations given to cvxpy are independent of this library: log-sum-exp, second-order cones, powers and
+softplus, with the shortfall as one more variable. Times are wall clock, best of a few runs for the fast side; the
+conic solver's time includes what a user waits for (building the cones and solving).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import certeq.utilities as ce
+from certeq.optimize.exact import solve_exact
+
+Row = dict[str, Any]
+
+
+def sp500() -> np.ndarray:
+    from skfolio.datasets import load_sp500_dataset
+
+    return _train(load_sp500_dataset())
+
+
+def ftse100() -> np.ndarray:
+    from skfolio.datasets import load_ftse100_dataset
+
+    return _train(load_ftse100_dataset(data_home=os.environ.get("SKFOLIO_DATA")))
+
+
+def _train(prices: Any) -> np.ndarray:
+    from skfolio.preprocessing import prices_to_returns
+    from sklearn.model_selection import train_test_split
+
+    train, _ = train_test_split(prices_to_returns(prices), shuffle=False)
+    return -train.to_numpy()
+
+
+def factor_panel(scenarios: int = 1361, assets: int = 1455, factors: int = 10, seed: int = 0) -> np.ndarray:
+    """Losses of a seeded heavy-tailed factor model, deviations of one to two per cent."""
+    rng = np.random.default_rng(seed)
+    strength = 0.006 * np.r_[1.5, np.full(factors - 1, 0.6)]
+    common = rng.standard_t(4, size=(scenarios, factors)) * strength
+    loading = rng.normal(0.0, 0.5, size=(assets, factors))
+    loading[:, 0] = rng.uniform(0.4, 1.6, assets)
+    own = rng.standard_t(4, size=(scenarios, assets)) * rng.uniform(0.006, 0.016, assets)
+    return -(common @ loading.T + own + rng.normal(0.0004, 0.0003, assets))
+
+
+def conic_objective(utility: ce.Utility, x: Any, t: Any, count: int) -> Any:
+    """t + mean u(x - t), in cvxpy's words; None where no cone expresses it."""
+    import cvxpy as cp
+
+    match utility:
+        case ce.Entropic():
+            return (cp.log_sum_exp(utility.beta * x) - math.log(count)) / utility.beta
+        case ce.MeanVariance():
+            return cp.sum(x) / count + utility.beta * cp.sum_squares(x - cp.sum(x) / count) / count
+        case ce.MonotoneMeanVariance(a=2):
+            return t + (cp.sum_squares(cp.pos(x - t + 1)) / count - 1) / 2
+        case ce.MonotoneMeanVariance():
+            return t + (cp.sum(cp.power(cp.pos(x - t + 1), utility.a)) / count - 1) / utility.a
+        case ce.Quartic():
+            return t + cp.sum(cp.power(cp.pos(x - t + 1), 4)) / count - 1
+        case ce.CVaR():
+            return t + cp.sum(cp.pos(x - t)) / (count * utility.alpha)
+        case ce.SmoothCVaR():
+            return t + (utility.width / utility.alpha) * cp.sum(cp.logistic((x - t) / utility.width)) / count
+    return None
+
+
+def with_clarabel(losses: np.ndarray, utility: ce.Utility) -> tuple[float, np.ndarray] | None:
+    """Seconds and weights of cvxpy with Clarabel at its own settings; None where it cannot or does not solve."""
+    import cvxpy as cp
+
+    began = time.perf_counter()
+    count, assets = losses.shape
+    theta, t = cp.Variable(assets), cp.Variable()
+    objective = conic_objective(utility, losses @ theta, t, count)
+    if objective is None:
+        return None
+    try:
+        cp.Problem(cp.Minimize(objective), [theta >= 0, cp.sum(theta) == 1]).solve(solver=cp.CLARABEL)
+    except cp.SolverError:
+        return None
+    seconds = time.perf_counter() - began
+    if theta.value is None:
+        return None
+    weights = np.maximum(theta.value, 0.0)
+    return seconds, weights / weights.sum()
+
+
+def with_skfolio(losses: np.ndarray, utility: ce.CVaR) -> tuple[float, np.ndarray]:
+    """Seconds and weights of MeanRisk as a user would call it."""
+    from skfolio import RiskMeasure
+    from skfolio.optimization import MeanRisk
+
+    began = time.perf_counter()
+    found = MeanRisk(risk_measure=RiskMeasure.CVAR, cvar_beta=1 - utility.alpha).fit(-losses)
+    return time.perf_counter() - began, np.asarray(found.weights_)
+
+
+def compare(case: str, losses: np.ndarray, utility: ce.Utility, peers: list[str]) -> list[Row]:
+    """Our time and gap, and a row per peer with how much worse its objective is."""
+    count, assets = losses.shape
+    simplex = {"lower": 0.0, "C": np.ones(assets), "c": 1.0}
+    runs = []
+    for _ in range(5 if count * assets < 2e6 else 3):
+        began = time.perf_counter()
+        ours = solve_exact(losses, utility, **simplex)
+        runs.append(time.perf_counter() - began)
+    rows = []
+    for peer in peers:
+        found = with_skfolio(losses, utility) if peer == "skfolio" else with_clarabel(losses, utility)
+        seconds, theirs = (math.nan, math.nan) if found is None else (found[0], _value(losses, utility, found[1]))
+        rows.append({
+            "case": case,
+            "utility": repr(utility),
+            "seconds": float(np.median(runs)),
+            "best_seconds": min(runs),
+            "peer": peer,
+            "peer_seconds": seconds,
+            "ratio": seconds / float(np.median(runs)),
+            "our_gap": ours.gap,
+            "our_relative_gap": ours.relative_gap,
+            "peer_objective_minus_ours": theirs - ours.value,
+        })
+    return rows
+
+
+def _value(losses: np.ndarray, utility: ce.Utility, theta: np.ndarray) -> float:
+    """OCE at a fixed theta, by the same code for every contestant."""
+    return solve_exact(losses @ theta[:, None], utility, lower=1.0, upper=1.0).value
+
+
+def utilities() -> list[ce.Utility]:
+    return [
+        ce.Entropic(50.0), ce.MeanVariance(25.0), ce.MonotoneMeanVariance(2), ce.MonotoneMeanVariance(3), ce.Quartic(),
+        ce.SmoothCVaR(0.05, 0.005), ce.LeakyCVaR(0.05), ce.CVaR(0.05),
+    ]
+
+
+def run(quick: bool = False, report: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """All rows of the table."""
+    panels: list[tuple[str, Callable[[], np.ndarray]]] = [("S&P 500", sp500)]
+    chosen = utilities()
+    if quick:
+        chosen = [ce.Entropic(50.0), ce.MeanVariance(25.0), ce.CVaR(0.05)]
+    else:
+        panels += [("FTSE 100", ftse100), ("factor panel", factor_panel)]
+    rows: list[Row] = []
+    for name, load in panels:
+        try:
+            losses = load()
+        except Exception as error:  # the data may need a download that is not to be had here
+            print(f"{name} is left out: {error}")
+            continue
+        for utility in chosen:
+            peers = ["clarabel", "skfolio"] if isinstance(utility, ce.CVaR) else ["clarabel"]
+            for row in compare(f"{name} {losses.shape[0]}x{losses.shape[1]}", losses, utility, peers):
+                rows.append(row)
+                report(row)
+    return rows
+
+
+def _line(row: Row) -> str:
+    return (
+        f"{row['case']:24s} {row['utility']:34s} {1e3 * row['seconds']:9.1f} ms  {row['peer']:9s} "
+        f"{row['peer_seconds']:9.2f} s {row['ratio']:8.0f}x  gap {row['our_gap']:.1e} "
+        f"(relative {row['our_relative_gap']:.1e})  peer - ours {row['peer_objective_minus_ours']:+.1e}"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    table = run(options.quick, report=lambda row: print(_line(row), flush=True))
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(table, file, indent=1)

@@ -1,0 +1,202 @@
+"""``certeq compare``: all seven utilities and three benchmarks on one panel, judged on days they never saw."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from certeq.cli._choices import CHOICES, UNITS_HELP, UnknownChoice, find
+from certeq.cli._console import BadData, cell, explained, note, print_json, print_table, progress
+from certeq.cli._options import AreReturns, AsJson, Force, Prices
+from certeq.cli._outputs import check_output, free_name
+from certeq.cli._prices import LEAST_DAYS, Panel, load_panel
+from certeq.cli._strategies import benchmarks, fitted, minimizer
+
+if TYPE_CHECKING:
+    from certeq.report import Strategy, Study
+
+NAME = "compare"
+NEEDS_FILE = False
+EXAMPLES = (
+    "certeq compare",
+    "certeq compare prices.csv --report comparison.html --force",
+    "certeq compare returns.parquet --returns --no-report --json",
+)
+DEFAULT_REPORT = Path("certeq-report.html")
+Figures = dict[str, dict[str, tuple[float, float, float]]]
+
+
+def run(
+    prices: Prices = None,
+    are_returns: AreReturns = False,
+    max_weight: Annotated[float, typer.Option(help="Largest weight of an asset, for the seven utilities.")] = 1.0,
+    test_size: Annotated[
+        float, typer.Option(min=0.01, max=0.9, help="Share of the days, the last ones, to judge on.")
+    ] = 0.25,
+    focus: Annotated[
+        str, typer.Option(help="The utility whose tail, frontier and sensitivity the report shows.")
+    ] = "cvar",
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", "-r", help="Report file, .html.", show_default="certeq-report.html, numbered if taken"
+        ),
+    ] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the seven utilities, equal weights, risk parity and maximum Sharpe: fitted on the first 75 % of "
+    "the days, judged on the rest."""
+    try:
+        wanted = find(focus)
+    except UnknownChoice as error:
+        raise typer.BadParameter(str(error), param_hint="--focus") from None
+    if report is not None and no_report:
+        raise typer.BadParameter("--report and --no-report exclude each other.")
+    began = time.perf_counter()
+    with explained():
+        check_output(report, (".html", ".htm"), "--report", force=force)
+        target = None if no_report else report or (DEFAULT_REPORT if force else free_name(DEFAULT_REPORT))
+        panel = load_panel(prices, are_returns=are_returns)
+        for text in panel.notes:
+            note(text)
+        study, found = _compared(panel, test_size, max_weight, wanted.key, target is not None, as_json)
+        if target is not None:
+            from certeq.report import save
+
+            save(study, target, force=force, found=found)
+        if as_json:
+            print_json(_facts(study, found, target))
+            return
+        print_table(_table(study, found))
+        for strategy in study.strategies:
+            if strategy.failure:
+                note(f"{strategy.name} {strategy.failure}")
+        tail = f"; report written to {target}" if target is not None else ""
+        print(f"{time.perf_counter() - began:.1f} s{tail}")
+
+
+def _compared(
+    panel: Panel, test_size: float, max_weight: float, focus: str, sweeps: bool, quiet: bool
+) -> tuple[Study, Figures]:
+    from certeq.report import Study, figures, frontier, sensitivity
+
+    held = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
+    fit_on, judge_on = panel.returns.iloc[:-held], panel.returns.iloc[-held:]
+    if len(fit_on) < LEAST_DAYS or len(judge_on) < 2:
+        raise BadData(f"{len(panel.returns)} days are too few to fit on {len(fit_on)} and judge on {len(judge_on)}.")
+    assets = fit_on.shape[1]
+    if not max_weight * assets >= 1.0 - 1e-12:
+        raise BadData(
+            f"infeasible bounds: --max-weight {max_weight:g} lets {assets} assets hold {max_weight * assets:g} "
+            "at most; "
+            f"it must be at least {1 / assets:.4g}."
+        )
+    others = benchmarks(assets)
+    choice, chosen = CHOICES[focus], CHOICES[focus].daily
+    cases = choice.cases(chosen) if sweeps else []
+    with progress("Fitting", len(CHOICES) + len(others) + len(cases) + 2, quiet=quiet) as tick:
+        strategies: list[Strategy] = []
+        for each in CHOICES.values():
+            estimator = minimizer(each, each.daily, normalized=True, max_weights=max_weight)
+            strategies.append(_attempt(each.title, estimator, fit_on, contributions=each is choice))
+            tick(each.title)
+        for name, (estimator, reason) in others.items():
+            strategies.append(_attempt(name, estimator, fit_on, reason))
+            tick(name)
+        path = turned = None
+        if sweeps:
+            estimator = minimizer(choice, chosen, normalized=True, max_weights=max_weight)
+            path = frontier(estimator, fit_on)
+            built = [(place, choice.build(changed, normalized=True)) for place, changed in cases]
+            label, now = choice.turned, chosen[choice.turned]
+            turned = sensitivity(estimator, fit_on, built, label=label, current=now, tick=lambda: tick("Sensitivity"))
+        tick("Intervals")
+        parameters = {
+            "Weights": f"between 0 and {max_weight:g}, summing to 1; benchmarks between 0 and 1",
+            "Parameters": "; ".join(f"{each.key} {_listed(each.daily)}" for each in CHOICES.values()),
+            "Utilities": "normalised: a loss of 0 has OCE 0",
+        }
+        study = Study(
+            f"Ten strategies compared: {panel.source}", panel.source, fit_on, judge_on, tuple(strategies), choice.title,
+            path, turned, parameters, tuple(panel.notes),
+        )  # fmt: skip
+        found = figures(study)
+        tick()
+    return study, found
+
+
+def _attempt(
+    name: str, estimator: Any, returns: Any, reason: str | None = None, *, contributions: bool = False
+) -> Strategy:
+    """A strategy, or the reason there is none: one that fails does not take the comparison with it."""
+    from certeq.report import Strategy
+
+    if reason is not None:
+        return Strategy(name, None, failure=reason)
+    try:
+        return fitted(name, estimator, returns, contributions=contributions)
+    except BadData as error:
+        return Strategy(name, None, getattr(estimator, "utility", None), failure=f"failed: {error}")
+
+
+def _table(study: Study, found: Figures) -> Table:
+    from certeq.report import METRICS
+
+    table = Table(
+        title=f"{study.source}: {len(study.judged_on)} days from {str(study.judged_on.index[0])[:10]}, held out"
+    )
+    table.add_column("Strategy", no_wrap=True)
+    for metric in METRICS:
+        table.add_column(metric.label, justify="right")
+    table.add_column("Gap", justify="right")
+    for strategy in study.strategies:
+        if strategy.name not in found:
+            table.add_row(cell(strategy.name), *[cell("n/a")] * len(METRICS), cell(""))
+            continue
+        values = [f"{found[strategy.name][metric.key][0]:.4f}" for metric in METRICS]
+        gap = "" if strategy.gap is None else f"{strategy.gap:.0e}"
+        table.add_row(cell(strategy.name), *map(cell, values), cell(gap), style="dim" if strategy.is_benchmark else "")
+    return table
+
+
+def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
+    rows = []
+    for strategy in study.strategies:
+        row: dict[str, Any] = {"name": strategy.name, "benchmark": strategy.is_benchmark, "failure": strategy.failure}
+        if strategy.weights is not None:
+            row |= {
+                "utility": None if strategy.utility is None else repr(strategy.utility),
+                "objective": strategy.objective,
+                "gap": strategy.gap,
+                "seconds": round(strategy.seconds, 4),
+                "metrics": {key: value for key, (value, _, _) in found[strategy.name].items()},
+                "intervals_95": {key: [low, high] for key, (_, low, high) in found[strategy.name].items()},
+                "weights": dict(zip(study.assets, map(float, strategy.weights), strict=True)),
+            }
+        rows.append(row)
+    spans = [
+        [str(days[0])[:10], str(days[-1])[:10], len(days)] for days in (study.fitted_on.index, study.judged_on.index)
+    ]
+    return {
+        "data": study.source,
+        "assets": study.fitted_on.shape[1],
+        "fitted_on": spans[0],
+        "judged_on": spans[1],
+        "notes": list(study.notes),
+        "report": None if target is None else str(target),
+        "strategies": rows,
+    }
+
+
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in values.items())
+
+
+run.__doc__ = f"{run.__doc__}\n\n{UNITS_HELP}"

@@ -1,0 +1,249 @@
+"""``certeq portfolio``: the weights of least risk, with a proof of how good they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from certeq.cli._bounds import check_bounds, read_bounds
+from certeq.cli._choices import UNITS_HELP, Choice
+from certeq.cli._console import BadData, cell, explained, note, print_json, print_table, progress
+from certeq.cli._options import (
+    Alpha,
+    AreReturns,
+    AsJson,
+    Beta,
+    Force,
+    Normalized,
+    Power,
+    Prices,
+    Scale,
+    Tau,
+    UtilityName,
+    chosen,
+    described,
+)
+from certeq.cli._outputs import check_output, write_weights
+from certeq.cli._prices import LEAST_DAYS, Panel, load_panel
+from certeq.cli._strategies import benchmarks, fitted, minimizer
+
+if TYPE_CHECKING:
+    from certeq.report import Strategy, Study
+
+NAME = "portfolio"
+NEEDS_FILE = False
+EXAMPLES = (
+    "certeq portfolio prices.csv --max-weight 0.2 --output weights.csv",
+    "certeq portfolio prices.parquet -u entropic --beta 30 --report report.html",
+    "certeq portfolio returns.csv --returns --test-size 0.25 --json",
+    "certeq portfolio --max-weight AAPL=0.1 --constraint 'KO >= 0.5 * PEP'",
+)
+_SHOWN = 25
+
+
+def run(
+    prices: Prices = None,
+    are_returns: AreReturns = False,
+    utility: UtilityName = "cvar",
+    alpha: Alpha = None,
+    beta: Beta = None,
+    a: Power = None,
+    tau: Tau = None,
+    scale: Scale = None,
+    normalized: Normalized = False,
+    min_weight: Annotated[
+        list[str] | None,
+        typer.Option(help="Least weight: a number for all, or NAME=NUMBER; repeatable. 0 if not given."),
+    ] = None,
+    max_weight: Annotated[list[str] | None, typer.Option(help="Largest weight, likewise. 1 if not given.")] = None,
+    budget: Annotated[float, typer.Option(help="Sum of the weights.")] = 1.0,
+    min_return: Annotated[float | None, typer.Option(help="Least mean return a year: 0.1 is 10 %.")] = None,
+    constraint: Annotated[
+        list[str] | None, typer.Option(help="Linear constraint such as 'AAPL >= 0.5 * MSFT'; repeatable.")
+    ] = None,
+    test_size: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.9, help="Share of the days, the last ones, held out to judge the weights on."),
+    ] = 0.0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the weights: .csv or .json.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", "-r", help="Write a report: .html.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the portfolio of least OCE, with a certificate of how far from the best it can be."""
+    choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=True)
+    with explained():
+        check_output(output, (".csv", ".json"), "--output", force=force)
+        check_output(report, (".html", ".htm"), "--report", force=force)
+        panel = load_panel(prices, are_returns=are_returns)
+        for text in panel.notes:
+            note(text)
+        settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
+        estimator = minimizer(choice, given, normalized=normalized, **settings)
+        fit_on, judge_on = _split(panel, test_size)
+        strategy = fitted(choice.title, estimator, fit_on)
+        study = _study(panel, fit_on, judge_on, strategy, choice, given, settings)
+        if report is not None:
+            study = _with_sweeps(study, estimator, choice, given, normalized, as_json)
+        _deliver(study, choice, given, output, report, force, as_json)
+
+
+def _settings(
+    panel: Panel,
+    low: list[str] | None,
+    high: list[str] | None,
+    budget: float,
+    least: float | None,
+    linear: list[str] | None,
+) -> dict[str, Any]:
+    assets = [str(name) for name in panel.returns.columns]
+    lows = read_bounds("--min-weight", low or [], 0.0, assets)
+    highs = read_bounds("--max-weight", high or [], 1.0, assets)
+    check_bounds(lows, highs, budget, assets)
+    settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
+    if least is not None:
+        settings["min_return"] = least / 252.0
+    if linear:
+        settings["linear_constraints"] = linear
+    return settings
+
+
+def _split(panel: Panel, test_size: float) -> tuple[Any, Any]:
+    held = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
+    if held == 0:
+        return panel.returns, panel.returns
+    fit_on, judge_on = panel.returns.iloc[:-held], panel.returns.iloc[-held:]
+    if len(fit_on) < LEAST_DAYS:
+        raise BadData(
+            f"--test-size {test_size:g} leaves {len(fit_on)} days to fit on; at least {LEAST_DAYS} are needed."
+        )
+    return fit_on, judge_on
+
+
+def _study(
+    panel: Panel, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, given: dict[str, float],
+    settings: dict[str, Any],
+) -> Study:  # fmt: skip
+    from certeq.report import Study
+
+    equal = fitted("Equal weights", benchmarks(fit_on.shape[1])["Equal weights"][0], fit_on)
+    low, high = settings["min_weights"], settings["max_weights"]
+    parameters: dict[str, Any] = {
+        "Utility": repr(strategy.utility),
+        "Weights": f"between {low.min():g} and {high.max():g}, summing to {settings['budget']:g}",
+    }
+    if "min_return" in settings:
+        parameters["Least mean return a year"] = f"{252 * settings['min_return']:g}"
+    if "linear_constraints" in settings:
+        parameters["Constraints"] = "; ".join(settings["linear_constraints"])
+    title = f"{choice.title} portfolio: {panel.source}"
+    return Study(
+        title,
+        panel.source,
+        fit_on,
+        judge_on,
+        (strategy, equal),
+        strategy.name,
+        None,
+        None,
+        parameters,
+        tuple(panel.notes),
+    )
+
+
+def _with_sweeps(
+    study: Study, estimator: Any, choice: Choice, given: dict[str, float], normalized: bool, quiet: bool
+) -> Study:
+    from dataclasses import replace
+
+    from certeq.report import frontier, sensitivity
+
+    cases = choice.cases(given)
+    with progress("Frontier and sensitivity", len(cases) + 1, quiet=quiet) as tick:
+        path = None
+        if getattr(estimator, "min_return", None) is None:
+            path = frontier(estimator, study.fitted_on)
+        tick()
+        built = [(place, choice.build(changed, normalized=normalized)) for place, changed in cases]
+        turned = sensitivity(
+            estimator, study.fitted_on, built, label=choice.turned, current=given[choice.turned], tick=tick
+        )
+    return replace(study, frontier=path, sensitivity=turned)
+
+
+def _deliver(
+    study: Study,
+    choice: Choice,
+    given: dict[str, float],
+    output: Path | None,
+    report: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    from certeq.report import figures, save
+
+    strategy, found = study.focused, figures(study)
+    weights = dict(zip(study.assets, map(float, np.asarray(strategy.weights)), strict=True))
+    about = {
+        "data": study.source,
+        "assets": len(weights),
+        "fitted_on": [str(study.fitted_on.index[0])[:10], str(study.fitted_on.index[-1])[:10], len(study.fitted_on)],
+        "judged_on": "the same days" if study.in_sample else [str(day)[:10] for day in study.judged_on.index[[0, -1]]],
+        "utility": described(choice, given) | {"expression": repr(strategy.utility)},
+        "objective": strategy.objective,
+        "gap": strategy.gap,
+        "metrics": {key: value for key, (value, _, _) in found[strategy.name].items()},
+        "notes": list(study.notes),
+    }
+    if report is not None:
+        save(study, report, force=force, found=found)
+        about["report"] = str(report)
+    if output is not None:
+        write_weights(output, weights, {k: v for k, v in about.items() if k != "report"}, force=force)
+        about["output"] = str(output)
+    if as_json:
+        print_json({**about, "weights": weights})
+        return
+    print_table(_weights_table(strategy, weights))
+    shown = found[strategy.name]
+    where = "in sample" if study.in_sample else "held out"
+    print(f"OCE {strategy.objective:.8g} a day, proven within {strategy.gap:.1e} of the least possible.")
+    print(
+        f"Return {shown['annualized_mean'][0]:.2%} a year, CVaR {shown['cvar'][0]:.2%} a day, "
+        f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where})."
+    )
+    for what, path in (("weights", output), ("report", report)):
+        if path is not None:
+            print(f"{what} written to {path}")
+
+
+def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
+    from certeq.report._labels import plain
+
+    table = Table(title=f"{strategy.name}: weights")
+    table.add_column("Asset")
+    table.add_column("Weight", justify="right")
+    parts = strategy.contributions
+    total = float(parts.sum()) if parts is not None else 0.0
+    if total:
+        table.add_column("Share of risk", justify="right")
+    order = (
+        sorted(range(len(weights)), key=lambda i: -abs(list(weights.values())[i]))
+        if len(weights) < 5000
+        else (np.argsort(-np.abs(np.array(list(weights.values())))).tolist())
+    )
+    names, values = list(weights), list(weights.values())
+    held = [i for i in order if abs(values[i]) > 1e-6]
+    for i in held[:_SHOWN]:
+        row = [cell(plain(names[i], 40)), cell(f"{values[i]:.2%}")]
+        table.add_row(*row, *([cell(f"{parts[i] / total:.1%}")] if total and parts is not None else []))
+    if len(held) > _SHOWN:
+        table.add_row(cell(f"{len(held) - _SHOWN} more"), cell(f"{sum(values[i] for i in held[_SHOWN:]):.2%}"))
+    return table
+
+
+run.__doc__ = f"{run.__doc__}\n\n{UNITS_HELP}"

@@ -1,0 +1,67 @@
+"""``certeq utilities``: what each utility is, drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from certeq.cli._choices import CHOICES, UNITS_HELP, Choice
+from certeq.cli._console import cell, print_json, print_table
+from certeq.cli._draw import braille
+from certeq.cli._options import AsJson
+
+NAME = "utilities"
+NEEDS_FILE = False
+EXAMPLES = ("certeq utilities", "certeq utilities --json")
+_REACH = 0.05
+
+
+def run(as_json: AsJson = False) -> None:
+    """List the utilities: what each fears, its parameters, and how it weighs a day's loss.
+
+    The drawing is the slope u'(x) for losses from 5 % below to 5 % above the shortfall t*, up to 5: how many
+    ordinary days a day counts as.
+    """
+    if as_json:
+        print_json([_facts(choice) for choice in CHOICES.values()])
+        return
+    table = Table(show_lines=True)
+    for heading in ("Utility", "What it fears", "For daily returns", "Weight of a loss"):
+        table.add_column(heading)
+    for choice in CHOICES.values():
+        daily = ", ".join(f"--{name} {value:g}" for name, value in choice.daily.items())
+        units = "depends on units" if choice.depends_on_units else ""
+        table.add_row(
+            cell(f"{choice.key}\n{choice.formula}"),
+            cell(choice.says),
+            cell(f"{daily}\n{units}".strip()),
+            cell("\n".join(drawn(choice))),
+        )
+    print_table(table)
+    print(" ".join(UNITS_HELP.split()))
+
+
+def drawn(choice: Choice, width: int = 24, rows: int = 3) -> list[str]:
+    """The slope of the utility around its anchor, with the parameters for daily returns."""
+    utility = choice.build(choice.daily, normalized=True)
+    x = np.linspace(-_REACH, _REACH, 2 * width)
+    return braille(np.asarray(utility.slope(x)), rows, -0.2, 5.0)
+
+
+def _facts(choice: Choice) -> dict[str, Any]:
+    utility = choice.build(choice.daily)
+    return {
+        "name": choice.key,
+        "title": choice.title,
+        "formula": choice.formula,
+        "meaning": choice.says,
+        "parameters": [*choice.takes, "scale"],
+        "daily_defaults": choice.daily,
+        "depends_on_units": choice.depends_on_units,
+        "coherent": utility.is_coherent,
+        "monotone": utility.is_monotone,
+        "normalized": utility.is_normalized,
+        "slope_range": list(utility.slope_range),
+    }

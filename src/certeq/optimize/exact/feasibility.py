@@ -1,0 +1,190 @@
+"""Is there a feasible point, where, and if not, which constraint is to blame?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize.domains._errors import InfeasibleError
+from certeq.optimize.exact.problem import Polyhedron
+from certeq.optimize.exact.rows import Rows
+
+Vector = NDArray[np.float64]
+_SLACK = 1e-11  # relative to the numbers in a row: a conflict smaller than this is rounding
+
+
+def implied_box(polyhedron: Polyhedron) -> tuple[Vector, Vector]:
+    """Bounds that the rows force on every variable, by interval propagation; raises where a row cannot hold."""
+    q = polyhedron
+    low, high = q.lower.copy(), q.upper.copy()
+    crossed = np.flatnonzero(low > high)
+    if len(crossed):
+        j = int(crossed[0])
+        raise InfeasibleError(f"lower[{j}] = {low[j]:g} is above upper[{j}] = {high[j]:g}: no point satisfies both.")
+    for sweep in range(6):
+        before = low.copy(), high.copy()
+        for i in range(len(q.c)):
+            _propagate(q.C[i], q.c[i], low, high, f"C[{i}]", sweep == 0)
+            _propagate(-q.C[i], -q.c[i], low, high, f"C[{i}]", sweep == 0, flipped=True)
+        for k in np.flatnonzero(q.b < np.inf):
+            _propagate(q.G[k], q.b[k], low, high, f"G[{k}]", sweep == 0)
+        if _settled(low, before[0]) and _settled(high, before[1]):
+            break
+    return low, high
+
+
+def _settled(after: Vector, before: Vector) -> bool:
+    """Whether a sweep changed nothing worth another."""
+    moved = after != before
+    return not moved.any() or bool(np.all(np.abs(after[moved] - before[moved]) <= 1e-3 * np.abs(before[moved])))
+
+
+def _propagate(
+    row: Vector, right: float, low: Vector, high: Vector, name: str, report: bool, flipped: bool = False
+) -> None:
+    """Tighten low and high in place by  row.v <= right."""
+    held = np.flatnonzero(row)
+    if not len(held):
+        if right < 0.0 and name.startswith("G"):
+            raise InfeasibleError(f"{name} is zero but asks for a value of at most {right:g}: no point satisfies it.")
+        return
+    a = row[held]
+    least = np.where(a > 0, a * low[held], a * high[held])
+    endless = np.isneginf(least)
+    total = float(least[~endless].sum())
+    size = 1.0 + abs(right) + float(np.abs(least[~endless]).sum())
+    if not endless.any() and total > right + _SLACK * size:
+        if report:
+            raise InfeasibleError(_blame(name, total, right, flipped, bool(np.all(a == a[0]))))
+        raise InfeasibleError(
+            f"{name} conflicts with the other constraints: they force its value "
+            f"{'below' if flipped else 'above'} {-right if flipped else right:g}."
+        )
+    if endless.sum() > 1:
+        return
+    # With one endless term only that variable can be bounded; with none, all can.
+    pick = endless if endless.any() else np.ones(len(held), dtype=bool)
+    rest = total - np.where(endless[pick], 0.0, least[pick])
+    reach = (right - rest) / a[pick]
+    pad = 4e-16 * len(held) * size / np.abs(a[pick])  # rounding must widen the box, never shrink it
+    target = held[pick]
+    up = a[pick] > 0
+    high[target[up]] = np.maximum(np.minimum(high[target[up]], (reach + pad)[up]), low[target[up]])
+    low[target[~up]] = np.minimum(np.maximum(low[target[~up]], (reach - pad)[~up]), high[target[~up]])
+
+
+def _blame(name: str, total: float, right: float, flipped: bool, plain: bool) -> str:
+    if plain and name.startswith("C"):  # a budget
+        which, sign, value, budget = ("upper", "<", -total, -right) if flipped else ("lower", ">", total, right)
+        return (
+            f"The constraints are infeasible: sum of {which} bounds {value:.12g} {sign} budget {budget:.12g} ({name})."
+        )
+    if flipped:
+        return f"The constraints are infeasible: within the bounds {name} is at most {-total:.12g} < {-right:.12g}."
+    return f"The constraints are infeasible: within the bounds {name} is at least {total:.12g} > {right:.12g}."
+
+
+def feasible_point(
+    rows: Rows, low: Vector, high: Vector, near: Vector | None, order: NDArray[np.intp], few: int
+) -> Vector:
+    """A point of the set, the nearest to ``near`` (or to 0) where that is easy; raises where there is none.
+
+    Of many variables it holds as few as it can, the first in ``order``: what is held has to be worked on.
+    """
+    q = rows.polyhedron
+    wish = np.clip(np.zeros(len(low)) if near is None else near, low, high)
+    if not len(q.c) and not len(q.b):
+        return wish
+    if near is not None and _violation(q, wish) <= 1e-13:
+        return restore(wish, q.C, q.c, low, high) if len(q.c) else wish
+    if len(q.c) == 1 and not len(q.b):
+        row, right = q.C[0], float(q.c[0])
+        for count in (few, 4 * few, 16 * few):
+            if near is not None or count >= len(low):
+                break
+            fixed = order[count:]
+            below, above = low.copy(), high.copy()
+            below[fixed] = above[fixed] = wish[fixed]
+            least = float(np.where(row > 0, row * below, row * above)[row != 0].sum())
+            most = float(np.where(row > 0, row * above, row * below)[row != 0].sum())
+            if least < right < most:
+                return _on_budget(wish, row, right, below, above)
+        return _on_budget(wish, row, right, low, high)
+    return _by_linear_programme(rows, low, high)
+
+
+def _violation(q: Polyhedron, v: Vector) -> float:
+    size = 1.0 + float(np.max(np.abs(v), initial=0.0))
+    rows = np.concatenate([np.abs(q.C @ v - q.c), np.maximum(q.G @ v - q.b, 0.0)])
+    return float(np.max(rows, initial=0.0)) / size
+
+
+def _on_budget(wish: Vector, row: Vector, right: float, low: Vector, high: Vector) -> Vector:
+    """The projection of ``wish`` on the box and row.v = right:  clip(wish + m row), with m found by bisection."""
+
+    def total(multiplier: float) -> float:
+        return float(row @ np.clip(wish + multiplier * row, low, high))
+
+    step = (abs(right) + float(np.abs(row) @ np.abs(wish)) + 1e-300) / float(row @ row)
+    a = b = 0.0
+    while total(b) < right and b < 1e12 * step:
+        a, b = b, 2.0 * b + step
+    while total(a) > right and a > -1e12 * step:
+        a, b = 2.0 * a - step, a
+    for _ in range(200):
+        middle = 0.5 * (a + b)
+        if not a < middle < b:
+            break
+        a, b = (middle, b) if total(middle) < right else (a, middle)
+    return restore(np.clip(wish + b * row, low, high), row[None, :], np.array([right]), low, high)
+
+
+def restore(v: Vector, C: Vector, c: Vector, low: Vector, high: Vector) -> Vector:
+    """Remove what rounding left in C v - c, moving only variables off their bounds."""
+    v = np.clip(v, low, high)
+    for _ in range(4):
+        residual = C @ v - c
+        if not np.any(residual):
+            break
+        room = np.minimum(v - low, high - v)
+        free = room > 0.0
+        if not free.any():
+            break
+        # Weighting by the room moves large holdings first, so that small ones do not hit their bounds.
+        weight = np.where(free, np.minimum(room, 1.0 + np.abs(v)), 0.0)
+        part = C * weight
+        step = np.linalg.lstsq(part @ C.T, residual, rcond=None)[0]
+        moved = np.clip(v - step @ part, low, high)
+        if float(np.max(np.abs(C @ moved - c))) >= float(np.max(np.abs(residual))):
+            break
+        v = moved
+    return v
+
+
+def _by_linear_programme(presolved: Rows, low: Vector, high: Vector) -> Vector:
+    """Elastic rows: the least total violation is 0, or its multipliers name the rows in conflict."""
+    from scipy.optimize import linprog  # slow to import, and needed for general constraints only
+
+    q = presolved.polyhedron
+    size, equal, rows = len(low), len(q.c), len(q.b)
+    c_norm = np.linalg.norm(q.C, axis=1)
+    g_norm = np.maximum(np.linalg.norm(q.G, axis=1), 1e-300)
+    C, c, G, b = q.C / c_norm[:, None], q.c / c_norm, q.G / g_norm[:, None], q.b / g_norm
+    cost = np.concatenate([np.zeros(size), np.ones(2 * equal + rows)])
+    A_eq = np.hstack([C, np.eye(equal), -np.eye(equal), np.zeros((equal, rows))]) if equal else None
+    A_ub = np.hstack([G, np.zeros((rows, 2 * equal)), -np.eye(rows)]) if rows else None
+    bounds = np.concatenate([np.column_stack([low, high]), np.tile([0.0, np.inf], (2 * equal + rows, 1))])
+    found = linprog(cost, A_ub, b if rows else None, A_eq, c if equal else None, bounds, method="highs")
+    if found.x is None:
+        raise InfeasibleError(f"No feasible point was found: {found.message}")
+    scale = 1.0 + float(np.max(np.abs(np.concatenate([c, b])), initial=0.0))
+    if found.fun > 1e-8 * scale:
+        names = [presolved.equality_name(i) for i in range(equal) if abs(found.eqlin.marginals[i]) > 1e-7]
+        names += [f"G[{presolved.kept[i]}]" for i in range(rows) if abs(found.ineqlin.marginals[i]) > 1e-7]
+        slopes = found.lower.marginals[:size] + found.upper.marginals[:size]
+        bound_names = [f"the bounds of asset {j}" for j in np.flatnonzero(np.abs(slopes) > 1e-7)[:5]]
+        raise InfeasibleError(
+            f"The constraints are infeasible: {', '.join(names + bound_names)} cannot hold together (they miss by "
+            f"{found.fun:.3g} in total at best)."
+        )
+    return np.asarray(np.clip(found.x[:size], low, high))

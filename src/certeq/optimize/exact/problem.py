@@ -1,0 +1,141 @@
+"""What the caller passed in, checked: losses, probabilities, a linear term and a polyhedron."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.utilities import Utility
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Polyhedron:
+    """{v : lower <= v <= upper, C v = c, G v <= b}; bounds may be infinite, rows may be absent."""
+
+    lower: Vector
+    upper: Vector
+    C: Vector
+    c: Vector
+    G: Vector
+    b: Vector
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimise OCE(table @ v) + linear.v over the polyhedron; ``kept`` are the scenarios of positive weight."""
+
+    table: NDArray[np.floating]
+    weights: Vector
+    utility: Utility
+    linear: Vector
+    polyhedron: Polyhedron
+    kept: NDArray[np.intp] | None
+    count: int
+
+
+def read_problem(
+    A: Any, utility: Any, weights: Any, linear: Any, lower: Any, upper: Any, C: Any, c: Any, G: Any, b: Any
+) -> Problem:
+    """Check every argument; errors name it, say what was found and what would be right."""
+    if not isinstance(utility, Utility):
+        raise TypeError(f"utility must be a certeq utility such as CVaR(0.05); found {type(utility).__name__}.")
+    if not getattr(utility, "has_curvature", True):
+        raise TypeError(f"The exact solver needs the curvature of {utility!r}: pass d2u= when making it.")
+    utility.anchor  # noqa: B018 - a sum whose slope never passes 1 is refused here, with its own reason
+    table = _table(A)
+    count, assets = table.shape
+    kept, probabilities = None, np.full(count, 1.0 / count)
+    if weights is not None:
+        raw = _vector("weights", weights, count)
+        if np.any(raw < 0.0) or not raw.sum() > 0.0:
+            raise ValueError("weights must be non-negative with a positive sum; found "
+                             f"minimum {raw.min():g} and sum {raw.sum():g}.")
+        probabilities = raw / raw.sum()
+        if np.any(probabilities == 0.0):
+            kept = np.flatnonzero(probabilities)
+            table, probabilities = table[kept], probabilities[kept]
+    polyhedron = Polyhedron(
+        _bound("lower", lower, assets, -np.inf),
+        _bound("upper", upper, assets, np.inf),
+        *_rows("C", C, "c", c, assets),
+        *_rows("G", G, "b", b, assets),
+    )
+    slope = np.zeros(assets) if linear is None else _vector("linear", linear, assets)
+    return Problem(table, probabilities, utility, slope, polyhedron, kept, count)
+
+
+def read_start(theta0: Any, assets: int) -> Vector | None:
+    """The start, if one was given."""
+    return None if theta0 is None else _vector("theta0", theta0, assets)
+
+
+def _real(name: str, found: Any) -> NDArray[Any]:
+    array = np.asarray(found)
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(f"{name} must hold real numbers; found an array of dtype {array.dtype}.")
+    return array
+
+
+def _table(found: Any) -> NDArray[np.floating]:
+    table = _real("A", found)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"A must be a table of losses, scenarios x assets; found shape {table.shape}.")
+    # One pass without a temporary of the table's size: a NaN or an infinity spoils the sum of its column.
+    with np.errstate(all="ignore"):
+        sums = np.ones(len(table), dtype=table.dtype) @ table
+    if not np.all(np.isfinite(sums)) and not np.all(np.isfinite(table)):
+        row, column = np.argwhere(~np.isfinite(table))[0]
+        raise ValueError(f"A must be finite; found {table[row, column]} at scenario {row}, asset {column}.")
+    return table
+
+
+def _vector(name: str, found: Any, size: int) -> Vector:
+    array = _real(name, found).astype(np.float64)
+    if array.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},); found {array.shape}.")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite; found {array[~np.isfinite(array)][0]}.")
+    return array
+
+
+def _bound(name: str, found: Any, size: int, absent: float) -> Vector:
+    if found is None:
+        return np.full(size, absent)
+    array = _real(name, found).astype(np.float64)
+    if array.ndim == 0:
+        array = np.full(size, float(array))
+    if array.shape != (size,):
+        raise ValueError(f"{name} must be a number or have shape ({size},); found {array.shape}.")
+    bad = np.isnan(array) | (array == -absent)
+    if np.any(bad):
+        raise ValueError(f"{name} must hold numbers or {absent}; found {array[bad][0]}.")
+    return array
+
+
+def _rows(name: str, matrix: Any, side_name: str, side: Any, size: int) -> tuple[Vector, Vector]:
+    if matrix is None and side is None:
+        return np.zeros((0, size)), np.zeros(0)
+    if matrix is None or side is None:
+        given, missing = (side_name, name) if matrix is None else (name, side_name)
+        raise ValueError(f"{name} and {side_name} go together; found {given} without {missing}.")
+    rows = np.atleast_2d(_real(name, matrix).astype(np.float64))
+    right = np.atleast_1d(_real(side_name, side).astype(np.float64))
+    if rows.ndim != 2 or rows.shape[1] != size:
+        raise ValueError(f"{name} must have {size} columns, one per asset; found shape {rows.shape}.")
+    if right.shape != (len(rows),):
+        raise ValueError(f"{side_name} must have shape ({len(rows)},), one entry per row; found {right.shape}.")
+    if not np.all(np.isfinite(rows)):
+        raise ValueError(f"{name} must be finite.")
+    if name == "G":  # b = inf is a row that asks nothing
+        if np.any(np.isnan(right)) or np.any(right == -np.inf):
+            raise ValueError(f"{side_name} must hold numbers or inf; found {right[~(right > -np.inf)][0]}.")
+    elif not np.all(np.isfinite(right)):
+        raise ValueError(f"{side_name} must be finite.")
+    return rows, right

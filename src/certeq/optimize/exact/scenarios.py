@@ -1,0 +1,120 @@
+"""The table of scenario losses, centred and scaled, read in blocks of rows so that a large one is never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_COPY_LIMIT = 2**28  # bytes: a smaller table is copied once, transposed, so that BLAS sees contiguous assets
+_BLOCK = 2**21  # numbers read at a time from a larger one
+
+
+class Scenarios:
+    """Losses ``(A - centre) / scale`` of M scenarios and d assets, with probabilities that sum to 1.
+
+    OCE moves with a constant, OCE(A v) = centre.v + OCE((A - centre) v), so centring costs nothing and spares the
+    Hessian the cancellation of a large common offset.
+    """
+
+    def __init__(self, table: NDArray[np.floating], weights: Vector) -> None:
+        self.table = table
+        self.weights = weights
+        self.count, self.assets = table.shape
+        self._turned: Vector | None = None
+        self._cached: tuple[Index, Vector] | None = None
+        if table.size * 8 <= _COPY_LIMIT:
+            turned = np.array(table.T, dtype=np.float64, order="C")
+            self.centre = turned @ weights
+            turned -= self.centre[:, None]
+            square = np.square(turned) @ weights
+        else:
+            self.centre, square = np.zeros(self.assets), np.zeros(self.assets)
+            for rows, block in self._raw_blocks():
+                self.centre += weights[rows] @ block
+            for rows, block in self._raw_blocks():
+                square += weights[rows] @ np.square(block - self.centre)
+        self.deviation = np.sqrt(square)
+        spread = float(np.sqrt(np.mean(square)))
+        biggest = float(np.max(np.abs(self.centre), initial=0.0))
+        # A table of constants has no spread but rounding; its size is then the only scale there is.
+        self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
+        if table.size * 8 <= _COPY_LIMIT:
+            turned /= self.scale
+            self._turned = turned
+
+    def _raw_blocks(self) -> Iterator[tuple[slice, Vector]]:
+        step = max(1, _BLOCK // max(1, self.assets))
+        for start in range(0, self.count, step):
+            rows = slice(start, min(start + step, self.count))
+            yield rows, np.asarray(self.table[rows], dtype=np.float64)
+
+    def _columns(self, assets: Index) -> Vector:
+        """The chosen assets' losses, one row per asset; kept until other assets are asked for."""
+        assert self._turned is not None
+        if len(assets) == self.assets:
+            return self._turned
+        if self._cached is None or not np.array_equal(self._cached[0], assets):
+            self._cached = (assets, self._turned[assets])
+        return self._cached[1]
+
+    def losses(self, theta: Vector) -> Vector:
+        """(A - centre) theta / scale."""
+        held = np.flatnonzero(theta)
+        if self._turned is not None:
+            if 3 * len(held) < self.assets:
+                return theta[held] @ self._turned[held]
+            return theta @ self._turned
+        out = np.empty(self.count)
+        shift = float(self.centre @ theta)
+        for rows, block in self._raw_blocks():
+            out[rows] = (block @ theta - shift) / self.scale
+        return out
+
+    def pull(self, tilt: Vector) -> Vector:
+        """The tilted mean of every asset: (A - centre)^T tilt / scale."""
+        if self._turned is not None:
+            return self._turned @ tilt
+        out = -float(tilt.sum()) * self.centre
+        for rows, block in self._raw_blocks():
+            out += tilt[rows] @ block
+        return out / self.scale
+
+    def gram(self, diagonal: Vector, assets: Index) -> Vector:
+        """B^T diag B with rows B_i = (losses of the chosen assets, -1): the Hessian in (theta, t)."""
+        size = len(assets)
+        out = np.zeros((size + 1, size + 1))
+        live = np.flatnonzero(diagonal)
+        if self._turned is not None:
+            chosen = self._columns(assets)
+            root = np.sqrt(diagonal)
+            if 2 * len(live) < self.count:
+                chosen, root = chosen[:, live], root[live]
+            half = chosen * root
+            out[:size, :size] = half @ half.T
+            out[:size, size] = -(half @ root)
+        else:
+            for rows, block in self._raw_blocks():
+                root = np.sqrt(diagonal[rows])
+                some = block if size == self.assets else block[:, assets]
+                half = (some - self.centre[assets]) * (root / self.scale)[:, None]
+                out[:size, :size] += half.T @ half
+                out[:size, size] -= root @ half
+        out[size, :size] = out[:size, size]
+        out[size, size] = diagonal.sum()
+        return out
+
+    def rows(self, scenarios: Index, assets: Index) -> Vector:
+        """The rows B_i = (losses of the chosen assets, -1) of the chosen scenarios."""
+        out = np.empty((len(scenarios), len(assets) + 1))
+        if self._turned is not None:
+            out[:, :-1] = self._columns(assets)[:, scenarios].T
+        else:
+            some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
+            out[:, :-1] = (some - self.centre[assets]) / self.scale
+        out[:, -1] = -1.0
+        return out

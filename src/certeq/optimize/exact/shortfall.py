@@ -1,0 +1,110 @@
+"""The shortfall t* of weighted losses: the root of mean slope = 1, warm started, exact at a kink."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+
+Vector = NDArray[np.float64]
+
+
+def shortfall(losses: Vector, weights: Vector, utility: Utility, guess: float | None = None) -> float:
+    """t with  sum w u'(x - t) = 1, or the point where the sum jumps over 1.
+
+    ``guess`` is where Newton's method starts; near the root one or two passes over the losses are enough.
+    """
+    anchor, shape = utility.anchor, utility.shape
+    match shape:
+        case Exponential(rate):
+            top = float(losses.max())
+            return top + float(np.log(weights @ np.exp(rate * (losses - top)))) / rate - anchor
+        case Quadratic():
+            return float(weights @ losses) - anchor
+        case Pieces(low, high, kink):
+            if low == high:
+                return float(weights @ losses)
+            return _quantile(losses, weights, shape.tail) - kink
+    low, high = float(losses.min()) - anchor, float(losses.max()) - anchor
+    if utility.kinks:
+        low, high, found = _between_kinks(losses, weights, utility, low, high)
+        if found:
+            return low
+    return _root(losses, weights, utility, low, high, guess)
+
+
+def _quantile(losses: Vector, weights: Vector, tail: float) -> float:
+    """The largest loss with mass at least ``tail`` at or above it."""
+    count = len(losses)
+    if weights[0] == weights[-1] and float(weights.max()) == float(weights.min()):
+        # Up to rounding of count*tail; either neighbour minimises when it is a whole number.
+        place = min(int(np.floor(count * tail * (1 + 4e-16))), count - 1)
+        return float(np.partition(losses, count - 1 - place)[count - 1 - place])
+    order = np.argsort(-losses, kind="stable")
+    above = np.cumsum(weights[order])
+    place = int(np.searchsorted(above, tail * (1 + 1e-15), side="right"))
+    return float(losses[order[min(place, count - 1)]])
+
+
+def _excess(losses: Vector, weights: Vector, utility: Utility, t: float) -> tuple[float, float]:
+    """Mean left and right slope at x - t, less 1."""
+    left = weights @ utility.slope(losses - t) - 1.0
+    right = left
+    for kink, jump in utility.kinks:
+        right += jump * float(weights[losses - t == kink].sum())
+    return float(left), float(right)
+
+
+def _between_kinks(
+    losses: Vector, weights: Vector, utility: Utility, low: float, high: float
+) -> tuple[float, float, bool]:
+    """A bracket free of kinks, or (t, t, True) where the mean slope jumps over 1 at t."""
+    places = np.concatenate([losses - kink for kink, _ in utility.kinks])
+    places = np.unique(places[(places >= low) & (places <= high)])
+    first, last = 0, len(places)
+    while first < last:
+        middle = (first + last) // 2
+        t = float(places[middle])
+        # Rounding of x - (x - kink) may miss the kink itself, so the jump is found between neighbouring floats.
+        if _excess(losses, weights, utility, t + 4e-16 * (abs(t) + 1.0))[0] > 0.0:
+            low, first = t, middle + 1
+        elif _excess(losses, weights, utility, t - 4e-16 * (abs(t) + 1.0))[1] < 0.0:
+            high, last = t, middle
+        else:
+            return t, t, True
+    return low, high, False
+
+
+def _root(
+    losses: Vector, weights: Vector, utility: Utility, low: float, high: float, guess: float | None
+) -> float:
+    """Newton's method kept inside a shrinking bracket, on the growth-th root of the mean slope."""
+    power = 1.0 / utility.growth
+    t = guess if guess is not None and low < guess < high else max(low, float(weights @ losses) - utility.anchor)
+    width = high - low
+    for step_count in range(200):
+        slope, curvature = utility.derivatives(losses - t)
+        mean, bend = float(weights @ slope), float(weights @ curvature)
+        excess = mean - 1.0
+        if excess > 0.0:
+            low = max(low, t)
+        else:
+            high = min(high, t)
+        if excess == 0.0 or not low < high:
+            return t
+        if bend > 0.0 and mean > 0.0:
+            step = mean / bend * (1.0 - mean**-power) / power if power < 1.0 else excess / bend
+        else:
+            step = np.inf if excess > 0 else -np.inf
+        trial = t + step
+        inside = low < trial < high
+        shrunk = high - low < 0.6 ** (step_count - 6) * width if step_count > 6 else True
+        if not inside or not shrunk:
+            trial = 0.5 * (low + high)
+        if abs(trial - t) <= 4e-16 * max(abs(t), abs(low), abs(high)) or trial in (low, high):
+            return trial if inside else t
+        if inside and abs(step) <= 1e-9 * (abs(t) + width * 1e-3) and abs(excess) < 1e-9:
+            return trial  # one more step of a quadratic method would change nothing a float can hold
+        t = trial
+    return t

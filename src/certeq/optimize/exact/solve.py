@@ -1,0 +1,220 @@
+"""solve_exact: check the problem, find a start, descend, and prove how good the answer is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize.domains._errors import UnboundedError
+from certeq.optimize.exact.certificate import certify
+from certeq.optimize.exact.feasibility import feasible_point, implied_box, restore
+from certeq.optimize.exact.model import Model, normalise
+from certeq.optimize.exact.problem import Problem, read_problem, read_start
+from certeq.optimize.exact.result import ExactResult
+from certeq.optimize.exact.rows import presolve_rows
+from certeq.optimize.exact.scenarios import Scenarios
+from certeq.optimize.exact.solver import Answer, Descent, Escape
+from certeq.optimize.exact.stages import first_point
+from certeq.optimize.exact.threads import threads_for
+from certeq.optimize.exact.working_set import FEW
+from certeq.utilities import Utility
+
+Vector = NDArray[np.float64]
+
+_MANY = 60_000  # from this many scenarios on, a third of that number is solved first
+
+
+def solve_exact(
+    A: Any,
+    utility: Utility,
+    *,
+    weights: Any = None,
+    linear: Any = None,
+    lower: Any = None,
+    upper: Any = None,
+    C: Any = None,
+    c: Any = None,
+    G: Any = None,
+    b: Any = None,
+    theta0: Any = None,
+    tol: float = 1e-9,
+    max_iter: int = 200,
+    time_limit: float | None = None,
+) -> ExactResult:
+    r"""Minimise  OCE_u(A theta) + linear.theta  over  {lower <= theta <= upper, C theta = c, G theta <= b}.
+
+    Parameters
+    ----------
+    A : array, shape (M, d)
+        Losses of M scenarios, d assets. Not copied where it is large; read in blocks.
+    utility : Utility
+        Any utility with a curvature: smooth, kinked, or a sum of both.
+    weights : array, shape (M,), optional
+        Probabilities of the scenarios, up to a factor; equal if not given.
+    linear : array, shape (d,), optional
+        Costs added to the risk.
+    lower, upper : float or array, optional
+        Bounds; none if not given, and entries may be infinite.
+    C, c, G, b : arrays, optional
+        Rows of the equalities C theta = c and the inequalities G theta <= b.
+    theta0 : array, shape (d,), optional
+        A point to start from, such as the solution of a similar problem; it need not be feasible.
+    tol : float
+        Relative gap at which the answer is called optimal. The method aims a thousand times lower: near the
+        solution it converges quadratically, so that the last digits cost one step.
+    max_iter : int
+        Limit on second-order steps.
+    time_limit : float, optional
+        Limit in seconds, looked at after each step.
+
+    Returns
+    -------
+    ExactResult
+
+    Raises
+    ------
+    InfeasibleError, UnboundedError
+        Both a ValueError. No point satisfies the constraints, or the objective falls for ever; the message names
+        the constraint or the direction to blame.
+
+    Notes
+    -----
+    The shortfall t is a variable like the others, so the model of a step is a quadratic plus one hinge per kink and
+    scenario nearby, in (theta, t). An interior point method solves it on a working set of assets, its active set
+    is solved exactly, and reduced costs and misplaced scenarios enlarge the sets until nothing is left out.
+    Where no kink exists and the active set repeats, a step is a single Newton step of quadratic convergence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from certeq.optimize.exact import solve_exact
+    >>> from certeq.utilities import CVaR
+    >>> losses = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, -1.0]])
+    >>> solve_exact(losses, CVaR(0.5), lower=0, C=[1, 1], c=1).theta
+    array([0.5, 0.5])
+    """
+    began = time.perf_counter()
+    problem = read_problem(A, utility, weights, linear, lower, upper, C, c, G, b)
+    _check_limits(tol, max_iter, time_limit)
+    given = read_start(theta0, problem.table.shape[1])
+    deadline = np.inf if time_limit is None else began + time_limit
+    with threads_for(problem.table.size):
+        return _solve(problem, given, tol, max_iter, deadline)
+
+
+def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:
+    asked = problem.polyhedron
+    box = implied_box(asked)
+    rows = presolve_rows(asked)
+    problem = replace(problem, polyhedron=rows.polyhedron)
+    if given is None and len(problem.weights) >= _MANY:
+        given = _from_a_sample(problem, tol, deadline)
+    scenarios = Scenarios(problem.table, problem.weights)
+    order = np.argsort(problem.linear + scenarios.centre + scenarios.deviation, kind="stable")
+    start = feasible_point(rows, *box, given, order, FEW)
+    model = normalise(problem, scenarios, start, *box)
+    try:
+        answer = _descend(model, start / model.holding, given is not None, tol, max_iter, deadline)
+    except Escape as escape:
+        raise _unbounded(problem, escape) from None
+    theta = _tidy(problem, model, answer.point.theta)
+    y, z = _in_callers_units(problem, model, answer)
+    t = answer.point.t * model.loss + float(scenarios.centre @ theta)
+    proof = certify(problem, box, theta, t, answer.support * model.loss, answer.tilt, y, z, model.holding)
+    relative = proof.gap / max(abs(proof.value), 1e-2 * model.loss)
+    reduced = proof.slope - proof.y @ rows.polyhedron.C + z @ rows.polyhedron.G
+    of_c, of_g = rows.multipliers(proof.y, z, asked)
+    return ExactResult(
+        theta=theta,
+        value=proof.value,
+        gap=proof.gap,
+        lower_bound=proof.lower_bound,
+        relative_gap=relative,
+        shortfall=t,
+        tilt=_all_scenarios(problem, answer.tilt),
+        status=_status(relative <= tol, answer.iterations >= max_iter, time.perf_counter() > deadline),
+        iterations=answer.iterations,
+        trace=answer.trace,
+        multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
+        radius=proof.radius,
+    )
+
+
+def _status(optimal: bool, exhausted: bool, late: bool) -> str:
+    if optimal:
+        return "optimal"
+    return "time limit" if late else "iteration limit" if exhausted else "stalled"
+
+
+def _tidy(problem: Problem, model: Model, theta: Vector) -> Vector:
+    """In the caller's units, without dust, within the bounds and on the equality rows to rounding."""
+    q = problem.polyhedron
+    clean = np.where(np.abs(theta) < 1e-16, 0.0, theta) * model.holding
+    return restore(clean, q.C, q.c, q.lower, q.upper)
+
+
+def _in_callers_units(problem: Problem, model: Model, answer: Answer) -> tuple[Vector, Vector]:
+    q, scale = problem.polyhedron, model.scenarios.scale
+    return answer.y * scale / np.linalg.norm(q.C, axis=1), answer.z * scale / np.linalg.norm(q.G, axis=1)
+
+
+def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
+    """Scenarios of weight 0 were left out; their tilt is 0."""
+    if problem.kept is None:
+        return tilt
+    full = np.zeros(problem.count)
+    full[problem.kept] = tilt
+    return full
+
+
+def _check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
+    if not tol > 0.0:
+        raise ValueError(f"tol must be a number above 0; found {tol!r}.")
+    if not max_iter >= 1:
+        raise ValueError(f"max_iter must be at least 1; found {max_iter!r}.")
+    if time_limit is not None and not time_limit > 0.0:
+        raise ValueError(f"time_limit must be a number of seconds above 0; found {time_limit!r}.")
+
+
+def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | None:
+    """The solution for every k-th scenario: a start so near that two or three steps on all of them are enough."""
+    step = max(2, 3 * len(problem.weights) // _MANY)
+    q = problem.polyhedron
+    try:
+        found = solve_exact(
+            np.ascontiguousarray(problem.table[::step]), problem.utility, weights=problem.weights[::step],
+            linear=problem.linear, lower=q.lower, upper=q.upper, C=q.C, c=q.c, G=q.G, b=q.b, tol=max(tol, 1e-6),
+            time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
+        )
+    except UnboundedError:  # fewer scenarios can be unbounded where all of them are not
+        return None
+    return found.theta
+
+
+def _descend(model: Model, theta: Vector, warm: bool, tol: float, max_iter: int, deadline: float) -> Answer:
+    size = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
+    movable = np.flatnonzero(model.high - model.low > 1e-13 * size)
+    trace: list[tuple[float, float, float, int]] = []
+    assets = None
+    if not warm:
+        theta, assets = first_point(model, theta, movable, deadline, trace)
+    descent = Descent(model, theta, movable, deadline, trace)
+    size = min(1.0, max(abs(descent.point.value), 1e-2))
+    rounding = 2e-15 * max(1.0, abs(descent.point.value))
+    return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm)
+
+
+def _unbounded(problem: Problem, escape: Escape) -> UnboundedError:
+    direction = escape.direction / float(np.max(np.abs(escape.direction)))
+    order = np.argsort(-np.abs(direction), kind="stable")[:3]
+    named = ", ".join(f"{direction[j]:+.3g} of asset {j}" for j in order if abs(direction[j]) > 1e-6)
+    return UnboundedError(
+        f"The problem is unbounded under {problem.utility!r}: the objective falls for ever along {named}"
+        f"{', ...' if np.sum(np.abs(direction) > 1e-6) > 3 else ''}, which no bound or row limits. "
+        "Add bounds, a budget or a utility that fears such losses.",
+        direction,
+    )

@@ -1,0 +1,259 @@
+"""The outer method: second-order models on a working set, until the certificate of the whole problem closes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize.exact.certificate import distance, linear_minimum
+from certeq.optimize.exact.interior import InteriorMethod
+from certeq.optimize.exact.model import Hinges, Model, Point
+from certeq.optimize.exact.polish import polish
+from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem, SubSolution
+from certeq.optimize.exact.working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best point with the dual evidence that goes with it, in the model's units."""
+
+    point: Point
+    t: float
+    support: Vector
+    tilt: Vector
+    y: Vector
+    z: Vector
+    gap: float
+    assets: Index
+    iterations: int
+    trace: list[tuple[float, float, float, int]]
+
+
+class Escape(Exception):
+    """The iterates run away along a direction in which the objective keeps falling."""
+
+    def __init__(self, direction: Vector) -> None:
+        super().__init__("unbounded")
+        self.direction = direction
+
+
+class Descent:
+    """Minimise a model from a feasible start."""
+
+    def __init__(
+        self,
+        model: Model,
+        theta: Vector,
+        movable: Index,
+        deadline: float,
+        trace: list[tuple[float, float, float, int]] | None = None,
+    ) -> None:
+        self.model = model
+        self.movable = movable
+        self.deadline = deadline
+        self.point = model.evaluate(theta)
+        self.origin = theta
+        self.radius = 10.0 * max(1.0, float(np.max(np.abs(theta), initial=0.0)))
+        self.began = time.perf_counter()
+        self.trace = [] if trace is None else trace
+        self.iterations = 0
+        self.best: Answer | None = None
+
+    def run(self, tolerance: float, max_iter: int, assets: Index | None = None, warm: bool = False) -> Answer:
+        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
+        model = self.model
+        assets = first_assets(model, self.point.theta, self.movable) if assets is None else assets
+        linear = not _has_curvature(model, self.point)
+        share = 0.15 if warm else 1.0
+        hinges = near_hinges(model, self.point, len(assets), share) if model.utility.kinks else no_hinges(model)
+        solution: SubSolution | None = None
+        fresh_sets = True
+        if warm:
+            solution, fresh_sets = self._guess(assets, hinges), False
+        idle = 0
+        for _ in range(max_iter):
+            self.iterations += 1
+            problem = model.subproblem(self.point, assets, hinges, self.radius)
+            at = np.append(self.point.theta[assets], self.point.t)
+            solution = solve_subproblem(problem, at, None if fresh_sets else solution)
+            fresh_sets = False
+            theta = self.point.theta.copy()
+            theta[assets] = solution.v[:-1]
+            self._watch(problem, solution, assets)
+            before = self.point.value
+            whole = self._step(theta, linear)
+            answer = self._evidence(solution, hinges, assets)
+            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
+            if self.best is None or answer.gap < self.best.gap:
+                self.best = answer
+                idle = 0
+            else:
+                idle += 1
+            if self.best.gap <= tolerance or time.perf_counter() > self.deadline:
+                break
+            # What the model left out: assets that would pay, scenarios on the wrong side of a kink.
+            reduced = self._reduced(answer, solution)
+            more = missing_assets(reduced, model, self.point.theta, assets, self.movable, 0.1 * tolerance)
+            if len(more):
+                assets, fresh_sets = np.union1d(assets, more), True
+            if model.utility.kinks:
+                spread = float(np.std(self.point.losses))
+                grown = grown_hinges(model, hinges, self.point.losses, answer.t, 0.05 * spread)
+                if grown is not None:
+                    # Far from the solution the sets of a curved model are chosen anew; later they only grow.
+                    anew = not linear and self.iterations < 8
+                    hinges = near_hinges(model, self.point, len(assets), share) if anew else grown
+                    fresh_sets = True
+            if not fresh_sets and whole and idle >= 3 and before - self.point.value <= 1e-13 * (1.0 + abs(before)):
+                break
+        assert self.best is not None
+        return self.best
+
+    def _guess(self, assets: Index, hinges: Hinges) -> SubSolution:
+        """The active set that the start itself suggests."""
+        model, here, q = self.model, self.point, self.model.polyhedron
+        theta = here.theta[assets]
+        free = np.zeros(1, dtype=bool)
+        side = np.zeros(0, dtype=np.int8)
+        if len(hinges.scenario):
+            place = np.array([kink for kink, _ in model.utility.kinks])[hinges.which]
+            excess = here.losses[hinges.scenario] - here.t - place
+            side = np.where(np.abs(excess) <= 1e-9, 0, np.sign(excess)).astype(np.int8)
+        partition = Partition(
+            np.append(theta <= q.lower[assets], free),
+            np.append((theta >= q.upper[assets]) & (theta > q.lower[assets]), free),
+            q.G @ here.theta >= q.b - 1e-12,
+            side,
+        )
+        zero = np.zeros(len(assets) + 1)
+        prices = Multipliers(np.zeros(len(q.c)), np.zeros(len(q.b)), 0.5 * model.caps(hinges), zero, zero)
+        return SubSolution(np.append(theta, here.t), prices, partition, False, 0)
+
+    def _watch(self, problem: Subproblem, solution: SubSolution, assets: Index) -> None:
+        """Where a variable has no bound the model puts one at a distance; hitting it again and again is escape."""
+        q = self.model.polyhedron
+        v = solution.v[:-1]
+        low, high = problem.lower[:-1], problem.upper[:-1]
+        slack = 1e-6 * self.radius
+        hit = ((low != q.lower[assets]) & (v <= low + slack)) | ((high != q.upper[assets]) & (v >= high - slack))
+        if not hit.any():
+            return
+        travelled = self.point.theta - self.origin
+        if float(np.max(np.abs(travelled))) > 1e6:  # and every step lowered the objective
+            raise Escape(travelled)
+        self.radius *= 10.0
+        if self.radius > 1e9:
+            direction = np.zeros(len(self.point.theta))
+            direction[assets] = v - self.point.theta[assets]
+            if self.model.evaluate(self.point.theta + direction).value < self.point.value:
+                raise Escape(direction)
+            self.radius = 10.0  # the model ran away, the problem does not
+
+    # -- one step -----------------------------------------------------------------------------------------------
+
+    def _step(self, theta: Vector, linear: bool) -> bool:
+        """Move towards theta as far as the objective falls; True for a whole step."""
+        model, here = self.model, self.point
+        if linear:  # the models are relaxations: their solutions are taken as they are
+            self.point = model.evaluate(theta, here.t)
+            return True
+        losses = model.scenarios.losses(theta)
+        length = 1.0
+        slack = 1e-14 * (1.0 + abs(here.value))
+        for _ in range(40):
+            mixed = theta if length == 1.0 else here.theta + length * (theta - here.theta)
+            along = losses if length == 1.0 else here.losses + length * (losses - here.losses)
+            trial = model.at(mixed, along, here.t)
+            if trial.value <= here.value + slack:
+                self.point = trial
+                return length == 1.0
+            length *= 0.5
+        return True
+
+    # -- evidence -----------------------------------------------------------------------------------------------
+
+    def _evidence(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
+        """A tilt and multipliers for the new point, and the gap they prove (up to rounding)."""
+        model, point = self.model, self.point
+        kinks = model.utility.kinks
+        t = point.t
+        if kinks:
+            t = float(solution.v[-1])
+            support, tilt = self._hinge_tilt(solution, hinges, t)
+        else:
+            support = point.losses - t
+            tilt = model.slopes(support, hinges)[2]
+        g = model.scenarios.pull(tilt) + model.linear
+        y, z = solution.multipliers.y, solution.multipliers.z
+        # A variable without any bound is given a distant one, as the final certificate does.
+        far = distance(point.theta, 1.0)
+        low = np.where(np.isinf(model.low), point.theta - far, model.low)
+        high = np.where(np.isinf(model.high), point.theta + far, model.high)
+        bound, y = linear_minimum(g, model.polyhedron, low, high, y, z)
+        if kinks:
+            with np.errstate(all="ignore"):
+                constant = float(model.weights @ model.utility.value(support) - tilt @ support)
+        else:  # the supports are the losses themselves, whose value is known
+            constant = point.value - t - float(model.linear @ point.theta) - float(tilt @ support)
+        drift = abs(1.0 - float(tilt.sum()))
+        gap = point.value - constant - bound + drift * (1.0 + float(np.max(np.abs(point.losses))))
+        gap = float(gap) if np.isfinite(gap) else np.inf
+        return Answer(point, t, support, tilt, y, z, gap, assets, self.iterations, self.trace)
+
+    def _hinge_tilt(self, solution: SubSolution, hinges: Hinges, t: float) -> tuple[Vector, Vector]:
+        """Supports and tilt where kinks take their multipliers from the model.
+
+        A slope between the two at a kink is a subgradient at the kink only, so those scenarios are supported there;
+        so is every scenario that the model has on the wrong side.
+        """
+        model = self.model
+        support = self.point.losses - t
+        extra = np.zeros(len(support))
+        share = solution.multipliers.p / model.caps(hinges)
+        for k, (kink, jump) in enumerate(model.utility.kinks):
+            part = hinges.above[k].astype(float)
+            mine = hinges.which == k
+            part[hinges.scenario[mine]] = share[mine]
+            at_kink = np.where(support > kink, part < 1.0, part > 0.0)
+            support = np.where(at_kink, kink, support)
+            extra += model.weights * jump * part
+        everything = Hinges(
+            np.tile(np.arange(len(support)), len(model.utility.kinks)),
+            np.repeat(np.arange(len(model.utility.kinks)), len(support)),
+            hinges.above,
+        )
+        return support, model.slopes(support, everything)[2] + extra
+
+    def _reduced(self, answer: Answer, solution: SubSolution) -> Vector:
+        """Reduced costs at the working set's own prices: those of the certificate would hide whoever sets them."""
+        q, prices = self.model.polyhedron, solution.multipliers
+        return self.model.scenarios.pull(answer.tilt) + self.model.linear - prices.y @ q.C + prices.z @ q.G
+
+
+def _has_curvature(model: Model, point: Point) -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.any(model.utility.curvature(point.losses - point.t)))
+
+
+def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) -> SubSolution:
+    """The last active set if it still fits, else an interior point method and the active set it finds."""
+    if last is not None:
+        found = polish(problem, last.partition, last.v, last.multipliers)
+        if found is not None:
+            return found
+    method = InteriorMethod(problem, at)
+    for tolerance in (1e-7, 1e-10, 1e-13):
+        interior = method.run(tolerance)
+        found = polish(problem, interior.partition, interior.v, interior.multipliers)
+        if found is not None:
+            return SubSolution(found.v, found.multipliers, found.partition, True, interior.iterations)
+    return SubSolution(
+        np.clip(interior.v, problem.lower, problem.upper), interior.multipliers, interior.partition, False,
+        interior.iterations,
+    )

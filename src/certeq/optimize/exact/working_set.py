@@ -1,0 +1,102 @@
+"""Which assets and which scenarios a step looks at, and which ones the others prove to be missing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize.exact.model import Hinges, Model, Point
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_TIE = 1e-9  # losses of size 1 that differ by less are taken to be equal
+FEW = 100  # up to this many assets all of them are in the working set
+
+
+def first_assets(model: Model, theta: Vector, movable: Index) -> Index:
+    """All assets where they are few, else those held and those with the least mean and spread on their own."""
+    if len(movable) <= FEW:
+        return movable
+    held = movable[off_bounds(model, theta)[movable]]
+    return np.union1d(held, movable[np.argsort(promise(model)[movable], kind="stable")[:FEW]])
+
+
+def promise(model: Model) -> Vector:
+    """How an asset looks on its own: mean loss plus one deviation, lower is better."""
+    return model.linear + model.scenarios.deviation / model.scenarios.scale
+
+
+def off_bounds(model: Model, theta: Vector) -> NDArray[np.bool_]:
+    """Assets strictly between their bounds."""
+    q = model.polyhedron
+    return (theta > q.lower) & (theta < q.upper)
+
+
+def missing_assets(reduced: Vector, model: Model, theta: Vector, assets: Index, movable: Index, slack: float) -> Index:
+    """Assets outside the working set whose reduced cost says that holding more, or less, would pay."""
+    outside = np.setdiff1d(movable, assets, assume_unique=True)
+    q = model.polyhedron
+    r = reduced[outside]
+    gain = np.where(theta[outside] < q.upper[outside], -r, 0.0)
+    gain = np.maximum(gain, np.where(theta[outside] > q.lower[outside], r, 0.0))
+    paying = np.flatnonzero(gain > slack)
+    limit = max(40, len(assets) // 2)
+    order = np.argsort(-gain[paying], kind="stable")[:limit]
+    return outside[paying[order]]
+
+
+def no_hinges(model: Model) -> Hinges:
+    """For a utility without kinks."""
+    empty = np.zeros(0, dtype=np.intp)
+    return Hinges(empty, empty, np.zeros((len(model.utility.kinks), model.scenarios.count), dtype=bool))
+
+
+def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> Hinges:
+    """The scenarios nearest each kink: about twice the tail below it and two thirds of it above.
+
+    ``share`` of that is enough where the point is close to the solution already.
+    """
+    scenario, which, above = [], [], []
+    for k, (kink, _) in enumerate(model.utility.kinks):
+        excess = point.losses - point.t - kink
+        over = excess > 0.0
+        tail = int(over.sum())
+        chosen = np.concatenate([
+            np.flatnonzero(np.abs(excess) <= _TIE),  # all of them: which side a tie is on is for the model to say
+            _nearest(excess, ~over, int(max(2.0 * share * tail, 3.0 * assets + 50.0))),
+            _nearest(-excess, over, int(max(0.67 * share * tail, 1.5 * assets + 50.0))),
+        ])
+        chosen = np.unique(chosen)
+        scenario.append(chosen)
+        which.append(np.full(len(chosen), k, dtype=np.intp))
+        above.append(over)
+    return Hinges(np.concatenate(scenario), np.concatenate(which), np.array(above))
+
+
+def _nearest(excess: Vector, among: NDArray[np.bool_], count: int) -> Index:
+    """The ``count`` largest entries among those marked."""
+    candidates = np.flatnonzero(among)
+    if len(candidates) <= count:
+        return candidates
+    values = excess[candidates]
+    return candidates[np.argpartition(-values, count)[:count]]
+
+
+def grown_hinges(model: Model, hinges: Hinges, losses: Vector, t: float, margin: float) -> Hinges | None:
+    """Add the scenarios that are not on the side the model took them to be; None where there are none."""
+    scenario, which = [hinges.scenario], [hinges.which]
+    found = False
+    for k, (kink, _) in enumerate(model.utility.kinks):
+        excess = losses - t - kink
+        wrong = np.where(hinges.above[k], excess < 0.0, excess > 0.0)
+        wrong[hinges.scenario[hinges.which == k]] = False
+        if not wrong.any():
+            continue
+        found = True
+        close = np.where(hinges.above[k], excess < margin, excess > -margin)
+        close[hinges.scenario[hinges.which == k]] = False
+        fresh = np.flatnonzero(close)
+        scenario.append(fresh)
+        which.append(np.full(len(fresh), k, dtype=np.intp))
+    return Hinges(np.concatenate(scenario), np.concatenate(which), hinges.above) if found else None

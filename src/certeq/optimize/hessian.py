@@ -1,0 +1,110 @@
+"""Second derivatives of OCE for smooth utilities: the matrix, and its product with a vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.losses import Loss, Objective
+from certeq.optimize.losses._samples import Floats, as_floats
+from certeq.utilities import Utility
+
+
+def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weights: Any = None) -> Floats:
+    r"""Hessian of :math:`\theta \mapsto \mathrm{OCE}_u(F(\theta, \xi))`.
+
+    .. math:: \nabla^2 = E[u'\,F''] + E[u'']\,\mathrm{Cov}_w(\nabla F), \qquad w = u''/E[u''],
+
+    all at F - t*. Exact, not a difference quotient; for a convex loss and a monotone utility it is positive
+    semidefinite up to rounding, because the covariance is formed from centred gradients.
+
+    Parameters
+    ----------
+    loss, utility
+        F, with a Jacobian and second derivatives, and u, without kinks.
+    theta : array (d,)
+        Where.
+    samples, weights : optional
+        Other samples than the loss's own; weights of the samples.
+
+    Returns
+    -------
+    array (d, d)
+
+    Raises
+    ------
+    ValueError
+        If u has a kink: OCE then has no Hessian in general.
+
+    Notes
+    -----
+    Monotone mean-variance with a = 2 bends at a corner; the matrix is then an element of the generalised Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.optimize.losses import LinearLoss
+    >>> A = np.array([[1.0, 0.0], [-1.0, 2.0]])
+    >>> hessian(LinearLoss(A), ce.MeanVariance(beta=0.5), [0.0, 0.0])
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    second = _SecondOrder(loss, utility, theta, samples, weights)
+    J = loss.jacobian(second.theta, second.samples)
+    inner = loss.hessian(second.theta, second.samples, second.tilt)
+    if second.rise == 0.0:
+        return inner
+    centred = J - (second.bend @ J) / second.rise
+    total = inner + centred.T @ (second.bend[:, None] * centred)
+    return np.asarray(0.5 * (total + total.T))
+
+
+def hessian_product(
+    loss: Loss, utility: Utility, theta: Any, v: Any, samples: Any = None, weights: Any = None
+) -> Floats:
+    """Hessian of OCE times v, without forming a matrix: two passes over the samples for linear losses.
+
+    Parameters and errors are those of `hessian`; v is a vector (d,).
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.optimize.losses import LinearLoss
+    >>> A = np.array([[1.0, 0.0], [-1.0, 2.0]])
+    >>> hessian_product(LinearLoss(A), ce.MeanVariance(beta=0.5), [0.0, 0.0], [1.0, 0.0])
+    array([ 1., -1.])
+    """
+    second = _SecondOrder(loss, utility, theta, samples, weights)
+    direction = as_floats("v", v, 1)
+    if direction.size != second.theta.size:
+        raise ValueError(f"v must have as many entries as theta, {second.theta.size}; found {direction.size}.")
+    inner = loss.hessian_product(second.theta, second.samples, second.tilt, direction)
+    if second.rise == 0.0:
+        return inner
+    slopes = loss.jacobian_product(second.theta, second.samples, direction)
+    slopes = slopes - float(second.bend @ slopes) / second.rise
+    return np.asarray(inner + loss.gradient(second.theta, second.samples, second.bend * slopes))
+
+
+class _SecondOrder:
+    """The tilt q, and the bend w_i u''(z_i - t*) with its sum: all that both forms of the Hessian need."""
+
+    def __init__(self, loss: Loss, utility: Utility, theta: Any, samples: Any, weights: Any) -> None:
+        if utility.kinks:
+            where = ", ".join(f"{kink:g}" for kink, _ in utility.kinks)
+            raise ValueError(
+                f"utility must be smooth; {utility!r} has a kink at {where}, so its OCE has no Hessian. Use SmoothCVaR "
+                "or LeakyCVaR, or minimize(method='exact'), which needs none."
+            )
+        objective = Objective(loss, utility, samples, weights)
+        self.theta, self.samples = as_floats("theta", theta, 1), objective.samples
+        d = loss.dimension(self.samples)
+        if d is not None and d != self.theta.size:
+            raise ValueError(f"theta must have {d} entries, one per column of the samples; found {self.theta.size}.")
+        at = objective.evaluate(self.theta)
+        self.tilt = at.tilt
+        curvature = np.asarray(utility.curvature(at.losses - at.shortfall))
+        shares = objective.weights
+        self.bend: Floats = curvature / curvature.size if shares is None else shares * curvature
+        self.rise = float(self.bend.sum())

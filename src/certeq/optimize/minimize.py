@@ -1,0 +1,156 @@
+"""`minimize`: the one way in. It checks the problem and hands it to the algorithm that was asked for."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.domains import Domain
+from certeq.optimize.exact import solve_exact
+from certeq.optimize.lbfgs import minimize_lbfgs
+from certeq.optimize.losses import Loss
+from certeq.optimize.sg import minimize_sg
+from certeq.optimize.sg._arguments import check_problem, check_start
+from certeq.optimize.sg._schedules import choose
+from certeq.optimize.solution import Solution, Trace
+from certeq.utilities import Utility
+
+
+def minimize(
+    loss: Loss,
+    utility: Utility,
+    *,
+    domain: Domain,
+    samples: Any = None,
+    theta0: Any = None,
+    weights: Any = None,
+    method: str = "exact",
+    **options: Any,
+) -> Solution:
+    r"""Minimise :math:`\mathrm{OCE}_u(F(\theta, \xi))` over theta in a feasible set.
+
+    Parameters
+    ----------
+    loss : Loss
+        F: `LinearLoss`, `SquaredLoss`, `LogisticLoss`, `CallableLoss` or `TorchLoss`.
+    utility : Utility
+        u, what risk means.
+    domain : Domain
+        The feasible set, such as ``Simplex()`` or ``Free()``.
+    samples : optional
+        Samples of xi, if not those the loss holds. With method "sg" also a sampler ``f(rng, m)`` or an endless
+        iterator.
+    theta0 : array (d,), optional
+        Start; a point of the feasible set. An earlier solution is a warm start.
+    weights : array (n,), optional
+        Sample weights; they are scaled to sum to 1.
+    method : "exact", "sg" or "lbfgs"
+        "exact": linear losses over polyhedra, to rounding, any utility. "sg": OCE-SG, for streams, for losses and
+        sets that the others cannot take. "lbfgs": smooth losses and utilities, all samples, bounds at most.
+    **options
+        For "sg" those of `minimize_sg` (regime, step, batch, average, iterations, rng, checkpoint, ...); for "lbfgs"
+        those of `minimize_lbfgs` (tol, iterations, memory, ...); for "exact" those of `solve_exact` (linear, tol, ...).
+
+    Returns
+    -------
+    Solution
+        theta, value, gap, status, trace and more. The gap is a proved bound on how far the value is above the
+        minimum over these samples; it says nothing of other samples.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.optimize.domains import Simplex
+    >>> from certeq.optimize.losses import LinearLoss
+    >>> A = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0]])
+    >>> found = minimize(LinearLoss(A), ce.MeanVariance(beta=1.0), domain=Simplex(), method="sg",
+    ...                  batch="full", step=0.1, average="last", iterations=500)
+    >>> found.theta.round(6), round(found.value, 6)
+    (array([0.3125, 0.6875]), 0.40625)
+    """
+    check_problem(loss, utility, domain)
+    algorithm = _ALGORITHMS[choose("method", method, _ALGORITHMS)]
+    _refuse_unknown(method, options)
+    return algorithm(loss, utility, domain=domain, samples=samples, theta0=theta0, weights=weights, **options)
+
+
+def minimize_exact(
+    loss: Loss,
+    utility: Utility,
+    *,
+    domain: Domain,
+    samples: Any = None,
+    theta0: Any = None,
+    weights: Any = None,
+    **options: Any,
+) -> Solution:
+    """Minimise OCE of linear losses over a polyhedron to rounding; see `certeq.optimize.exact`."""
+    if not loss.linear:
+        raise ValueError(f"loss must be linear for method='exact'; found {loss!r}. Use method='lbfgs' or 'sg'.")
+    if callable(samples) or hasattr(samples, "__next__"):
+        raise ValueError("samples must be an array for method='exact'; a sampler or an iterator needs method='sg'.")
+    data = loss.samples if samples is None else loss.check_samples(samples)
+    if data is None:
+        raise ValueError(f"samples is missing: {loss!r} holds none.")
+    start = None if theta0 is None else check_start(theta0, loss, data, domain)
+    d = int(data.shape[1])
+    try:
+        rows = domain.as_polyhedron(d)
+    except TypeError:
+        raise ValueError(f"domain must be a polyhedron for method='exact'; found {domain!r}. Use 'sg'.") from None
+    begin = time.perf_counter()
+    found = solve_exact(
+        data,
+        utility,
+        weights=weights,
+        lower=rows.lower,
+        upper=rows.upper,
+        C=rows.C,
+        c=rows.c,
+        G=rows.A,
+        b=rows.b,
+        theta0=start,
+        **options,
+    )
+    return Solution(
+        theta=found.theta,
+        value=float(found.value),
+        gap=float(found.gap),
+        status="converged" if found.status == "optimal" else str(found.status),
+        trace=_trace(found.trace, len(data)),
+        iterations=int(found.iterations),
+        shortfall=float(found.shortfall),
+        tilt=found.tilt,
+        seconds=time.perf_counter() - begin,
+        method="exact",
+    )
+
+
+def _trace(rows: Any, count: int) -> Trace:
+    """Return the exact solver's rows (value, gap, seconds, ...) in our columns; it has no step length."""
+    table = np.array([row[:3] for row in rows], dtype=np.float64).reshape(-1, 3)
+    length = len(table)
+    batch = np.full(length, count, dtype=np.int64)
+    return Trace(np.arange(1, length + 1), table[:, 0], table[:, 1], np.full(length, np.nan), batch, table[:, 2])
+
+
+_ALGORITHMS: dict[str, Callable[..., Solution]] = {
+    "exact": minimize_exact,
+    "sg": minimize_sg,
+    "lbfgs": minimize_lbfgs,
+}
+_SHARED = ("loss", "utility", "domain", "samples", "theta0", "weights")
+
+
+def _refuse_unknown(method: str, options: dict[str, Any]) -> None:
+    target: Callable[..., Any] = solve_exact if method == "exact" else _ALGORITHMS[method]
+    known = [name for name in inspect.signature(target).parameters if name not in _SHARED]
+    if method == "exact":  # the feasible set comes from the domain
+        known = [name for name in known if name not in ("A", "lower", "upper", "C", "c", "G", "b")]
+    for name in options:
+        if name not in known:
+            choose(f"an option of method={method!r}", name, known)

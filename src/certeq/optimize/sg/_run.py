@@ -1,0 +1,231 @@
+"""OCE-SG, the loop:  theta_k = project(theta_{k-1} - alpha_k sum_i q_i grad F_i(theta_{k-1}))."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.domains import Domain
+from certeq.optimize.losses import Loss, Objective
+from certeq.optimize.losses._samples import Floats
+from certeq.optimize.sg._averages import make_average
+from certeq.optimize.sg._checkpoint import Checkpoint, load, refuse_other_problem, save
+from certeq.optimize.sg._log import Log, Snapshot
+from certeq.optimize.sg._progress import Progress
+from certeq.optimize.sg._projection import step_projection
+from certeq.optimize.sg._regimes import Plan
+from certeq.optimize.sg._schedules import FULL
+from certeq.optimize.sg._sources import ArraySource, Source
+from certeq.optimize.sg._tilt import make_tilt
+from certeq.optimize.solution import Solution, certified_gap, stationarity
+from certeq.risk._rows import solve_rows
+from certeq.utilities import Utility
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and how often to look."""
+
+    iterations: int
+    seconds: float
+    gap: float  # relative to max(1, abs(value)); below 0 for never
+    log_every: int
+    checkpoint_every: int
+
+
+class Run:
+    """One run of OCE-SG; everything that changes is here, so that a checkpoint is this object and nothing else."""
+
+    def __init__(
+        self,
+        loss: Loss,
+        utility: Utility,
+        domain: Domain,
+        source: Source,
+        objective: Objective | None,
+        theta: Floats,
+        plan: Plan,
+        seed: int | None,
+    ) -> None:
+        self.loss, self.utility, self.domain = loss, utility, domain
+        self.source, self.objective, self.plan, self.seed = source, objective, plan, seed
+        self.theta = theta
+        self.iteration = 0
+        self.seconds = 0.0
+        self.average = make_average(plan.average, theta.size)
+        self.tilt = make_tilt(utility, None if objective is None else objective.weights)
+        # Weights belong to the full sample; a drawn batch has them in its odds already.
+        self.plain = self.tilt if objective is None or objective.weights is None else make_tilt(utility)
+        self.full = source.samples if isinstance(source, ArraySource) else None
+        self.log = Log()
+        self.last_batch: Any = None
+        self.last_losses: Floats = np.zeros(0)
+        self.status = "iteration limit"
+        self.errors: Any = {}
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    def go(
+        self,
+        limits: Limits,
+        callback: Callable[[Snapshot], Any] | None = None,
+        progress: bool | None = None,
+        keep: Callable[[Run], None] | None = None,
+    ) -> None:
+        """Iterate to a limit; ``keep`` is called when a checkpoint is due, and once at the end."""
+        bar = Progress(progress, limits.iterations, self.iteration)
+        self.status = "iteration limit"
+        self.errors = np.geterr()
+        try:
+            # What overflows is found by its result, at no cost per iteration; the callback gets its own settings back.
+            with np.errstate(all="ignore"):
+                self._iterate(limits, callback, bar, keep)
+        finally:
+            bar.close()
+        if keep is not None:
+            keep(self)
+
+    def _iterate(
+        self,
+        limits: Limits,
+        callback: Callable[[Snapshot], Any] | None,
+        bar: Progress,
+        keep: Callable[[Run], None] | None,
+    ) -> None:
+        step_at, batch_at, average = self.plan.step, self.plan.batch, self.average
+        evaluate, project = self.loss.evaluate, step_projection(self.domain, self.theta.size)
+        averaging = self.plan.average != "last"
+        start, before = time.perf_counter(), self.seconds
+        while self.iteration < limits.iterations:
+            k = self.iteration + 1
+            step, m = step_at(k), int(batch_at(k))
+            if not (0.0 < step < math.inf and (m > 0 or m == FULL)):
+                raise ValueError(f"step and batch must be above 0; found {step!r} and {m} at iteration {k}.")
+            batch, size = self.source.draw(m)
+            losses, product = evaluate(self.theta, batch)
+            tilt = self.tilt if batch is self.full else self.plain
+            q, mass = tilt.weigh(losses, batch is self.last_batch)
+            if not 0.0 < mass < math.inf:
+                raise self._not_finite(k, losses)
+            if averaging:
+                average.add(self.theta, step)
+            self.theta = project(self.theta, self.theta - (step / mass) * product(q))
+            self.iteration, self.last_batch, self.last_losses = k, batch, losses
+            elapsed = time.perf_counter() - start
+            self.seconds = before + elapsed
+            if k % limits.log_every == 0 or k == limits.iterations:
+                self._look(step, size, limits, callback, bar)
+            if elapsed >= limits.seconds and k < limits.iterations and self.status == "iteration limit":
+                self.status = "time limit"
+            if self.status != "iteration limit":
+                return
+            if keep is not None and k % limits.checkpoint_every == 0 and k < limits.iterations:
+                keep(self)
+
+    def _look(
+        self,
+        step: float,
+        size: int,
+        limits: Limits,
+        callback: Callable[[Snapshot], Any] | None,
+        bar: Progress,
+    ) -> None:
+        theta = self.average.pick(self.theta)
+        value, gap = self._value(theta)
+        view = theta.view()
+        view.flags.writeable = False
+        at = Snapshot(self.iteration, view, value, gap, step, size, self.seconds)
+        self.log.add(at)
+        bar.update(self.iteration, value)
+        if gap is not None and gap <= limits.gap * max(1.0, abs(value)):
+            self.status = "converged"
+        elif callback is not None:
+            with np.errstate(**self.errors):
+                stop = callback(at)
+            if stop is True:
+                self.status = "stopped by callback"
+
+    def _value(self, theta: Floats) -> tuple[float, float | None]:
+        """Return OCE and gap at theta over all samples; over the last batch and without a gap for a stream."""
+        if self.objective is None:
+            return float(solve_rows(np.ascontiguousarray(self.last_losses)[None, :], None, self.utility).value[0]), None
+        at = self.objective.evaluate(theta)
+        return at.value, certified_gap(at, theta, self.loss, self.utility, self.domain)
+
+    def _not_finite(self, k: int, losses: Floats) -> ValueError:
+        bad = np.flatnonzero(~np.isfinite(losses))
+        what = f"the loss of sample {bad[0]} of the batch is {losses[bad[0]]}" if bad.size else "the tilt overflows"
+        return ValueError(f"at iteration {k} {what}: the step is too long, or theta0 or the samples are out of range.")
+
+    # -- the result ---------------------------------------------------------------------------------------------
+
+    def solution(self) -> Solution:
+        """Return the iterate asked for, with its certificate."""
+        theta = self.average.pick(self.theta).copy()
+        gap: float | None = None
+        residual: float | None = None
+        shortfall: float | None = None
+        tilt: Floats | None = None
+        if self.objective is None:
+            value = self.log.rows[-1][1] if self.log.rows else math.nan
+        else:
+            at = self.objective.evaluate(theta)
+            value, shortfall, tilt = at.value, at.shortfall, at.tilt
+            gap = certified_gap(at, theta, self.loss, self.utility, self.domain)
+            residual = stationarity(at, theta, self.domain)
+        return Solution(
+            theta=theta,
+            value=value,
+            gap=gap,
+            status=self.status,
+            trace=self.log.trace(),
+            iterations=self.iteration,
+            residual=residual,
+            shortfall=shortfall,
+            tilt=tilt,
+            seed=self.seed,
+            seconds=self.seconds,
+            method="sg",
+            promise=self.plan.promise,
+        )
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], problem: dict[str, str]) -> None:
+        """Write everything the next iteration depends on."""
+        values = {
+            "iteration": self.iteration,
+            "seconds": self.seconds,
+            "status": self.status,
+            "seed": self.seed,
+            "weight": self.average.weight,
+            "source": self.source.state(),
+            "same": self.full is not None and self.last_batch is self.full,
+        }
+        arrays = {"theta": self.theta, "mean": self.average.mean, "trace": self.log.table()}
+        arrays |= {f"tilt.{name}": array for name, array in self.tilt.state().items()}
+        if self.plain is not self.tilt:
+            arrays |= {f"plain.{name}": array for name, array in self.plain.state().items()}
+        save(path, Checkpoint(problem, values, arrays))
+
+    def resume(self, path: str | os.PathLike[str], problem: dict[str, str]) -> None:
+        """Continue from a checkpoint of the same problem."""
+        saved = load(path)
+        refuse_other_problem(path, saved.problem, problem)
+        values, arrays = saved.values, saved.arrays
+        self.iteration, self.seconds, self.status = values["iteration"], values["seconds"], values["status"]
+        self.seed = values["seed"]
+        self.theta, self.average.mean, self.average.weight = arrays["theta"], arrays["mean"], values["weight"]
+        self.log.restore(arrays["trace"])
+        self.source.restore(values["source"])
+        if values["same"]:
+            self.last_batch = self.full
+        for name, engine in (("tilt.", self.tilt), ("plain.", self.plain)):
+            if name == "tilt." or engine is not self.tilt:
+                engine.restore({key[len(name) :]: array for key, array in arrays.items() if key.startswith(name)})

@@ -1,0 +1,173 @@
+"""Where batches come from: an array, a sampler, or an endless iterator. Memory for one batch is all a stream needs."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.losses import Loss
+from certeq.optimize.losses._samples import Floats, count_samples, join_samples, take_samples
+from certeq.optimize.sg._schedules import FULL
+
+Sampler = Callable[[np.random.Generator, int], Any]
+
+
+class Source(ABC):
+    """Batches of samples, and the state from which the next ones follow."""
+
+    kind: str
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    @abstractmethod
+    def draw(self, m: int) -> tuple[Any, int]:
+        """Return the next batch and its size; ``m`` of FULL means all samples."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs, as plain JSON values."""
+        return {"rng": json.loads(json.dumps(self.rng.bit_generator.state, default=_plain))}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put back what `state` returned."""
+        name = self.rng.bit_generator.state["bit_generator"]
+        if state["rng"]["bit_generator"] != name:
+            raise ValueError(
+                f"rng must be of the kind the checkpoint was made with, {state['rng']['bit_generator']}; found {name}."
+            )
+        self.rng.bit_generator.state = state["rng"]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist()
+
+
+class ArraySource(Source):
+    """Batches from a fixed set of samples; a batch as large as the set is the set itself, in order."""
+
+    kind = "array"
+
+    def __init__(self, samples: Any, rng: np.random.Generator, replace: bool, weights: Floats | None) -> None:
+        super().__init__(rng)
+        self.samples, self.size, self.replace = samples, count_samples(samples), replace
+        self.cumulative = None if weights is None else np.cumsum(weights)
+
+    def draw(self, m: int) -> tuple[Any, int]:
+        """Return m samples, drawn independently or as a set without repetition."""
+        if m == FULL or m >= self.size:
+            return self.samples, self.size
+        if not self.replace:
+            if self.cumulative is not None:
+                raise ValueError("weights need batches drawn with replacement (replace=True), or batch='full'.")
+            place = self.rng.choice(self.size, m, replace=False, shuffle=False)
+        elif self.cumulative is None:
+            place = self.rng.integers(0, self.size, m)
+        else:
+            place = np.searchsorted(self.cumulative, self.rng.random(m) * self.cumulative[-1], side="right")
+            place = np.minimum(place, self.size - 1)
+        return take_samples(self.samples, place), m
+
+
+class SamplerSource(Source):
+    """Batches from a function f(rng, m) that returns m fresh samples."""
+
+    kind = "sampler"
+
+    def __init__(self, sampler: Sampler, loss: Loss, rng: np.random.Generator) -> None:
+        super().__init__(rng)
+        self.sampler, self.loss = sampler, loss
+
+    def draw(self, m: int) -> tuple[Any, int]:
+        """Return what the sampler gives, checked."""
+        _refuse_full(m, "a sampler")
+        batch = self.sampler(self.rng, m)
+        found = count_samples(batch, "what the sampler returned")
+        if found != m:
+            what = "an empty batch" if found == 0 else f"{found} samples"
+            raise ValueError(f"the sampler was asked for {m} samples and returned {what}.")
+        return self.loss.check_samples(batch), m
+
+
+class IteratorSource(Source):
+    """Batches cut from an endless iterator of chunks; a chunk is an array, or a tuple of arrays, of any length.
+
+    What is left of a chunk opens the next batch. A run is resumed with an iterator that gives the same chunks from
+    the beginning: those already used are passed over.
+    """
+
+    kind = "iterator"
+
+    def __init__(self, iterator: Iterator[Any], loss: Loss, rng: np.random.Generator) -> None:
+        super().__init__(rng)
+        self.iterator, self.loss = iterator, loss
+        self.used = 0
+        self.rest: Any = None
+
+    def draw(self, m: int) -> tuple[Any, int]:
+        """Return the next m samples of the stream."""
+        _refuse_full(m, "an iterator")
+        batch = self._cut(m)
+        self.used += m
+        return self.loss.check_samples(batch), m
+
+    def _cut(self, m: int) -> Any:
+        chunks: list[Any] = []
+        missing = m
+        while missing > 0:
+            chunk = self._chunk() if self.rest is None else self.rest
+            size = count_samples(chunk, "a chunk of the iterator")
+            self.rest = take_samples(chunk, slice(missing, None)) if size > missing else None
+            chunks.append(take_samples(chunk, slice(0, missing)) if size > missing else chunk)
+            missing -= size
+        return join_samples(chunks)
+
+    def _chunk(self) -> Any:
+        try:
+            chunk = next(self.iterator)
+        except StopIteration:
+            raise ValueError(
+                f"samples ended after {self.used} used samples; the iterator must be endless. Use itertools.cycle, "
+                "or pass the samples as an array."
+            ) from None
+        if count_samples(chunk, "a chunk of the iterator") == 0:
+            raise ValueError("the iterator gave an empty chunk; each must hold at least one sample.")
+        return chunk
+
+    def state(self) -> dict[str, Any]:
+        """Return the generator's state and how many samples were used."""
+        return super().state() | {"used": self.used}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Pass over the samples that were used."""
+        super().restore(state)
+        while self.used < state["used"]:
+            chunk = self._chunk() if self.rest is None else self.rest
+            size, left = count_samples(chunk), state["used"] - self.used
+            self.rest = take_samples(chunk, slice(left, None)) if size > left else None
+            self.used += min(size, left)
+
+
+def _refuse_full(m: int, what: str) -> None:
+    if m == FULL:
+        raise ValueError(f"batch='full' needs a fixed set of samples; {what} has no last one. Give a batch size.")
+
+
+def make_source(samples: Any, loss: Loss, rng: np.random.Generator, replace: bool, weights: Floats | None) -> Source:
+    """Return the source for whatever ``samples`` is; None means the samples the loss holds."""
+    if samples is None:
+        samples = loss.samples
+        if samples is None:
+            raise ValueError(f"samples is missing: {loss!r} holds none. Pass an array, a sampler or an iterator.")
+        return ArraySource(samples, rng, replace, weights)
+    stream = callable(samples) or hasattr(samples, "__next__")
+    if stream and weights is not None:
+        raise ValueError("weights belong to a fixed set of samples; a sampler or an iterator cannot have them.")
+    if callable(samples):
+        return SamplerSource(samples, loss, rng)
+    if hasattr(samples, "__next__"):
+        return IteratorSource(samples, loss, rng)
+    return ArraySource(loss.check_samples(samples), rng, replace, weights)

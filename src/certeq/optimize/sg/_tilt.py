@@ -1,0 +1,296 @@
+"""The tilt of a batch, fast: what OCE-SG needs at every iteration, and nothing else.
+
+Each engine returns weights q and their sum, so that q/sum is the tilt: the division is left to the gradient, which is
+shorter. On the same samples as last time (a full batch) the engines start from where they were; a short step then
+costs one evaluation of the utility, or for an exponential none.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.losses._samples import Floats
+from certeq.risk._rows import solve_rows, tail_count, tilt_rows
+from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+
+State = dict[str, Floats]
+
+
+class Tilt(ABC):
+    """The exact tilt of one batch after another."""
+
+    def __init__(self, utility: Utility, weights: Floats | None = None) -> None:
+        self.utility = utility
+        self.weights = weights  # of the full sample, summing to 1; None for equal weights
+        self._ones: Floats = np.ones(0)
+
+    def _sum(self, q: Floats) -> float:
+        """Return the sum of q, in half the time of q.sum(); it is not finite unless every entry is."""
+        if self._ones.size != q.size:
+            self._ones = np.ones(q.size)
+        return float(np.dot(q, self._ones))
+
+    @abstractmethod
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q and its sum, NaN where z is not finite.
+
+        ``same`` says that z are losses of the samples of last time, so that memory helps; it never changes the result
+        beyond rounding. The caller silences floating-point warnings, once for all calls.
+        """
+
+    def state(self) -> State:
+        """Return what the next call depends on, so that a resumed run gives the same bits."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Put back what `state` returned."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state; found {', '.join(state)}.")
+
+
+class ColdTilt(Tilt):
+    """The general solver of `certeq.risk`, from scratch every time: kinks beside curvature, weighted quantiles."""
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return the tilt and 1."""
+        if not math.isfinite(self._sum(z)):
+            return z, math.nan
+        weights = None if self.weights is None else self.weights[None, :]
+        solved = solve_rows(np.ascontiguousarray(z)[None, :], weights, self.utility)
+        return tilt_rows(solved, self.utility)[0], 1.0
+
+
+class PiecesTilt(Tilt):
+    """Two linear pieces (CVaR): 1 above the quantile, a shared fraction at it, so that the tail has its exact mass.
+
+    On the same samples the selection is made among the losses above a guess from last time. Whatever the guess, the
+    quantile found is exact, so nothing of it needs to be remembered by a checkpoint.
+    """
+
+    def __init__(self, utility: Utility, pieces: Pieces) -> None:
+        super().__init__(utility)
+        self.pieces = pieces
+        self.guess = -math.inf
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q by one selection."""
+        pieces, m = self.pieces, z.size
+        if not math.isfinite(self._sum(z)):
+            return z, math.nan
+        if pieces.low == pieces.high:
+            return np.ones(m), float(m)
+        above = tail_count(pieces.tail, m)
+        place = (z >= self.guess).nonzero()[0] if same else None
+        if place is None or not above < place.size < 0.5 * m:
+            place = None
+        upper = z if place is None else z[place]
+        ranked = np.partition(upper, upper.size - 1 - above)
+        t = ranked[upper.size - 1 - above]
+        if place is None or place.size > above + above // 2 + 16:
+            # Next time a quarter more than the tail is looked at: enough for some steps, few enough to be quick.
+            spare = upper.size - 1 - min(above + above // 4 + 8, upper.size - 1)
+            self.guess = float(np.partition(ranked[: upper.size - above], spare)[spare])
+        whole, tie = upper > t, upper == t
+        tail = pieces.tail * m
+        share = min(max((tail - np.count_nonzero(whole)) / np.count_nonzero(tie), 0.0), 1.0)
+        part = np.add(whole, share * tie, dtype=np.float64)
+        if place is None:
+            q = part
+        else:
+            q = np.zeros(m)
+            q[place] = part
+        if pieces.low == 0.0:
+            return q, tail
+        q *= pieces.high - pieces.low
+        q += pieces.low
+        return q, float(m)
+
+
+class QuadraticTilt(Tilt):
+    """A linear slope: q = 1 + bend (z - mean). Not monotone, so q may be negative."""
+
+    def __init__(self, utility: Utility, bend: float, weights: Floats | None) -> None:
+        super().__init__(utility, weights)
+        self.bend = bend
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q in three passes."""
+        mean = self._sum(z) / z.size if self.weights is None else float(np.dot(self.weights, z))
+        q: Floats = z - mean
+        q *= self.bend
+        q += 1.0
+        if self.weights is not None:
+            q *= self.weights
+        return q, self._sum(q)
+
+
+class ExponentialTilt(Tilt):
+    r"""An exponential slope: q proportional to exp(rate z).
+
+    An exponential costs as much as twenty multiplications, so on the same samples it is seldom taken: with
+    y = rate (z - z_last) small, exp(rate z) = exp(rate z_last) * exp(y) and a Taylor polynomial of exp(y), of a degree
+    that leaves less than rounding behind, does. Each such step adds a rounding error or two; after thirty-two the
+    exponentials are taken afresh, so q stays good to 1e-14.
+    """
+
+    #: norm of y up to which the polynomial of each degree is exact to 1e-15
+    REACH = tuple((1e-15 * math.factorial(p + 1)) ** (1.0 / (p + 1)) for p in range(1, 6))
+    AGE = 32
+
+    def __init__(self, utility: Utility, rate: float, weights: Floats | None) -> None:
+        super().__init__(utility, weights)
+        self.rate = rate
+        self.last = self.powers = np.ones(0)
+        self.age = self.AGE
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q from that of last time, or by exponentials about the largest loss."""
+        if same and self.age < self.AGE:
+            y: Floats = z - self.last
+            y *= self.rate
+            norm = math.sqrt(np.dot(y, y))  # at least the largest entry
+            for degree, reach in enumerate(self.REACH, start=1):
+                if norm <= reach:
+                    q = _taylor_exp(y, degree)
+                    q *= self.powers
+                    self.last, self.powers, self.age = z, q, self.age + 1
+                    return q, self._sum(q)
+        q = z - z.max()
+        q *= self.rate
+        np.exp(q, out=q)
+        if self.weights is not None:
+            q *= self.weights
+        # A batch seen once is not worth remembering.
+        self.last, self.powers, self.age = (z, q, 0) if same else (self.last, self.powers, self.AGE)
+        return q, self._sum(q)
+
+    def state(self) -> State:
+        """Return the losses and powers of last time."""
+        if self.age == self.AGE:
+            return {}
+        return {"last": self.last, "powers": self.powers, "age": np.array([float(self.age)])}
+
+    def restore(self, state: State) -> None:
+        """Put them back."""
+        if state:
+            self.last, self.powers, self.age = state["last"], state["powers"], int(state["age"][0])
+
+
+def _taylor_exp(y: Floats, degree: int) -> Floats:
+    """Return sum of y^k / k! up to the degree, by Horner's rule: two passes per degree."""
+    q: Floats = y * (1.0 / math.factorial(degree))
+    for k in range(degree - 1, 0, -1):
+        q += 1.0 / math.factorial(k)
+        q *= y
+    q += 1.0
+    return q
+
+
+class NewtonTilt(Tilt):
+    r"""Any smooth slope: the shortfall by Newton's method from the last one, to abs(mean slope - 1) <= 1e-12.
+
+    On the same samples the start is moved along the derivative of the shortfall,
+    :math:`dt^* = \sum_i c_i\,dz_i / \sum_i c_i` with c the curvatures u'', and by what this missed last time. The
+    curvatures are those of an earlier iteration as long as they serve, so that a short step costs one evaluation of
+    the slope alone. Where eight evaluations do not do, `certeq.risk` solves the batch from scratch.
+    """
+
+    TOLERANCE = 1e-12
+    EVALUATIONS = 8
+
+    def __init__(self, utility: Utility, weights: Floats | None) -> None:
+        super().__init__(utility, weights)
+        self.growth = utility.growth
+        self.t = math.nan
+        self.bend = np.ones(0)  # curvatures of some earlier time
+        self.rise = 0.0  # their sum
+        self.level = 0.0  # sum of curvatures times losses of last time
+        self.drift = self.trend = 0.0  # by how much the straight prediction was off, and how that changes
+        self.stale = True  # whether the curvatures are to be computed anew
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q = u'(z - t*), times the weights."""
+        if self._ones.size != z.size:
+            self._ones = np.ones(z.size) if self.weights is None else np.full(z.size, float(z.size)) * self.weights
+        known = same and self.bend.size == z.size and self.rise > 0.0
+        straight = t = self.t
+        if known:
+            level = float(np.dot(self.bend, z))
+            straight += (level - self.level) / self.rise
+            self.level, t = level, straight + self.drift + self.trend
+        self.stale = self.stale or not known
+        last, fresh = math.inf, self.stale
+        for trial in range(self.EVALUATIONS if math.isfinite(t) else 0):
+            slope = self._slopes(z, t)
+            total = float(np.dot(slope, self._ones))
+            error = abs(total / z.size - 1.0)
+            if not (self.rise > 0.0 and error < math.inf and math.isfinite(self.level)):
+                break
+            move = self._step(total / z.size, self.rise / z.size)
+            if error <= self.TOLERANCE or t + move == t:
+                # The slopes are good at t; what is remembered is the better t + move, or errors would add up.
+                self._remember(t + move, t + move - straight, fresh, trial)
+                return (slope if self.weights is None else slope * self._ones), total
+            self.stale = error > 0.1 * last
+            fresh = fresh or self.stale
+            last, t = error, t + move
+        return self._cold(z)
+
+    def _remember(self, t: float, drift: float, fresh: bool, trial: int) -> None:
+        # With curvatures that grow old the miss grows evenly; new ones break the pattern.
+        self.trend = 0.0 if fresh else drift - self.drift
+        self.t, self.drift, self.stale = t, drift, trial > 1
+
+    def _slopes(self, z: Floats, t: float) -> Floats:
+        if not self.stale:
+            return np.asarray(self.utility.slope(z - t))
+        slope, bend = self.utility.derivatives(z - t)
+        self.bend = bend if self.weights is None else bend * self._ones
+        self.rise = float(np.add.reduce(self.bend))
+        self.level = float(np.dot(self.bend, z))
+        return np.asarray(slope)
+
+    def _step(self, mean: float, rise: float) -> float:
+        if self.growth == 1.0 or mean <= 0.0:
+            return (mean - 1.0) / rise
+        # On the growth-th root of the mean slope: far out, a plain step on a power gains a factor 1 - 1/p only.
+        return self.growth * mean * float(1.0 - mean ** (-1.0 / self.growth)) / rise
+
+    def _cold(self, z: Floats) -> tuple[Floats, float]:
+        self.stale = True
+        if not math.isfinite(np.add.reduce(z)):
+            return z, math.nan
+        weights = None if self.weights is None else self.weights[None, :]
+        solved = solve_rows(np.ascontiguousarray(z)[None, :], weights, self.utility)
+        self.t, self.drift, self.trend = float(solved.shortfall[0]), 0.0, 0.0
+        self.bend = np.ones(0)
+        return tilt_rows(solved, self.utility)[0], 1.0
+
+    def state(self) -> State:
+        """Return t, and what predicts the next t."""
+        numbers = np.array([self.t, self.rise, self.level, self.drift, self.trend, float(self.stale)])
+        return {"numbers": numbers, "bend": self.bend}
+
+    def restore(self, state: State) -> None:
+        """Put them back."""
+        self.t, self.rise, self.level, self.drift, self.trend, stale = (float(number) for number in state["numbers"])
+        self.stale, self.bend = bool(stale), state["bend"]
+
+
+def make_tilt(utility: Utility, weights: Floats | None = None) -> Tilt:
+    """Return the engine for a utility, chosen by the closed form it declares."""
+    shape: Any = utility.shape
+    match shape:
+        case Exponential(rate):
+            return ExponentialTilt(utility, rate, weights)
+        case Quadratic(bend):
+            return QuadraticTilt(utility, bend, weights)
+        case Pieces() if weights is None:
+            return PiecesTilt(utility, shape)
+    if utility.kinks or shape is not None or utility.kappa == 0.0:
+        return ColdTilt(utility, weights)
+    return NewtonTilt(utility, weights)

@@ -1,0 +1,128 @@
+"""What an optimizer returns: the answer, its certificate, and how it got there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize.domains import Domain
+from certeq.optimize.losses import Evaluation, Loss
+from certeq.utilities import Utility
+
+Floats = NDArray[np.float64]
+
+
+def _nothing() -> Floats:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The course of a run: one entry per logged iteration in each array.
+
+    ``gap`` is NaN where there is no certificate, ``value`` an estimate from the batch where samples are a stream.
+    """
+
+    iteration: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    value: Floats = field(default_factory=_nothing)
+    gap: Floats = field(default_factory=_nothing)
+    step: Floats = field(default_factory=_nothing)
+    batch: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    seconds: Floats = field(default_factory=_nothing)
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Trace(empty)"
+        first, last = self.value[0], self.value[-1]
+        return f"Trace({len(self)} entries to iteration {self.iteration[-1]}, value {first:.6g} -> {last:.6g})"
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    r"""A point of the feasible set with what is known about it.
+
+    Attributes
+    ----------
+    theta : array (d,)
+        The point.
+    value : float
+        OCE there: over all samples, or over the last batch where samples are a stream.
+    gap : float or None
+        A proved bound on ``value - minimum``: g.theta - min over v in the set of g.v with g the OCE gradient at theta.
+        +inf on an unbounded set. None where it would prove nothing: a stream, or an objective not known to be convex.
+        From "sg" on a kinked utility (CVaR) it is valid but need not go to 0: g is one subgradient of many.
+    status : str
+        "converged", "iteration limit", "time limit", "stopped by callback" or, from L-BFGS, "no further progress".
+    trace : Trace
+        value, gap, step, batch and seconds along the way.
+    iterations : int
+        Steps made.
+    residual : float or None
+        norm(theta - project(theta - g)), 0 at a stationary point whether the problem is convex or not.
+    shortfall, tilt : float, array (n,) or None
+        t* and the worst-case distribution over the samples at theta; None for a stream.
+    seed : int or None
+        What reproduces the run; None where nothing was random or a generator was passed in.
+    seconds : float
+        Wall-clock time.
+    method : str
+        Which algorithm it was.
+    promise : str or None
+        The rate that theory promises for the regime that was asked for.
+    """
+
+    theta: Floats
+    value: float
+    gap: float | None
+    status: str
+    trace: Trace = field(default_factory=Trace)
+    iterations: int = 0
+    residual: float | None = None
+    shortfall: float | None = None
+    tilt: Floats | None = None
+    seed: int | None = None
+    seconds: float = 0.0
+    method: str = ""
+    promise: str | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the tolerance that was asked for is met."""
+        return self.status == "converged"
+
+    def __repr__(self) -> str:
+        lines = [f"Solution: {self.status} after {self.iterations} iterations, {self.seconds:.3g} s ({self.method})"]
+        for entry in fields(self):
+            found = getattr(self, entry.name)
+            if found is None or entry.name in ("status", "iterations", "seconds", "method"):
+                continue
+            lines.append(f"  {entry.name:>9}: {_show(found)}")
+        return "\n".join(lines)
+
+
+def _show(found: object) -> str:
+    if isinstance(found, np.ndarray):
+        with np.printoptions(precision=4, threshold=8, edgeitems=3, suppress=True):
+            return f"{found} (size {found.size})" if found.size > 8 else str(found)
+    return f"{found:.10g}" if isinstance(found, float) else str(found)
+
+
+def certified_gap(at: Evaluation, theta: Floats, loss: Loss, utility: Utility, domain: Domain) -> float | None:
+    """Return g.theta - min over v in the set of g.v, or None where OCE of the loss is not known to be convex.
+
+    OCE of a convex loss is convex when u is monotone; of a linear loss, always. Where OCE has a kink at theta, g is one
+    subgradient of many and the bound need not vanish at the minimum.
+    """
+    if loss.linear or (loss.convex and utility.is_monotone):
+        return domain.support_gap(theta, at.gradient)
+    return None
+
+
+def stationarity(at: Evaluation, theta: Floats, domain: Domain) -> float:
+    """Return norm(theta - project(theta - g)), the length of the gradient mapping at unit step."""
+    return float(np.linalg.norm(theta - domain.project(theta - at.gradient)))

@@ -1,0 +1,53 @@
+"""The efficient frontier: what a sweep over target returns found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skfolio import Population, Portfolio
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Portfolios of least risk for rising target returns, from the least risk of all to the largest return.
+
+    Attributes
+    ----------
+    weights : array (n, assets)
+        One portfolio per row.
+    expected_returns, risks : array (n,)
+        Per period, net of costs and fees; the risk is OCE.
+    gaps : array (n,)
+        A proved bound on how far each risk is above the least possible at its target.
+    names : array of str or None
+        The assets.
+    """
+
+    weights: Floats
+    expected_returns: Floats
+    risks: Floats
+    gaps: Floats
+    names: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.risks)
+
+    def population(self, X: Any, **portfolio_params: Any) -> Population:
+        """The portfolios on returns X, as a skfolio Population; keywords go to each `Portfolio`."""
+        return Population(
+            [Portfolio(X=X, weights=w, name=f"frontier {i}", **portfolio_params) for i, w in enumerate(self.weights)]
+        )
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Frontier(empty)"
+        r, x = self.expected_returns, self.risks
+        return (
+            f"Frontier({len(self)} portfolios, return {r[0]:.4g} to {r[-1]:.4g}, risk {x[0]:.4g} to {x[-1]:.4g}, "
+            f"largest gap {self.gaps.max():.2g})"
+        )

@@ -1,0 +1,96 @@
+"""Any portfolio scored by any OCE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from skfolio.metrics import make_scorer
+from skfolio.population import Population
+from skfolio.portfolio import BasePortfolio, FailedPortfolio
+
+from certeq.risk import oce
+from certeq.risk._input import check_utility
+from certeq.utilities import Utility
+
+
+def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
+    r"""OCE of a skfolio portfolio's losses, net of its costs and fees: :math:`\mathrm{OCE}_u(-r_t)`.
+
+    Parameters
+    ----------
+    portfolio : Portfolio or MultiPeriodPortfolio
+        Its ``returns`` and ``sample_weight`` are used. A `FailedPortfolio` has no losses: the answer is NaN.
+    utility : Utility
+        What risk means.
+
+    Examples
+    --------
+    >>> import certeq as ce, numpy as np
+    >>> from skfolio import Portfolio
+    >>> X = np.array([[0.01, 0.02], [-0.04, 0.00], [0.03, -0.01], [0.00, 0.01]])
+    >>> float(portfolio_oce(Portfolio(X, [0.5, 0.5]), ce.CVaR(0.25)))
+    0.02
+    """
+    check_utility(utility)
+    if not isinstance(portfolio, BasePortfolio):
+        hint = "; measure each of its portfolios" if isinstance(portfolio, Population) else ""
+        raise TypeError(f"portfolio must be a skfolio Portfolio; found {type(portfolio).__name__}{hint}.")
+    if isinstance(portfolio, FailedPortfolio):
+        return float("nan")
+    return float(oce(-np.asarray(portfolio.returns), utility, portfolio.sample_weight))
+
+
+@dataclass(frozen=True)
+class OCEMeasure:
+    """A measure of skfolio portfolios: call it with one, or with a Population for the mean over its portfolios.
+
+    Parameters
+    ----------
+    utility : Utility
+        What risk means.
+
+    Examples
+    --------
+    >>> import certeq as ce, numpy as np
+    >>> from skfolio import Portfolio
+    >>> measure = OCEMeasure(ce.Entropic(beta=10.0))
+    >>> measure
+    OCEMeasure(utility=Entropic(beta=10.0))
+    >>> round(measure(Portfolio(np.array([[0.1], [-0.1]]), [1.0])), 6)
+    0.043378
+    """
+
+    utility: Utility
+
+    def __post_init__(self) -> None:
+        check_utility(self.utility)
+
+    def __call__(self, portfolio: Any) -> float:
+        """OCE of the losses of a portfolio; of a Population, the mean over its portfolios."""
+        if isinstance(portfolio, Population):
+            return float(np.mean([self(each) for each in portfolio]))
+        return portfolio_oce(portfolio, self.utility)
+
+
+def oce_scorer(utility: Utility) -> Callable[..., float]:
+    """A scorer for scikit-learn's searches and cross-validation: minus the OCE of the predicted portfolio.
+
+    Parameters
+    ----------
+    utility : Utility
+        What risk means. It is that of the score, whatever the estimator minimises.
+
+    Examples
+    --------
+    >>> import certeq as ce, numpy as np
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from skfolio.optimization import EqualWeighted
+    >>> X = np.random.default_rng(0).normal(0.0, 0.01, size=(300, 4))
+    >>> cross_val_score(EqualWeighted(), X, scoring=oce_scorer(ce.CVaR(0.05)), cv=3).round(4)
+    array([-0.0117, -0.0103, -0.0104])
+    """
+    scorer: Callable[..., float] = make_scorer(OCEMeasure(utility), greater_is_better=False)
+    return scorer

@@ -1,0 +1,136 @@
+"""The portfolio problem in weights: scenarios, costs, and constraints that know their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.portfolio._assets import Assets
+from certeq.risk import oce
+from certeq.utilities import Utility
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One linear constraint, row.w = side or row.w <= side, under the name the caller knows it by."""
+
+    name: str
+    row: Floats
+    side: float
+    equal: bool = False
+
+
+@dataclass(frozen=True)
+class Costs:
+    r"""What a portfolio pays per period whatever the scenario.
+
+    .. math:: \kappa(w) = f \cdot w + \sum_j c_j |w_j - w^0_j| + \ell
+
+    with fees f, transaction costs c, previous weights w0 and the cost l of selling what can no longer be held.
+    """
+
+    fees: Floats
+    trading: Floats
+    previous: Floats
+    liquidation: float = 0.0
+
+    def at(self, w: Floats) -> float:
+        """The total at w."""
+        moved = float(self.trading @ np.abs(w - self.previous))
+        return float(self.fees @ w) + moved + self.liquidation
+
+    def by_asset(self, w: Floats) -> Floats:
+        """The change of each asset's own costs from holding nothing to holding w."""
+        moved = np.abs(w - self.previous) - np.abs(self.previous)
+        return np.asarray(self.fees * w + self.trading * moved)
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""Minimise over w, with A = minus the returns and l = the rows of A,
+
+    .. math:: \mathrm{OCE}_u\big(A w + \kappa(w)\big) - \rho\,\big(\mu \cdot w - \kappa(w)\big)
+              + l_1 \|w\|_1 + l_2 \|w\|_2^2
+
+    over bounds, rows, limits on the long and the short side and on the expected return mu.w - kappa(w).
+
+    OCE moves with a sure loss, OCE(A w + k) = OCE(A w) + k, so costs inside the risk are a cost beside it, exactly.
+    ``reward`` is rho: 0 to minimise risk, 1/risk_aversion to weigh it against the mean.
+    """
+
+    assets: Assets
+    A: Floats
+    weights: Floats | None
+    utility: Utility
+    mu: Floats
+    costs: Costs
+    lower: Floats
+    upper: Floats
+    rows: tuple[Row, ...] = ()
+    max_long: float | None = None
+    max_short: float | None = None
+    min_return: float | None = None
+    reward: float = 0.0
+    l1: float = 0.0
+    l2: float = 0.0
+    scale: float = field(default=1.0)  # objective in the caller's units = scale * this one
+
+    def expected_return(self, w: Floats) -> float:
+        """mu.w less costs and fees."""
+        return float(self.mu @ w) - self.costs.at(w)
+
+    def risk(self, w: Floats) -> float:
+        """OCE of the losses net of costs and fees."""
+        return float(oce(self.A @ w, self.utility, self.weights)) + self.costs.at(w)
+
+    def regularization(self, w: Floats) -> float:
+        """The two penalties."""
+        return self.l1 * float(np.abs(w).sum()) + self.l2 * float(w @ w)
+
+    def objective(self, w: Floats) -> float:
+        """What is minimised."""
+        return self.risk(w) - self.reward * self.expected_return(w) + self.regularization(w)
+
+
+def check_bounds(problem: Problem, turnover: float | None, budget: float | None) -> None:
+    """Say which bounds leave no portfolio, where looking at them one by one is enough to see it."""
+    assets, lower, upper = problem.assets, problem.lower, problem.upper
+    if turnover is not None:
+        previous = problem.costs.previous
+        broken = (previous - turnover > upper) | (previous + turnover < lower)
+        if broken.any():
+            j, label = assets.worst(broken)
+            raise ValueError(
+                f"max_turnover={turnover:g} keeps {label} within [{previous[j] - turnover:g}, "
+                f"{previous[j] + turnover:g}], but its weight must lie in [{lower[j]:g}, {upper[j]:g}]."
+            )
+    broken = lower > upper
+    if broken.any():
+        j, label = assets.worst(broken)
+        raise ValueError(f"min_weights must not exceed max_weights; found {lower[j]:g} > {upper[j]:g} for {label}.")
+    if budget is None:
+        return
+    slack = 64.0 * np.finfo(float).eps * len(lower)
+    least, most = float(lower.sum()), float(upper.sum())
+    within = "" if turnover is None else f" (max_turnover={turnover:g} taken into account)"
+    if least > budget + slack * max(1.0, abs(least)):
+        raise ValueError(f"min_weights add up to {least:.6g}, more than budget={budget:g}{within}.")
+    if most < budget - slack * max(1.0, abs(most)):
+        raise ValueError(f"max_weights add up to {most:.6g}, less than budget={budget:g}{within}.")
+
+
+def recentred(returns: Floats, mu: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+    """Scenarios moved so that their mean is mu, and by how much each asset moved."""
+    shift = mu - np.average(returns, axis=0, weights=weights)
+    return returns + shift, shift
+
+
+def moves(shift: Floats, returns: Floats) -> bool:
+    """Whether a shift is more than the rounding of a mean."""
+    size: Any = np.abs(returns).mean(axis=0) + np.abs(returns).max()
+    return bool(np.any(np.abs(shift) > 1e-10 * size))

@@ -1,0 +1,212 @@
+"""From an estimator's parameters and a return distribution to a problem."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skfolio.exceptions import GroupNotFoundError
+from skfolio.prior import ReturnDistribution
+from skfolio.utils.equations import equations_to_matrix
+from skfolio.utils.tools import input_to_array
+
+from certeq.portfolio._assets import Assets, check_choice, check_number
+from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, recentred
+from certeq.utilities import Utility
+
+if TYPE_CHECKING:
+    from certeq.portfolio._minimum_oce import MinimumOCE
+
+Floats = NDArray[np.float64]
+
+
+def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Utility) -> Problem:
+    """Check every parameter of the model against the distribution of the assets that can be held."""
+    returns = np.asarray(distribution.returns, dtype=np.float64)
+    mu = np.asarray(distribution.mu, dtype=np.float64)
+    weights = None if distribution.sample_weight is None else np.asarray(distribution.sample_weight)
+    returns = _scenarios(model.recentre, returns, mu, weights)
+    costs = _costs(model, assets)
+    lower = assets.values("min_weights", model.min_weights, -np.inf, 0.0)
+    upper = assets.values("max_weights", model.max_weights, np.inf, 1.0)
+    _refuse_infinite("min_weights", lower, np.inf, assets)
+    _refuse_infinite("max_weights", upper, -np.inf, assets)
+    turnover = _optional("max_turnover", model.max_turnover, "a number not below 0", least=0.0)
+    budget, budgets = _budgets(model, assets.count)
+    aversion = check_number("risk_aversion", model.risk_aversion, "a number above 0", above=0.0)
+    scale = aversion if model.maximizes_utility else 1.0
+    problem = Problem(
+        assets=assets,
+        A=-returns,
+        weights=weights,
+        utility=utility,
+        mu=mu,
+        costs=costs,
+        lower=lower,
+        upper=upper,
+        rows=(*budgets, *_equations(model, assets, distribution), *_inequalities(model, assets)),
+        max_long=_optional("max_long", model.max_long, "a number above 0", above=0.0),
+        max_short=_optional("max_short", model.max_short, "a number above 0", above=0.0),
+        reward=1.0 / aversion if model.maximizes_utility else 0.0,
+        l1=check_number("l1_coef", model.l1_coef, "a number not below 0", least=0.0) / scale,
+        l2=check_number("l2_coef", model.l2_coef, "a number not below 0", least=0.0) / scale,
+        scale=scale,
+    )
+    check_bounds(problem, None, None)
+    check_bounds(problem, turnover, None)
+    if turnover is not None:  # a limit on each asset's change is a pair of bounds
+        np.maximum(lower, costs.previous - turnover, out=lower)
+        np.minimum(upper, costs.previous + turnover, out=upper)
+    check_bounds(problem, turnover, budget)
+    return problem
+
+
+def _scenarios(recentre: Any, returns: Floats, mu: Floats, weights: Floats | None) -> Floats:
+    choice = check_choice("recentre", recentre, ("auto", True, False))
+    if choice is False:
+        return returns
+    moved, shift = recentred(returns, mu, weights)
+    if not moves(shift, returns):
+        return returns
+    if choice == "auto":
+        warnings.warn(
+            f"The prior's mu differs from the mean of its scenarios, by up to {np.abs(shift).max():.3g}; the scenarios "
+            "were moved so that their mean is mu. Their spread is unchanged: the prior's covariance plays no part in "
+            "OCE. Say recentre=True to agree, recentre=False to keep the scenarios as they are.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return moved
+
+
+def _costs(model: MinimumOCE, assets: Assets) -> Costs:
+    known = set() if assets.names is None else set(assets.names)
+    gone: dict[Any, float] = {}
+    if isinstance(model.previous_weights, dict):  # positions in assets that X no longer has are sold
+        gone = {key: float(held) for key, held in model.previous_weights.items() if key not in known}
+    previous = assets.values("previous_weights", model.previous_weights, 0.0, 0.0, beyond=gone)
+    trading = assets.values("transaction_costs", model.transaction_costs, 0.0, 0.0, beyond=gone)
+    fees = assets.values("management_fees", model.management_fees, 0.0, 0.0)
+    for name, found in (("previous_weights", previous), ("transaction_costs", trading), ("management_fees", fees)):
+        if not np.isfinite(found).all():
+            raise ValueError(f"{name} must be finite; found infinity for {assets.worst(np.isinf(found))[1]}.")
+    if (trading < 0.0).any():
+        j, label = assets.worst(trading < 0.0)
+        raise ValueError(f"transaction_costs must not be negative; found {trading[j]:g} for {label}.")
+    return Costs(fees, trading, previous, _liquidation(model, assets, gone))
+
+
+def _liquidation(model: MinimumOCE, assets: Assets, gone: dict[Any, float]) -> float:
+    """The cost of selling positions that can no longer be held: gone from X, or not investable."""
+    full = Assets(assets.names, assets.size, None, assets.strict)
+    total = 0.0
+    if assets.mask is not None and np.shape(model.previous_weights) in ((), (assets.size,)):
+        previous = full.values("previous_weights", model.previous_weights, 0.0, 0.0, beyond=gone)
+        trading = full.values("transaction_costs", model.transaction_costs, 0.0, 0.0, beyond=gone)
+        total += float(np.sum((trading * np.abs(previous))[~assets.mask]))
+    rates = model.transaction_costs
+    if gone and np.ndim(rates) != 0:
+        raise ValueError(
+            "transaction_costs must be one number or a dict by asset name where previous_weights holds assets that X "
+            f"lacks ({', '.join(map(repr, list(gone)[:3]))}); found {np.size(rates)} numbers."
+        )
+    for key, held in gone.items():
+        rate = rates.get(key, 0.0) if isinstance(rates, dict) else rates
+        total += float(rate or 0.0) * abs(held)
+    return total
+
+
+def _budgets(model: MinimumOCE, count: int) -> tuple[float | None, list[Row]]:
+    ones, wanted = np.ones(count), "a number or None"
+    budget = _optional("budget", model.budget, wanted)
+    least = _optional("min_budget", model.min_budget, wanted)
+    most = _optional("max_budget", model.max_budget, wanted)
+    if budget is not None:
+        if least is not None or most is not None:
+            name = "min_budget" if least is not None else "max_budget"
+            raise ValueError(f"{name} needs budget=None; found budget={budget:g}.")
+        return budget, [Row(f"budget={budget:g}", ones, budget, equal=True)]
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"min_budget must not exceed max_budget; found {least:g} > {most:g}.")
+    rows = [] if least is None else [Row(f"min_budget={least:g}", -ones, -least)]
+    return None, rows + ([] if most is None else [Row(f"max_budget={most:g}", ones, most)])
+
+
+def _equations(model: MinimumOCE, assets: Assets, distribution: ReturnDistribution) -> list[Row]:
+    equations = model.linear_constraints
+    groups = _groups(model.groups, assets)
+    if equations is None:
+        return []
+    if isinstance(equations, str) or not all(isinstance(each, str) for each in equations):
+        hint = f"; write [{equations!r}]" if isinstance(equations, str) else ""
+        raise TypeError(f"linear_constraints must be a list of strings; found {equations!r}{hint}.")
+    if groups is None:
+        if assets.held is None:
+            raise ValueError("linear_constraints need names: pass groups, or X as a DataFrame.")
+        groups = np.asarray([assets.held])
+    factors = distribution.factor_model
+    extra: dict[str, Any] = {}
+    if factors is not None:
+        families = factors.factor_families
+        names = [factors.factor_names] if families is None else [factors.factor_names, families]
+        extra = {"loading_matrix": factors.loading_matrix, "factor_groups": np.array(names)}
+    rows = []
+    for text in equations:
+        try:
+            C, c, G, b = equations_to_matrix(groups, [text], raise_if_group_missing=assets.strict, **extra)
+        except GroupNotFoundError as error:
+            raise ValueError(
+                f"linear_constraints: {error}, in {text!r}. It must be an asset, or a group named in groups; with "
+                "unknown_names='ignore' such a constraint is passed over."
+            ) from error
+        name = f"linear_constraints {text!r}"
+        rows += [Row(name, row, float(side), equal=True) for row, side in zip(C, c, strict=True)]
+        rows += [Row(name, row, float(side)) for row, side in zip(G, b, strict=True)]
+    return rows
+
+
+def _groups(groups: Any, assets: Assets) -> NDArray[Any] | None:
+    if groups is None:
+        return None
+    if isinstance(groups, dict):
+        assets.refuse_strangers("groups", groups)
+    read: NDArray[Any] = input_to_array(
+        items=groups,
+        n_assets=assets.count,
+        fill_value="",
+        dim=2,
+        assets_names=assets.names,
+        investable_mask=assets.mask,
+        name="groups",
+    )
+    return read
+
+
+def _inequalities(model: MinimumOCE, assets: Assets) -> list[Row]:
+    left, right = model.left_inequality, model.right_inequality
+    if left is None and right is None:
+        return []
+    if left is None or right is None:
+        missing = "left_inequality" if left is None else "right_inequality"
+        raise ValueError(f"left_inequality and right_inequality go together; {missing} is None.")
+    table, sides = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != assets.size:
+        raise ValueError(f"left_inequality must have shape (n, {assets.size}); found {table.shape}.")
+    if sides.shape != (len(table),):
+        raise ValueError(f"right_inequality must have shape ({len(table)},) as left_inequality; found {sides.shape}.")
+    if not (np.isfinite(table).all() and np.isfinite(sides).all()):
+        raise ValueError("left_inequality and right_inequality must be finite.")
+    table = table if assets.mask is None else table[:, assets.mask]
+    return [Row(f"left_inequality[{i}]", row, float(sides[i])) for i, row in enumerate(table)]
+
+
+def _optional(name: str, found: Any, wanted: str, least: float = -np.inf, above: float = -np.inf) -> float | None:
+    return None if found is None else check_number(name, found, wanted, least, above)
+
+
+def _refuse_infinite(name: str, bound: Floats, wrong: float, assets: Assets) -> None:
+    if (bound == wrong).any():
+        label = assets.worst(bound == wrong)[1]
+        raise ValueError(f"{name} must not be {wrong}; found it for {label}. None stands for no bound.")

@@ -1,0 +1,152 @@
+"""Solve a programme, and say of the answer what the caller wants to know, in the caller's words."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skfolio.exceptions import OptimizationError
+from sklearn.exceptions import ConvergenceWarning
+
+from certeq.optimize.domains import InfeasibleError, UnboundedError
+from certeq.optimize.exact import solve_exact
+from certeq.optimize.sg import minimize_sg
+from certeq.portfolio._programme import Programme
+from certeq.portfolio._ridge import RidgeLoss, solve_ridge
+from certeq.risk import shortfall, tilt
+
+Floats = NDArray[np.float64]
+_USELESS = 1e-4  # a gap of this fraction of the objective is no solution
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A portfolio with its value, its certificate and where its risk lies."""
+
+    weights: Floats
+    objective: float
+    gap: float
+    risk: float
+    expected_return: float
+    regularization: float
+    shortfall: float
+    tilt: Floats
+    iterations: int
+    solution: Any
+
+
+def solve(
+    programme: Programme, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
+) -> Allocation:
+    """Weights that minimise the programme, from weights to start with if any."""
+    theta0 = None if start is None else programme.segments.unfold(start)
+    try:
+        if solver == "sg":
+            return _stochastic(programme, theta0, params, rng)
+        return _exact(programme, theta0, tol, params)
+    except InfeasibleError as error:
+        raise OptimizationError(_in_words(str(error), programme)) from error
+    except UnboundedError as error:
+        raise OptimizationError(
+            f"{_in_words(str(error), programme)} Bound the weights (min_weights, max_weights) or the budget."
+        ) from error
+
+
+def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
+    p, s = programme, programme.segments
+    if p.problem.l2 > 0.0:
+        found = solve_ridge(p, theta0, tol, params)
+    else:
+        found = solve_exact(
+            p.A,
+            p.problem.utility,
+            weights=p.problem.weights,
+            linear=p.linear,
+            lower=s.lower,
+            upper=s.upper,
+            C=p.C,
+            c=p.c,
+            G=p.G,
+            b=p.b,
+            theta0=theta0,
+            tol=tol,
+            **params,
+        )
+    answer = _allocation(p, found.theta, found.gap, found.value + p.constant, found.tilt, found.iterations, found)
+    scale = max(abs(answer.objective), float(np.std(p.problem.A @ answer.weights)))
+    if not answer.gap <= max(_USELESS, tol) * scale:
+        raise OptimizationError(
+            f"The exact solver stopped ({found.status}) with a gap of {answer.gap:.3g} at an objective of "
+            f"{answer.objective:.6g}; give it more with solver_params={{'max_iter': ...}} or scale the utility."
+        )
+    if answer.gap > tol * scale:
+        warnings.warn(
+            f"The gap {answer.gap:.3g} exceeds tol={tol:g} of the objective {answer.objective:.6g} ({found.status}).",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return answer
+
+
+def _stochastic(programme: Programme, theta0: Floats | None, params: dict[str, Any], rng: Any) -> Allocation:
+    problem, domain = programme.problem, programme.domain()
+    loss = RidgeLoss(programme.A + programme.linear, problem.l2, programme.segments)
+    if theta0 is not None:
+        theta0 = domain.project(theta0)
+    settings = {"batch": "full", "iterations": 2000, "progress": False, "rng": rng, "regime": "convex", **params}
+    if not problem.utility.is_monotone and problem.l2 > 0.0:
+        # The penalty is outside OCE, so their curvatures add up even where u decreases somewhere.
+        settings.setdefault("step", 1.0 / (loss.smoothness() + problem.utility.kappa * loss.spread() ** 2))
+    found = minimize_sg(loss, problem.utility, domain=domain, theta0=theta0, weights=problem.weights, **settings)
+    losses, product = loss.evaluate(found.theta)
+    q = tilt(losses, problem.utility, problem.weights)
+    # The objective is convex in the weights for every utility, so its gradient bounds how far down it can go.
+    gap = domain.support_gap(found.theta, product(q))
+    value = problem.objective(programme.segments.fold(found.theta))
+    return _allocation(programme, found.theta, gap, value, q, found.iterations, found)
+
+
+def _allocation(
+    programme: Programme, v: Floats, gap: float, value: float, q: Floats, iterations: int, solution: Any
+) -> Allocation:
+    problem = programme.problem
+    w = programme.segments.fold(v)
+    w = np.clip(w, problem.lower, problem.upper)
+    at_w = problem.objective(w)
+    kappa = problem.costs.at(w)
+    sign = -1.0 if problem.reward > 0.0 else 1.0
+    return Allocation(
+        weights=w,
+        objective=sign * problem.scale * at_w,
+        # Segments filled out of order cost more than the weights they make up: the gap is that of the weights.
+        gap=problem.scale * max(gap + (at_w - value), 0.0),
+        risk=problem.risk(w),
+        expected_return=problem.expected_return(w),
+        regularization=problem.scale * problem.regularization(w),
+        shortfall=float(shortfall(problem.A @ w, problem.utility, problem.weights)) + kappa,
+        tilt=q,
+        iterations=iterations,
+        solution=solution,
+    )
+
+
+def _in_words(message: str, programme: Programme) -> str:
+    """A solver's message with the caller's names in place of the solver's indices."""
+
+    def constraint(match: re.Match[str]) -> str:
+        names = programme.equalities if match[1] == "C" else programme.inequalities
+        place = int(match[2])
+        return names[place] if place < len(names) else match[0]
+
+    def asset(match: re.Match[str]) -> str:
+        place = int(match[1])
+        if place >= len(programme.segments.asset):
+            return match[0]
+        return programme.problem.assets.label(int(programme.segments.asset[place]))
+
+    message = re.sub(r"\basset (\d+)", asset, message)
+    return re.sub(r"\b([CGA])\[(\d+)\](?: theta)?(?: <?= [bc]\[\d+\])?", constraint, message)

@@ -1,0 +1,89 @@
+"""A chart as plain data: what Plotly draws, and the words and numbers that say the same without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Node = dict[str, Any]
+SERIES = 8  # distinct colours; every palette in the style sheet has as many
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; ``numeric`` columns are set flush right."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure of the report.
+
+    ``summary`` is its caption: what it shows, with the numbers a reader would take from it. ``table`` holds the data
+    behind it for whoever cannot see the drawing. Colours are given as `colour` nodes, which the page fills in from
+    its style sheet, so that one figure serves light and dark.
+    """
+
+    key: str
+    title: str
+    summary: str
+    traces: list[Node]
+    layout: Node
+    table: Table | None = None
+    height: int = 380
+    tall_on_phone: bool = False
+    shared: Node = field(default_factory=dict)
+
+    def as_data(self) -> Node:
+        """What the page's script needs."""
+        return {
+            "key": self.key,
+            "traces": self.traces,
+            "layout": self.layout,
+            "height": self.height,
+            "tall": self.tall_on_phone,
+        }
+
+
+def colour(name: str) -> Node:
+    """A colour of the page's style sheet, by the name of its custom property."""
+    return {"$css": f"--{name}"}
+
+
+def series(place: int) -> Node:
+    """The colour of the n-th line, area or bar; they repeat after `SERIES`."""
+    return colour(f"series-{place % SERIES + 1}")
+
+
+def shared(name: str) -> Node:
+    """A list stored once for several charts."""
+    return {"$ref": name}
+
+
+def axis(title: str, **more: Any) -> Node:
+    """An axis that makes room for its own labels."""
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, **more}
+
+
+def rounded(values: Any, digits: int = 5) -> list[float | None]:
+    """Numbers to so many significant digits (a screen shows three), None where they are not finite."""
+    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]
+
+
+def thin(n: int, keep: Sequence[int] = (), most: int = 4000) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """At most about ``most`` of n places, evenly spread, the ends and ``keep`` among them."""
+    if n <= most:
+        return np.arange(n)
+    even = np.linspace(0, n - 1, most).astype(np.intp)
+    return np.unique(np.concatenate([even, np.asarray(keep, dtype=np.intp)]))
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share in percent."""
+    return "n/a" if not np.isfinite(value) else f"{100 * value:.{digits}f} %"

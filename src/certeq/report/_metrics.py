@@ -1,0 +1,123 @@
+"""The seven figures portfolios are judged by, for one series of returns or for many resampled ones at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.risk import oce
+from certeq.utilities import CVaR
+
+Floats = NDArray[np.float64]
+DAYS_PER_YEAR = 252
+TAIL = 0.05
+_GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure: its key in JSON, its label, whether more is better, and how to compute it from rows of returns."""
+
+    key: str
+    label: str
+    more_is_better: bool
+    of: Callable[[Floats], Floats]
+    is_ratio: bool = False
+    meaning: str = ""
+
+    def show(self, value: float) -> str:
+        """As the eye wants it: ratios plain, the rest in percent."""
+        if not np.isfinite(value):
+            return "n/a"
+        return f"{value:.2f}" if self.is_ratio else f"{100 * value:.2f} %"
+
+
+def measure(returns: Floats) -> dict[str, float]:
+    """All seven of one series of returns, by key."""
+    rows = np.atleast_2d(np.asarray(returns, dtype=np.float64))
+    return {metric.key: float(metric.of(rows)[0]) for metric in METRICS}
+
+
+def drawdowns(returns: Floats) -> Floats:
+    """Depth below the last peak of the cumulated (not compounded) returns; the start counts as a peak."""
+    wealth = np.cumsum(returns, axis=-1)
+    return np.asarray(wealth - np.maximum(np.maximum.accumulate(wealth, axis=-1), 0.0))
+
+
+def _mean(rows: Floats) -> Floats:
+    return np.asarray(DAYS_PER_YEAR * rows.mean(axis=1))
+
+
+def _gini(rows: Floats) -> Floats:
+    n = rows.shape[1]
+    if n < 2:
+        return np.full(rows.shape[0], np.nan)
+    ranks = (4.0 * np.arange(1, n + 1) - 2.0 * (n + 1)) / (n * (n - 1.0))
+    return np.asarray(np.sort(rows, axis=1) @ ranks)
+
+
+def _cvar(rows: Floats) -> Floats:
+    return np.atleast_1d(oce(-rows, CVaR(TAIL)))
+
+
+def _cdar(rows: Floats) -> Floats:
+    return np.atleast_1d(oce(-drawdowns(rows), CVaR(TAIL)))
+
+
+def _evar(rows: Floats) -> Floats:
+    """min over z of (ln E exp(zX) - ln alpha)/z, by golden section on ln z: quasi-convex, one minimum."""
+    losses = -rows
+    top = losses.max(axis=1, keepdims=True)
+    spread = top - losses.min(axis=1, keepdims=True)
+    below = (losses - top) / np.where(spread > 0.0, spread, 1.0)
+
+    def bound(log_z: Floats) -> Floats:
+        z = np.exp(log_z)[:, None]
+        with np.errstate(under="ignore"):
+            return np.asarray((np.log(np.exp(z * below).mean(axis=1)) - np.log(TAIL)) / z[:, 0])
+
+    # In units of the spread the minimum lies well inside; past the right end EVaR is the largest loss itself.
+    low, high = np.full(rows.shape[0], np.log(1e-2)), np.full(rows.shape[0], np.log(1e5))
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = bound(left), bound(right)
+    for _ in range(24):  # the value is flat to second order at its minimum: 24 steps give eight digits of it
+        go_left = at_left < at_right
+        low, high = np.where(go_left, low, left), np.where(go_left, right, high)
+        fresh = np.where(go_left, high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
+        value = bound(fresh)
+        left, right = np.where(go_left, fresh, right), np.where(go_left, left, fresh)
+        at_left, at_right = np.where(go_left, value, at_right), np.where(go_left, at_left, value)
+    return np.asarray(top[:, 0] + spread[:, 0] * np.minimum(at_left, at_right))
+
+
+def _ratio(mean: Floats, deviation: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(deviation > 0.0, mean / deviation, np.nan)
+
+
+def _sharpe(rows: Floats) -> Floats:
+    if rows.shape[1] < 2:
+        return np.full(rows.shape[0], np.nan)
+    return _ratio(_mean(rows), np.sqrt(DAYS_PER_YEAR) * rows.std(axis=1, ddof=1))
+
+
+def _sortino(rows: Floats) -> Floats:
+    n = rows.shape[1]
+    if n < 2:
+        return np.full(rows.shape[0], np.nan)
+    below = np.minimum(rows - rows.mean(axis=1, keepdims=True), 0.0)
+    return _ratio(_mean(rows), np.sqrt(DAYS_PER_YEAR * (below * below).sum(axis=1) / (n - 1)))
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("annualized_mean", "Annualised return", True, _mean, meaning="252 times the mean daily return"),
+    Metric("gini_mean_difference", "Gini MD", False, _gini, meaning="mean distance between two random days"),
+    Metric("cvar", "CVaR 95 %", False, _cvar, meaning="mean loss on the worst 5 % of days"),
+    Metric("evar", "EVaR 95 %", False, _evar, meaning="entropic value at risk, an upper bound of CVaR"),
+    Metric("cdar", "CDaR 95 %", False, _cdar, meaning="mean of the worst 5 % of drawdowns, uncompounded"),
+    Metric("annualized_sharpe_ratio", "Sharpe", True, _sharpe, True, "return over standard deviation, per year"),
+    Metric("annualized_sortino_ratio", "Sortino", True, _sortino, True, "return over downside deviation, per year"),
+)

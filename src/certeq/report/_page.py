@@ -1,0 +1,125 @@
+"""The page: one HTML file that needs no network and runs nothing but its own two scripts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from certeq.report._chart import Chart, Table
+from certeq.report._labels import in_page
+
+
+def page(title: str, lead: str, cards: list[tuple[str, str]], sections: list[str], charts: list[Chart]) -> str:
+    """Head, cards, sections and scripts put together; everything but ``sections`` is escaped here."""
+    scripts = [plotly_script(), asset("page.js")]
+    links = "".join(f'<a href="#{chart.key}">{in_page(chart.title)}</a>' for chart in charts)
+    shown = "".join(
+        f'<div class="card"><dt>{in_page(name)}</dt><dd>{in_page(value)}</dd></div>' for name, value in cards
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{in_page(title)}</title>\n<style>{asset('page.css')}</style>\n</head>\n<body>\n"
+        f'<header><h1>{in_page(title)}</h1><p class="lead">{in_page(lead)}</p><dl class="cards">{shown}</dl></header>\n'
+        f'<nav aria-label="Sections"><a href="#metrics">Metrics</a>{links}<a href="#certificate">Certificate</a>'
+        '<a href="#run">What was run</a></nav>\n'
+        f"<main>\n{''.join(sections)}</main>\n"
+        "<noscript><p>The charts need JavaScript; every number is also in the tables under them.</p></noscript>\n"
+        f'<script type="application/json" id="study">{data_block(_data(charts))}</script>\n'
+        + "".join(f"<script>{script}</script>\n" for script in scripts)
+        + "</body>\n</html>\n"
+    )
+
+
+def figure_section(chart: Chart) -> str:
+    """A chart's place, its caption, and its numbers behind a fold."""
+    about = in_page(f"{chart.title}. {chart.summary}")
+    fold = ""
+    if chart.table is not None:
+        fold = f"<details><summary>The numbers</summary>{table_html(chart.table, chart.title)}</details>"
+    return (
+        f'<figure id="{chart.key}"><h2>{in_page(chart.title)}</h2>'
+        f'<div class="chart" data-chart="{chart.key}" role="img" aria-label="{about}" '
+        f'style="height:{chart.height}px"></div>'
+        f"<figcaption>{in_page(chart.summary)}</figcaption>{fold}</figure>\n"
+    )
+
+
+def table_section(key: str, title: str, caption: str, table: Table) -> str:
+    """A table that is shown at once."""
+    return (
+        f'<section id="{key}"><h2>{in_page(title)}</h2>{table_html(table, title)}'
+        f'<p class="caption">{in_page(caption)}</p></section>\n'
+    )
+
+
+def table_html(table: Table, label: str) -> str:
+    """Escaped rows; the first column heads its row, and a line break in a cell starts its small print."""
+    head = ""
+    if any(table.head):
+        cells = "".join(f'<th scope="col"{_flush(i, table)}>{in_page(name)}</th>' for i, name in enumerate(table.head))
+        head = f"<thead><tr>{cells}</tr></thead>"
+    body = []
+    for row in table.rows:
+        cells = f'<th scope="row">{in_page(row[0])}</th>'
+        cells += "".join(f"<td{_flush(i, table)}>{_cell(text)}</td>" for i, text in enumerate(row[1:], 1))
+        body.append(f"<tr>{cells}</tr>")
+    scroll = f'<div class="scroll" tabindex="0" role="region" aria-label="{in_page(label)}, table">'
+    return f"{scroll}<table>{head}<tbody>{''.join(body)}</tbody></table></div>"
+
+
+def data_block(data: Any) -> str:
+    """JSON that cannot end its script element or start another: no < > & and no line separators in it."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def asset(name: str) -> str:
+    """A file shipped beside this module."""
+    return (files("certeq.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def plotly_script() -> str:
+    """Plotly's own script, from the installed package: embedded once, nothing is fetched."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise ImportError("Reports need plotly: pip install 'certeq[cli]'.") from None
+    script: str = get_plotlyjs()
+    if "</script" in script.lower():
+        raise ValueError("The installed plotly.js cannot be embedded safely: it contains a closing script tag.")
+    return script
+
+
+def _data(charts: list[Chart]) -> dict[str, Any]:
+    stored: dict[str, Any] = {}
+    for chart in charts:
+        stored.update(chart.shared)
+    return {"shared": stored, "charts": [chart.as_data() for chart in charts]}
+
+
+def _policy(scripts: list[str]) -> str:
+    """Only these scripts, byte for byte, may run, and nothing may be fetched: a slip in escaping stays text."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _flush(place: int, table: Table) -> str:
+    return ' class="number"' if place in table.numeric else ""
+
+
+def _cell(text: str) -> str:
+    first, _, small = text.partition("\n")
+    return in_page(first) + (f"<small>{in_page(small)}</small>" if small else "")

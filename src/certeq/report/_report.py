@@ -1,0 +1,93 @@
+"""From a study to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from certeq.report._chart import percent
+from certeq.report._charts_sweep import frontier_chart, sensitivity_charts
+from certeq.report._charts_tail import days_chart, loss_chart
+from certeq.report._charts_time import time_charts
+from certeq.report._charts_weights import contributions_chart, weights_chart
+from certeq.report._page import figure_section, page, table_section
+from certeq.report._study import Study, Tail
+from certeq.report._tables import certificate_table, figures, metrics_caption, metrics_table, run_table
+from certeq.report._write import write_text
+
+Figures = dict[str, dict[str, tuple[float, float, float]]]
+
+
+def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
+    """Render a study and write it atomically; an existing file stays unless ``force``."""
+    return write_text(path, render(study, found), force=force)
+
+
+def render(study: Study, found: Figures | None = None) -> str:
+    """The report as one HTML document.
+
+    Parameters
+    ----------
+    study : Study
+        What was run.
+    found : dict, optional
+        The `figures` of the study, where they have been computed already.
+    """
+    strategy = study.focused
+    assert strategy.utility is not None  # the study has checked it
+    found = figures(study) if found is None else found
+    tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
+    charts = [
+        *time_charts(study),
+        weights_chart(study),
+        loss_chart(study, tail),
+        days_chart(study, tail),
+        contributions_chart(study, tail),
+    ]
+    if study.frontier is not None:
+        charts.append(frontier_chart(study, study.frontier, strategy.utility))
+    if study.sensitivity is not None:
+        charts += sensitivity_charts(study, study.sensitivity)
+    sections = [
+        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        *[figure_section(chart) for chart in charts],
+        table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
+        table_section("run", "What was run", "", run_table(study)),
+    ]
+    return page(study.title, _lead(study), _cards(study, tail, found), sections, charts)
+
+
+def _lead(study: Study) -> str:
+    fitted, judged = study.fitted_on.index, study.judged_on.index
+    text = f"{study.fitted_on.shape[1]} assets, fitted on {str(fitted[0])[:10]} to {str(fitted[-1])[:10]}"
+    if study.in_sample:
+        return f"{text}. Nothing was held out: every figure below is in sample and flatters the fit."
+    return f"{text}, judged on {str(judged[0])[:10]} to {str(judged[-1])[:10]}, which the fit never saw."
+
+
+def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
+    strategy, mine = study.focused, found[study.focus]
+    where = "in sample" if study.in_sample else "held out"
+    held = int((np.abs(np.asarray(strategy.weights)) > 1e-6).sum())
+    return [
+        ("Strategy", study.focus),
+        ("OCE of the daily loss", percent(tail.value, 3)),
+        ("Shortfall t*", percent(tail.shortfall, 3)),
+        ("Proven within", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
+        ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
+        (f"Return a year, {where}", percent(mine["annualized_mean"][0])),
+        (f"Sharpe, {where}", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+    ]
+
+
+def _about_gap(study: Study) -> str:
+    text = (
+        "The gap bounds how much smaller the OCE of any other allowed portfolio could be on the data fitted on. "
+        "It is computed "
+        "from the gradient at the weights themselves, so it holds whatever the solver did. It says nothing "
+        "about other days"
+    )
+    if study.in_sample:
+        return text + "."
+    return text + ": for those see the held-out OCE, whose interval treats days as independent."

@@ -1,0 +1,187 @@
+"""What a report is made of: strategies, and the study that ran them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.risk import oce, shortfall, tilt
+from certeq.utilities import Utility
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Weights, where they came from, and the certificate that came with them.
+
+    ``utility``, ``objective``, ``gap``, ``steps`` and ``contributions`` (of the assets, to OCE less OCE(0)) are None
+    for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none.
+    """
+
+    name: str
+    weights: Floats | None
+    utility: Utility | None = None
+    objective: float | None = None
+    gap: float | None = None
+    steps: int | None = None
+    contributions: Floats | None = None
+    seconds: float = 0.0
+    failure: str | None = None
+
+    @property
+    def is_benchmark(self) -> bool:
+        """Whether the weights come from something other than the minimisation of an OCE."""
+        return self.utility is None
+
+    @property
+    def relative_gap(self) -> float | None:
+        """The gap as a fraction of the objective's size."""
+        if self.gap is None or self.objective is None or self.objective == 0.0:
+            return None
+        return self.gap / abs(self.objective)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Optimal weights along a path: a frontier, or a risk parameter being turned.
+
+    ``places`` are the values of what is turned, ``weights`` has one row for each; ``gap`` is the largest proven
+    distance to an optimum among them.
+    """
+
+    label: str
+    places: Floats
+    weights: Floats
+    current: float | None = None
+    gap: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Strategies fitted on one panel of returns and judged on another (or on the same one).
+
+    Parameters
+    ----------
+    title : str
+        Head of the report.
+    source : str
+        What the data are: a file's name, or a data set's.
+    fitted_on, judged_on : DataFrame
+        Returns, dates by assets. Equal when nothing was held out.
+    strategies : tuple of Strategy
+        In the order they are shown.
+    focus : str
+        The strategy whose tail, tilt, contributions and frontier are drawn.
+    frontier, sensitivity : Sweep, optional
+        Paths computed by `certeq.report.frontier` and `certeq.report.sensitivity`.
+    parameters : mapping
+        What was asked for, as shown under "What was run".
+    notes : tuple of str
+        What was done to the data on the way in, and anything else the reader should know.
+    """
+
+    title: str
+    source: str
+    fitted_on: pd.DataFrame
+    judged_on: pd.DataFrame
+    strategies: tuple[Strategy, ...]
+    focus: str
+    frontier: Sweep | None = None
+    sensitivity: Sweep | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [strategy.name for strategy in self.strategies]
+        if len(set(names)) < len(names):
+            raise ValueError(f"strategies must have distinct names; found {names}.")
+        if self.focus not in names:
+            raise ValueError(f"focus must name a strategy, one of {names}; found {self.focus!r}.")
+        if self.focused.weights is None or self.focused.utility is None:
+            raise ValueError(f"focus must be a strategy with weights and a utility; {self.focus!r} has not both.")
+        if list(self.fitted_on.columns) != list(self.judged_on.columns):
+            raise ValueError("fitted_on and judged_on must have the same assets in the same order.")
+
+    @property
+    def in_sample(self) -> bool:
+        """Whether the figures judge the weights on the very data they were fitted on."""
+        return self.judged_on is self.fitted_on or bool(self.judged_on.index[0] <= self.fitted_on.index[-1])
+
+    @property
+    def focused(self) -> Strategy:
+        """The strategy that is looked at closely."""
+        return next(strategy for strategy in self.strategies if strategy.name == self.focus)
+
+    @property
+    def held(self) -> tuple[Strategy, ...]:
+        """The strategies that have weights."""
+        return tuple(strategy for strategy in self.strategies if strategy.weights is not None)
+
+    @property
+    def assets(self) -> list[str]:
+        """Asset names, as text."""
+        return [str(name) for name in self.fitted_on.columns]
+
+    def judged_returns(self, strategy: Strategy) -> Floats:
+        """Daily returns of a strategy on the data it is judged on."""
+        return np.asarray(self.judged_on.to_numpy(dtype=float) @ _weights(strategy))
+
+    def fitted_losses(self, strategy: Strategy) -> Floats:
+        """Daily losses of a strategy on the data it was fitted on."""
+        return -np.asarray(self.fitted_on.to_numpy(dtype=float) @ _weights(strategy))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How a strategy's utility sees its losses: value, shortfall and tilt."""
+
+    losses: Floats
+    value: float
+    shortfall: float
+    tilt: Floats
+
+    @classmethod
+    def of(cls, losses: Floats, utility: Utility) -> Tail:
+        """Measured anew from the losses, so that it fits any weights."""
+        return cls(losses, float(oce(losses, utility)), float(shortfall(losses, utility)), tilt(losses, utility))
+
+
+def fit_strategy(name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True) -> Strategy:
+    """Fit a skfolio optimizer and keep what a report needs; what it raises is passed on.
+
+    ``contributions`` of the assets take a while and are needed for the strategy in focus only.
+    """
+    began = time.perf_counter()
+    estimator.fit(returns)
+    seconds = time.perf_counter() - began
+    weights = np.asarray(estimator.weights_, dtype=np.float64)
+    if weights.ndim != 1 or not np.all(np.isfinite(weights)):
+        raise ValueError(f"{name} gave no usable weights (shape {weights.shape}, or not finite).")
+    gap, objective = getattr(estimator, "gap_", None), getattr(estimator, "objective_", None)
+    steps = getattr(estimator, "n_iter_", None)
+    parts = getattr(estimator, "risk_contributions_", None) if contributions else None
+    return Strategy(
+        name,
+        weights,
+        getattr(estimator, "utility_", None) if gap is not None else None,
+        None if objective is None else float(objective),
+        None if gap is None else float(gap),
+        None if steps is None else int(steps),
+        None if parts is None else np.asarray(parts, dtype=np.float64),
+        seconds,
+    )
+
+
+def _weights(strategy: Strategy) -> Floats:
+    if strategy.weights is None:
+        raise ValueError(f"{strategy.name} has no weights: {strategy.failure}")
+    return strategy.weights

@@ -1,0 +1,151 @@
+"""The tables of a report: the seven figures with intervals, the certificates, and what was run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import warnings
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from certeq.report._chart import Table, percent
+from certeq.report._intervals import BLOCK, REPLICATES, intervals
+from certeq.report._labels import plain
+from certeq.report._metrics import METRICS, measure
+from certeq.report._study import Strategy, Study
+from certeq.risk import estimate
+
+_PACKAGES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "plotly")
+
+
+def figures(study: Study, level: float = 0.95) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """Value, low and high of every figure of every strategy that has weights, by name and key."""
+    found = {}
+    for strategy in study.held:
+        returns = study.judged_returns(strategy)
+        values, bars = measure(returns), intervals(returns, level)
+        found[strategy.name] = {key: (value, *bars[key]) for key, value in values.items()}
+    return found
+
+
+def metrics_table(study: Study, found: dict[str, dict[str, tuple[float, float, float]]]) -> Table:
+    """One row per strategy; each cell is a value, a line break and its interval. The best value carries a star."""
+    best = {
+        metric.key: _best([row[metric.key][0] for row in found.values()], metric.more_is_better) for metric in METRICS
+    }
+    rows = []
+    for strategy in study.strategies:
+        if strategy.name not in found:
+            rows.append((strategy.name, f"failed: {plain(strategy.failure, 120)}", *[""] * (len(METRICS) - 1)))
+            continue
+        cells = []
+        for metric in METRICS:
+            value, low, high = found[strategy.name][metric.key]
+            star = "★ " if len(found) > 1 and value == best[metric.key] else ""
+            bars = f"\n{_bare(metric.show(low))} to {_bare(metric.show(high))}" if np.isfinite(low) else ""
+            cells.append(f"{star}{metric.show(value)}{bars}")
+        rows.append((strategy.name, *cells))
+    head = ("Strategy", *[metric.label for metric in METRICS])
+    return Table(head, tuple(rows), frozenset(range(1, len(head))))
+
+
+def metrics_caption(study: Study, level: float = 0.95) -> str:
+    """How the figures and their intervals are to be read."""
+    where = "the data the weights were fitted on, so they flatter" if study.in_sample else "data the fit never saw"
+    what = "; ".join(f"{metric.label}: {metric.meaning}" for metric in METRICS)
+    return (
+        f"Computed on {where}. Below each value, {level:.0%} of {REPLICATES} bootstrap replicates, drawn in blocks of "
+        f"{BLOCK} days on average. They measure the luck of the days, not of the fit, and are rough for CDaR, because "
+        f"resampling joins spells that never met. Where two overlap widely the strategies cannot be told apart. "
+        f"★ marks the best value. {what}."
+    )
+
+
+def certificate_table(study: Study) -> Table:
+    """For each minimised OCE: its value, the proven distance to the best possible, and how it fares on other days."""
+    head = ["Strategy", "Utility", "OCE, fitted", "Gap (proven)", "Steps", "Seconds"]
+    if not study.in_sample:
+        head.insert(3, "OCE, held out, 95 %")
+    rows = []
+    for strategy in study.strategies:
+        if strategy.is_benchmark:
+            continue
+        cells = [
+            strategy.name,
+            repr(strategy.utility),
+            _small(strategy.objective),
+            _gap(strategy),
+            "n/a" if strategy.steps is None else str(strategy.steps),
+            f"{strategy.seconds:.2f}",
+        ]
+        if not study.in_sample:
+            cells.insert(3, _held_out(study, strategy))
+        rows.append(tuple(cells))
+    return Table(tuple(head), tuple(rows), frozenset(range(2, len(head))))
+
+
+def run_table(study: Study) -> Table:
+    """Versions, parameters and data: enough to run it again."""
+    fitted, judged = study.fitted_on, study.judged_on
+    rows = [
+        ("Data", f"{plain(study.source, 80)}: {fitted.shape[1]} assets"),
+        ("Fitted on", f"{len(fitted)} days, {str(fitted.index[0])[:10]} to {str(fitted.index[-1])[:10]}"),
+    ]
+    if study.in_sample:
+        rows.append(("Judged on", "the same days (nothing was held out)"))
+    else:
+        rows.append(("Judged on", f"{len(judged)} days, {str(judged.index[0])[:10]} to {str(judged.index[-1])[:10]}"))
+    rows += [(plain(name, 40), plain(value, 200)) for name, value in study.parameters.items()]
+    rows += [("Note", plain(note, 300)) for note in study.notes]
+    rows.append(("Versions", f"Python {platform.python_version()}, " + ", ".join(_versions())))
+    rows.append(("Written", _now().strftime("%Y-%m-%d %H:%M UTC")))
+    return Table(("", ""), tuple(rows))
+
+
+def _held_out(study: Study, strategy: Strategy) -> str:
+    if strategy.weights is None or strategy.utility is None:
+        return "n/a"
+    found = estimate(-study.judged_returns(strategy), strategy.utility)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the doubts are shown as a mark instead
+        low, high = found.interval(0.95)
+    mark = " (doubtful)" if found.doubts else ""
+    return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{mark}"
+
+
+def _gap(strategy: Strategy) -> str:
+    if strategy.gap is None:
+        return "failed" if strategy.failure else "n/a"
+    relative = strategy.relative_gap
+    return f"{strategy.gap:.1e}" + (f"\n{relative:.0e} of the OCE" if relative is not None else "")
+
+
+def _small(value: float | None) -> str:
+    return "n/a" if value is None else percent(value, 4)
+
+
+def _bare(shown: str) -> str:
+    return shown.removesuffix(" %")
+
+
+def _best(values: list[float], more: bool) -> float:
+    finite = [value for value in values if np.isfinite(value)]
+    return (max(finite) if more else min(finite)) if finite else np.nan
+
+
+def _versions() -> list[str]:
+    found = []
+    for package in _PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _now() -> datetime:
+    """The time, or the one a reproducible build asks for."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)

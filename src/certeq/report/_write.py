@@ -1,0 +1,62 @@
+"""Files written whole or not at all, and never over somebody's work unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def check_writable(path: str | Path, *, force: bool = False) -> Path:
+    """Refuse early what `write_text` would refuse after the work is done; returns the path."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a directory; name a file.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the directory {target.parent} does not exist.")
+    if target.exists() and not force:
+        raise FileExistsError(f"{target} exists already; choose another name, or pass --force to replace it.")
+    return target
+
+
+def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
+    """Write UTF-8 text atomically: readers see the old file or the whole new one, whatever happens in between.
+
+    Without ``force`` an existing file stays, even one that appeared while the work was going on.
+    """
+    target = check_writable(path, force=force)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files private; this one is the caller's to share
+        _move(name, target, force)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    return target
+
+
+def _move(name: str, target: Path, force: bool) -> None:
+    if force:
+        os.replace(name, target)
+        return
+    try:
+        os.link(name, target)  # unlike replace, fails where the target has come to exist
+    except FileExistsError:
+        raise FileExistsError(f"{target} appeared while the work was going on; pass --force to replace it.") from None
+    except OSError:  # no hard links on this file system
+        check_writable(target)
+        os.replace(name, target)
+    else:
+        os.unlink(name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,102 @@
+"""What may come in: losses, weights, dimensions. Each complaint names the argument, what was found and what is right.
+
+Looking at values makes an accelerator wait, so those checks can be switched off and are off in traced code; types
+and shapes are always checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from certeq.utilities import Exponential, Utility
+from torch import Tensor
+
+Dim = int | tuple[int, ...] | None
+
+
+def check_utility(utility: object) -> None:
+    """A Utility, not its class and not its name."""
+    if isinstance(utility, Utility):
+        return
+    if isinstance(utility, type) and issubclass(utility, Utility):
+        raise TypeError(f"utility must be an instance; found the class {utility.__name__}: write {utility.__name__}().")
+    raise TypeError(f"utility must be a certeq Utility such as CVaR(alpha=0.05); found {utility!r}.")
+
+
+def check_losses(losses: object, name: str = "losses") -> None:
+    """A floating tensor with at least one entry."""
+    if not isinstance(losses, Tensor):
+        raise TypeError(f"{name} must be a torch tensor; found {type(losses).__name__}. For NumPy there is certeq.oce.")
+    if not losses.is_floating_point():
+        raise TypeError(f"{name} must be floating; found dtype {losses.dtype}. Convert it, for instance with .float().")
+    if losses.numel() == 0:
+        raise ValueError(f"{name} is empty, with shape {tuple(losses.shape)}: no OCE of no losses exists.")
+
+
+def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
+    """The dimensions the samples run along, from 0; all of them for None."""
+    if dim is None:
+        return tuple(range(ndim))
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    for d in dims:
+        if not -max(ndim, 1) <= d < max(ndim, 1):
+            raise IndexError(f"dim must name dimensions of losses, which have {ndim}; found {dim!r}.")
+    places = tuple(d % max(ndim, 1) for d in dims)
+    if len(set(places)) < len(places):
+        raise ValueError(f"dim must not name a dimension twice; found {dim!r}.")
+    return places[:ndim]
+
+
+def check_values(losses: Tensor, utility: Utility, allow_inf: bool) -> None:
+    """NaN and infinite losses, with the first index. Makes an accelerator wait."""
+    fixed = losses.detach()
+    if bool(torch.isfinite(fixed).all()):
+        return
+    bad = torch.isnan(fixed)
+    if not allow_inf:
+        bad |= fixed == torch.inf
+    if not isinstance(utility.shape, Exponential):
+        bad |= fixed == -torch.inf
+    if not bool(bad.any()):
+        return
+    place = tuple(int(i) for i in bad.nonzero()[0])
+    found = float(fixed[place])
+    where = f"index {place[0]}" if len(place) == 1 else f"index {place}"
+    if found != found:
+        raise ValueError(f"losses holds NaN at {where}; find where the model or its input produced it.")
+    if found > 0:
+        raise ValueError(
+            f"losses holds +inf at {where}: the OCE is +inf and has no gradient. Pass allow_inf=True to get it all the "
+            "same, for instance under a GradScaler, which then skips the step."
+        )
+    raise ValueError(f"losses holds -inf at {where}; only Entropic can take it. Replace it by a finite loss.")
+
+
+def as_weights(weight: Any, losses: Tensor, dims: tuple[int, ...], dim: Dim, validate: bool) -> Tensor:
+    """Weights in the shape of the losses, not yet normalised."""
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"weight must be a torch tensor; found {type(weight).__name__}.")
+    if weight.dtype == torch.bool or weight.is_complex():
+        raise TypeError(f"weight must hold real numbers; found dtype {weight.dtype}.")
+    if weight.device != losses.device:
+        raise ValueError(f"weight must be on the device of losses, {losses.device}; found {weight.device}.")
+    if weight.shape != losses.shape:
+        if not (dim is not None and len(dims) == 1 and weight.shape == (losses.shape[dims[0]],)):
+            one = f" or, one per sample, {(losses.shape[dims[0]],)}" if dim is not None and len(dims) == 1 else ""
+            raise ValueError(
+                f"weight must have the shape of losses, {tuple(losses.shape)}{one}; found {tuple(weight.shape)}."
+            )
+        shape = [1] * losses.ndim
+        shape[dims[0]] = -1
+        weight = weight.reshape(shape).expand_as(losses)
+    if validate:
+        fixed = weight.detach()
+        if not bool((torch.isfinite(fixed) & (fixed >= 0)).all()):
+            bad = (~torch.isfinite(fixed) | (fixed < 0)).nonzero()[0]
+            place = tuple(int(i) for i in bad)
+            where = place[0] if len(place) == 1 else place
+            raise ValueError(f"weight must be finite and not negative; found {float(fixed[place])!r} at index {where}.")
+        if not bool((fixed.sum(dims if dims else None) > 0).all()):
+            raise ValueError("weight sums to 0; at least one sample must have a weight above 0.")
+    return weight

@@ -1,0 +1,275 @@
+"""One vector of losses on the CPU: OCE, shortfall and tilt in one go, at the least overhead.
+
+A training batch is small: the cost of its loss is the number of calls, not the arithmetic. NumPy calls cost half of
+torch's, a Python loop may stop as soon as it has converged, and value and gradient share all the work. In the midst
+of a training step a call is mostly a wait for code to reach the cache, so the fewer *different* calls the better:
+one sort tells the least and greatest loss, whether all are finite, and the quantile.
+
+Everything else (rows of a batch, other devices, compiled code, derivatives of derivatives) is in ``_rows``; the two
+share no code, and the tests hold them against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from certeq.utilities import Exponential, Pieces, Utility
+from certeq.utilities._backend import NUMPY
+
+Floats = NDArray[np.floating[Any]]
+Mean = Callable[[Floats], float]
+SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather than select, float64 rather than float32
+_EPS = 2.0**-52
+_ones = [np.ones(0)]
+
+
+class Solved(NamedTuple):
+    """OCE, the shortfall t*, and the tilt q_i = w_i u'(x_i - t*)."""
+
+    value: float
+    shortfall: float
+    tilt: Floats
+
+
+class _Answer(NamedTuple):
+    """OCE and shortfall of centred losses; the tilt is weight * density / total."""
+
+    value: float
+    shortfall: float
+    density: Floats
+    total: float = 1.0
+
+
+def solve_vector(
+    x: Floats,
+    weights: Floats | None,
+    utility: Utility,
+    tolerance: float = 1e-14,
+    dtype: DTypeLike = np.float64,
+) -> Solved | None:
+    """Solve one vector; None where its losses are not all finite.
+
+    Weights, if any, sum to 1. ``tolerance`` bounds the mean slope's distance from 1; ``dtype`` is that of the tilt.
+    """
+    size = x.shape[0]
+    held = x if weights is None else x[weights > 0]
+    ranked = np.sort(held) if size <= SMALL else held
+    low, centre = (float(ranked[0]), float(ranked[-1])) if size <= SMALL else (float(held.min()), float(held.max()))
+    shape = utility.shape
+    if not (centre - low < math.inf or (isinstance(shape, Exponential) and -math.inf < centre < math.inf)):
+        return None
+    z = x - centre  # at an offset of 1e9 a float has seven digits left; the centred losses keep all of them
+    if weights is not None:
+        z = np.where(weights > 0, z, x.dtype.type(0))  # a loss without weight must not overflow anything
+        mean: Mean = lambda a: float(a.dot(weights))
+    elif size <= SMALL:
+        ones = _ones[0]
+        if ones.shape[0] != size:
+            ones = _ones[0] = np.ones(size)
+        mean = lambda a: float(a.dot(ones)) / size
+    else:
+        mean = lambda a: float(np.add.reduce(a)) / size
+    if isinstance(shape, Pieces):
+        answer = _quantile(z, ranked, centre, weights, mean, shape, utility)
+    elif isinstance(shape, Exponential):
+        answer = _log_mean_exp(z, mean, shape.rate, utility)
+    elif shape is not None:
+        answer = _mean_and_variance(z, mean, shape.bend, utility)
+    else:
+        least, most = utility.slope_range
+        # Powers and bounded slopes do not overflow on losses of a sane size; sums of exponentials may, harmlessly.
+        tame = (utility.growth > 1.0 or most - least < math.inf) and centre - low < 1e50
+        with nullcontext() if tame else np.errstate(all="ignore"):
+            anchor = utility.anchor
+            bracket = (low - centre) - anchor, -anchor
+            if utility.kinks:
+                answer = _between_kinks(z, mean, utility, *bracket, tolerance)
+            else:
+                start = _start(z, ranked, centre, weights, mean, utility, anchor)
+                answer = _newton(z, mean, utility, *bracket, start, tolerance)
+    if weights is None:
+        scale = 1.0 / (size * answer.total)
+        tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
+    else:
+        tilt = (answer.density * weights / answer.total).astype(dtype, copy=False)
+    return Solved(centre + answer.value, centre + answer.shortfall, tilt)
+
+
+# -- closed forms ------------------------------------------------------------------------------------------------------
+
+
+def _of_zero(utility: Utility, anchor: float) -> float:
+    return float(utility._value(anchor, NUMPY)) - anchor
+
+
+def _log_mean_exp(z: Floats, mean: Mean, rate: float, utility: Utility) -> _Answer:
+    exponent = z * rate
+    density = np.exp(exponent)
+    total = mean(density)
+    if total > 0.5:  # nearly constant losses: 1 + a small mean would round the answer away
+        certain = math.log1p(mean(np.expm1(exponent))) / rate
+    else:
+        certain = math.log(total) / rate
+    anchor = utility.anchor
+    return _Answer(certain + _of_zero(utility, anchor), certain - anchor, density, total)
+
+
+def _mean_and_variance(z: Floats, mean: Mean, bend: float, utility: Utility) -> _Answer:
+    middle = mean(z)
+    y = z - middle
+    variance = mean(y * y)
+    y *= bend
+    y += 1.0
+    anchor = utility.anchor
+    return _Answer(middle + 0.5 * bend * variance + _of_zero(utility, anchor), middle - anchor, y)
+
+
+def _quantile(
+    z: Floats, ranked: Floats, centre: float, weights: Floats | None, mean: Mean, pieces: Pieces, utility: Utility
+) -> _Answer:
+    """low * mean + (1 - low) * CVaR; losses that tie at the quantile share the mass that is left."""
+    if pieces.low == pieces.high:
+        middle, anchor = mean(z), utility.anchor
+        return _Answer(middle + _of_zero(utility, anchor), middle - anchor, np.ones_like(z))
+    size, tail, rise = z.shape[0], pieces.tail, pieces.high - pieces.low
+    if weights is None:
+        place = size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
+        if size > SMALL:
+            ranked = np.partition(ranked, place)
+        at = float(ranked[place]) - centre
+    else:
+        at = _upper_quantile(z, weights, tail)
+    y = z - at
+    density = (y > 0.0).astype(z.dtype)
+    ties = y == 0.0
+    mass, excess, tied = mean(density), mean(density * y), mean(ties.astype(z.dtype))
+    density *= rise
+    density[ties] = rise * max(tail - mass, 0.0) / tied
+    value = (1.0 - pieces.low) * (at + excess / tail) + _of_zero(utility, pieces.kink)
+    if pieces.low != 0.0:
+        density += pieces.low
+        value += pieces.low * mean(z)
+    return _Answer(value, at - pieces.kink, density)
+
+
+def _upper_quantile(z: Floats, weights: Floats, tail: float) -> float:
+    """The least loss of positive weight with mass above it at most ``tail``."""
+    order = np.argsort(-z)
+    order = order[weights[order] > 0]
+    before = np.cumsum(weights[order]) - weights[order]
+    return float(z[order[int(np.count_nonzero(before <= tail * (1 + 4 * _EPS))) - 1]])
+
+
+# -- everything else: Newton in a bracket ------------------------------------------------------------------------------
+
+
+def _start(
+    z: Floats, ranked: Floats, centre: float, weights: Floats | None, mean: Mean, utility: Utility, anchor: float
+) -> float:
+    """Where Newton begins. A bounded slope acts like CVaR's, so its search starts near a quantile."""
+    least, most = utility.slope_range
+    if not (most - least < math.inf and least < 1.0 < most):
+        return mean(z) - anchor
+    size, tail = z.shape[0], (1.0 - least) / (most - least)
+    if weights is not None:
+        return _upper_quantile(z, weights, tail) - 0.5 * anchor
+    rank = size * tail
+    k = min(int(rank), size - 1)
+    if size > SMALL:
+        ranked = np.partition(ranked, size - 1 - k)
+    at = float(ranked[size - 1 - k]) - centre
+    if rank - k < 1e-9 and k > 0:  # a whole number of losses in the tail: t lies between two of them
+        above = float(ranked[size - k] if size <= SMALL else ranked[size - k :].min()) - centre
+        return 0.5 * (at + above)
+    return at - 0.5 * anchor
+
+
+def _newton(
+    z: Floats, mean: Mean, utility: Utility, low: float, high: float, start: float, tolerance: float
+) -> _Answer:
+    """Safeguarded Newton on a function of the mean slope that is nearly a straight line in t.
+
+    That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded (one sigmoid
+    would be hit exactly). A step out of the bracket, or a residual that does not halve, is replaced by bisection.
+    """
+    power, (least, most) = utility.growth, utility.slope_range
+    bounded = math.isfinite(most - least)
+    odds = math.log((1.0 - least) / (most - 1.0)) if bounded else 0.0
+    near = 0.1 * math.sqrt(tolerance)
+    t, last = min(max(start, low), high), math.inf
+    while True:
+        y = z - t
+        slope, curvature = utility._derivatives(y, NUMPY)
+        m, h = mean(slope), mean(curvature)
+        residual = m - 1.0
+        size = abs(residual)
+        if size <= near:
+            # Newton squares the residual: the last step needs no new evaluation, a straight line is exact enough.
+            step = residual / h if h > 0.0 else math.inf
+            if not low <= t + step <= high:  # a plateau between two losses: any t on it will do
+                step = 0.0
+            if step != 0.0 or size <= tolerance:
+                line = slope - curvature * step
+                if least >= 0.0:
+                    line = np.maximum(line, 0.0)
+                value = t + mean(utility._value(y, NUMPY)) - step * (residual - 0.5 * h * step)
+                return _Answer(value, t + step, line, m - h * step)
+        if residual > 0.0:
+            low = t
+        else:
+            high = t
+        middle = 0.5 * (low + high)
+        if not low < middle < high or (size > 0.5 * last and size <= 64 * tolerance):
+            break  # neighbouring floats, or sums of rounded slopes that wobble
+        if not (0.0 < h < math.inf and least < m < most):
+            step = math.nan
+        elif bounded:
+            step = (math.log((m - least) / (most - m)) - odds) * (m - least) * (most - m) / ((most - least) * h)
+        else:
+            step = residual / h if power == 1.0 else power * m * (1.0 - m ** (-1.0 / power)) / h
+        if low < t + step < high and not size > 0.5 * last:
+            t, last = t + step, size
+        else:
+            t, last = middle, math.inf
+    return _Answer(t + mean(utility._value(y, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
+
+
+def _between_kinks(z: Floats, mean: Mean, utility: Utility, low: float, high: float, tolerance: float) -> _Answer:
+    """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where Newton works."""
+    kinks = utility.kinks
+    places = np.unique(np.concatenate([z - kink for kink, _ in kinks]))
+
+    def at(t: float) -> Floats:
+        y = z - t
+        for kink, _ in kinks:
+            y = np.where(z - kink == t, kink, y)  # t + kink may round away from the loss
+        return y
+
+    first, last = 0, len(places) - 1  # the least place where the mean left slope is at most 1
+    while first < last:
+        middle = (first + last) // 2
+        if mean(utility._slope(at(float(places[middle])), NUMPY)) <= 1.0:
+            last = middle
+        else:
+            first = middle + 1
+    if mean(utility._slope(at(float(places[first])), NUMPY)) > 1.0:  # above every place
+        low = float(places[first])
+        return _newton(z, mean, utility, low, high, 0.5 * (low + high), tolerance)
+    t = float(places[first])
+    y = at(t)
+    slope = utility._slope(y, NUMPY)
+    jump = np.zeros_like(z)
+    for kink, height in kinks:
+        jump[z - kink == t] = height
+    m, room = mean(slope), mean(jump)
+    if m + room < 1.0:  # t* lies strictly below: the slope is continuous in between
+        low = float(places[first - 1]) if first > 0 else low
+        return _newton(z, mean, utility, low, t, 0.5 * (low + t), tolerance)
+    density = slope + jump * ((1.0 - m) / room if room > 0.0 else 0.0)
+    return _Answer(t + mean(utility._value(y, NUMPY)), t, density)

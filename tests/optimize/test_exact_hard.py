@@ -1,0 +1,204 @@
+"""Hard cases of the exact solver: degenerate tables, sets without an inside, extreme units, errors that name a cause."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from test_exact import NAMES, UTILITIES, check, panel, simplex
+
+import certeq.utilities as ce
+from certeq.optimize.domains._errors import InfeasibleError, UnboundedError
+from certeq.optimize.exact import solve_exact
+
+
+@pytest.fixture(scope="module")
+def losses():
+    return panel(700, 20, seed=7)
+
+
+def budget(assets, **more):
+    return {"lower": 0.0, "C": np.ones(assets), "c": 1.0} | more
+
+
+TABLES = {
+    "equal assets": lambda a: np.hstack([a, a[:, :10]]),
+    "a constant asset": lambda a: np.hstack([a, np.full((len(a), 1), 0.001)]),
+    "a good constant asset": lambda a: np.hstack([a, np.full((len(a), 1), -0.001)]),
+    "an asset that dominates": lambda a: np.hstack([a, a.min(axis=1, keepdims=True) - 0.01]),
+    "more assets than scenarios": lambda a: panel(30, 90, seed=8),
+    "many more assets": lambda a: panel(60, 400, seed=9),
+    "units of 1e-4": lambda a: 1e-4 * a,
+    "a large offset": lambda a: a + 1.0,
+    "one scenario": lambda a: a[:1],
+    "three scenarios": lambda a: a[:3],
+    "one asset": lambda a: a[:, :1],
+    "single precision": lambda a: a.astype(np.float32),
+    "repeated scenarios": lambda a: np.vstack([a[:50]] * 6),
+    "all equal": lambda a: np.full((50, 4), 0.25),
+    "zeros": lambda a: np.zeros((50, 4)),
+}
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=NAMES)
+@pytest.mark.parametrize("table", TABLES)
+def test_tables(losses, table, utility):
+    x = TABLES[table](losses)
+    check(solve_exact(x, utility, **simplex(x)), x, utility)
+
+
+SETS = {
+    "a single point": budget(20, lower=np.full(20, 0.05), upper=np.full(20, 0.05)),
+    "a point forced by the budget": budget(20, upper=0.05),
+    "some fixed": budget(20, lower=np.r_[np.full(3, 0.05), np.zeros(17)], upper=np.r_[np.full(3, 0.05), np.full(17, 0.2)]),
+    "repeated equalities": budget(20) | {"C": np.vstack([np.ones(20), 2 * np.ones(20)]), "c": [1.0, 2.0]},
+    "an equality as two rows": budget(20, G=np.vstack([np.eye(20)[0], -np.eye(20)[0]]), b=[0.2, -0.2]),
+    "capped": budget(20, upper=0.06),
+    "long-short": budget(20, lower=-0.2, upper=0.3),
+    "only a budget": {"C": np.ones(20), "c": 1.0},
+    "a box around 0": {"lower": -1.0, "upper": 1.0},
+    "a large budget": budget(20) | {"c": 100.0},
+    "a small budget": budget(20) | {"c": 1e-6},
+    "groups": budget(20, G=np.vstack([np.r_[np.ones(5), np.zeros(15)], -np.r_[np.zeros(12), np.ones(8)]]), b=[0.1, -0.6]),
+    "a redundant row": budget(20, G=np.vstack([np.ones(20), np.zeros(20)]), b=[5.0, 0.0]),
+    "a row without limit": budget(20, G=np.ones((1, 20)), b=[np.inf]),
+}
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=NAMES)
+@pytest.mark.parametrize("name", SETS)
+def test_sets(losses, name, utility):
+    rows = SETS[name]
+    if name == "only a budget" and utility.slope_range == (1.0, 1.0):
+        with pytest.raises(UnboundedError, match="asset"):
+            solve_exact(losses, utility, **rows)
+        return
+    result = solve_exact(losses, utility, **rows)
+    check(result, losses, utility)
+    theta = result.theta
+    assert np.all(theta >= np.asarray(rows.get("lower", -np.inf)))
+    assert np.all(theta <= np.asarray(rows.get("upper", np.inf)))
+    size = max(1.0, float(np.abs(theta).sum()))
+    if "C" in rows:
+        assert np.abs(np.atleast_2d(rows["C"]) @ theta - rows["c"]).max() <= 1e-15 * size
+    if "G" in rows:
+        assert (np.atleast_2d(rows["G"]) @ theta - rows["b"]).max() <= 1e-15 * size
+
+
+@pytest.mark.parametrize("utility", UTILITIES[:9], ids=NAMES[:9])
+def test_large_units(losses, utility):
+    x = 1e4 * losses
+    check(solve_exact(x, utility, **simplex(x)), x, utility)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+@pytest.mark.parametrize("utility", UTILITIES, ids=NAMES)
+def test_units_do_not_matter_when_the_utility_follows(losses, utility, scale):
+    here = solve_exact(losses, utility, **simplex(losses))
+    there = solve_exact(scale * losses, utility.scaled(scale), **simplex(losses))
+    assert there.value == pytest.approx(scale * here.value, rel=1e-9, abs=1e-12 * scale)
+    assert there.relative_gap <= 1e-9
+
+
+def test_ties_carry_the_duals_own_shares():
+    # Two scenarios tie at the optimum with unequal duals: equal shares would leave a gap.
+    x = np.array([[1.0, 0.0], [0.0, 3.0], [-5.0, -5.0], [-5.0, -5.0]])
+    result = solve_exact(x, ce.CVaR(0.25), **simplex(x))
+    assert result.theta == pytest.approx([0.75, 0.25])
+    assert result.tilt == pytest.approx([0.75, 0.25, 0.0, 0.0])
+    assert result.gap < 1e-14
+
+
+def test_infeasible_names_the_constraint(losses):
+    one = np.ones(20)
+    halves = np.vstack([np.r_[np.ones(10), np.zeros(10)], np.r_[np.zeros(10), np.ones(10)]])
+    cycle = np.zeros((3, 20))
+    cycle[0, :2], cycle[1, 1:3], cycle[2, [2, 0]] = [1, -1], [1, -1], [1, -1]
+    cases = [
+        (dict(upper=0.04), r"sum of upper bounds 0.8 < budget 1"),
+        (dict(lower=0.1), r"sum of lower bounds 2 > budget 1"),
+        (dict(lower=0.3, upper=0.2), r"lower\[0\] = 0.3 is above upper\[0\] = 0.2"),
+        (dict(G=halves, b=[0.3, 0.3]), r"C\[0\], G\[0\], G\[1\] cannot hold together"),
+        (dict(G=-halves, b=[-2.0, 0.0]), r"G\[0\]"),
+        (dict(C=np.vstack([one, 2 * one]), c=[1.0, 3.0]), r"C\[1\] is a combination of C\[0\]"),
+        (dict(C=np.vstack([one, 0 * one]), c=[1.0, 3.0]), r"C\[1\] is zero but must equal 3"),
+        (dict(G=np.zeros((1, 20)), b=[-1.0]), r"G\[0\] is zero"),
+        (dict(upper=1.0, G=cycle, b=[-0.1, -0.1, -0.1]), r"G\["),
+    ]
+    for more, message in cases:
+        with pytest.raises(InfeasibleError, match=message):
+            solve_exact(losses, ce.CVaR(0.05), **(budget(20) | more))
+
+
+def test_unbounded_names_the_direction(losses):
+    sure = np.hstack([losses, losses.min(axis=1, keepdims=True) - 0.01])
+    twin = np.hstack([losses, losses[:, :1] - 0.01])
+    cases = [
+        (losses, ce.Mean(), {}),
+        (losses, ce.Mean(), {"lower": 0.0}),
+        (sure, ce.CVaR(0.05), {"C": np.ones(21), "c": 1.0}),
+        (sure, ce.Entropic(50.0), {"C": np.ones(21), "c": 1.0}),
+        (twin, ce.MeanVariance(25.0), {"C": np.ones(21), "c": 1.0}),
+        (losses[:10], ce.CVaR(0.05), {"C": np.ones(20), "c": 1.0}),
+        (losses, ce.Entropic(50.0), {"lower": 0.0, "linear": np.full(20, -0.1)}),
+    ]
+    for x, utility, rows in cases:
+        with pytest.raises(UnboundedError, match=r"unbounded under .* of asset \d+") as caught:
+            solve_exact(x, utility, **rows)
+        # The direction is a real one: the objective falls along it.
+        direction = caught.value.direction
+        cost = rows.get("linear", np.zeros(x.shape[1])) @ direction
+        slope = [
+            solve_exact(x @ (s * direction)[:, None], utility, lower=1.0, upper=1.0).value + s * cost for s in (1e5, 1e6)
+        ]
+        assert slope[1] < slope[0]
+
+
+def test_bad_input_is_refused(losses):
+    rows = budget(20)
+    broken = losses.copy()
+    broken[3, 4] = np.nan
+    cases = [
+        (broken, ce.CVaR(0.05), rows, ValueError, "scenario 3, asset 4"),
+        (losses + 0j, ce.CVaR(0.05), rows, TypeError, "real numbers"),
+        (losses[0], ce.CVaR(0.05), {}, ValueError, "scenarios x assets"),
+        (losses, ce.CVaR(0.05), rows | {"lower": np.zeros(3)}, ValueError, "lower"),
+        (losses, ce.CVaR(0.05), rows | {"lower": np.inf}, ValueError, "lower"),
+        (losses, ce.CVaR(0.05), rows | {"upper": np.nan}, ValueError, "upper"),
+        (losses, ce.CVaR(0.05), {"C": np.ones(3), "c": 1.0}, ValueError, "20 columns"),
+        (losses, ce.CVaR(0.05), {"C": np.ones(20)}, ValueError, "go together"),
+        (losses, ce.CVaR(0.05), rows | {"weights": -np.ones(700)}, ValueError, "non-negative"),
+        (losses, ce.CVaR(0.05), rows | {"weights": np.ones(3)}, ValueError, "weights"),
+        (losses, ce.CVaR(0.05), rows | {"linear": np.full(20, np.nan)}, ValueError, "linear"),
+        (losses, ce.CVaR(0.05), rows | {"theta0": np.ones(3)}, ValueError, "theta0"),
+        (losses, ce.CVaR(0.05), rows | {"tol": 0.0}, ValueError, "tol"),
+        (losses, ce.CVaR(0.05), rows | {"max_iter": 0}, ValueError, "max_iter"),
+        (losses, ce.CVaR(0.05), rows | {"time_limit": -1}, ValueError, "time_limit"),
+        (losses, "cvar", rows, TypeError, "utility"),
+        (losses, 0.2 * ce.Mean() + 0.3 * ce.Mean(), rows, ValueError, "slopes"),
+    ]
+    for x, utility, arguments, error, message in cases:
+        with pytest.raises(error, match=message):
+            solve_exact(x, utility, **arguments)
+
+
+def test_weights_are_probabilities(losses):
+    counts = np.random.default_rng(1).integers(0, 4, len(losses))
+    repeated = np.repeat(losses, counts, axis=0)
+    for utility in UTILITIES[:8]:
+        one = solve_exact(losses, utility, weights=counts, **simplex(losses))
+        other = solve_exact(repeated, utility, **simplex(losses))
+        assert one.value == pytest.approx(other.value, abs=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "utility", [*UTILITIES[:8], 0.5 * ce.Entropic(50.0) + 0.5 * ce.CVaR(0.05)], ids=repr
+)
+def test_a_million_scenarios(utility):
+    big = panel(1_000_000, 50, seed=3)
+    began = time.perf_counter()
+    result = solve_exact(big, utility, **simplex(big))
+    check(result, big, utility)
+    assert time.perf_counter() - began < 120.0  # seconds on an idle machine; generous for a busy one

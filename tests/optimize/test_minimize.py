@@ -1,0 +1,98 @@
+"""`minimize`: each method by its name, what they agree on, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.optimize.domains import Ball, Box, Free, NonNegative, Simplex
+from certeq.optimize.losses import CallableLoss, LinearLoss, LogisticLoss, Objective, SquaredLoss, TorchLoss
+from certeq.optimize.minimize import minimize
+
+rng = np.random.default_rng(21)
+X = rng.normal(size=(200, 4))
+Y = X @ [1.0, -0.5, 0.0, 2.0] + rng.standard_t(5, size=200)
+A = rng.standard_t(5, size=(250, 4)) * [1.0, 1.5, 2.0, 2.5]
+SMOOTH = [ce.Entropic(0.3), ce.MonotoneMeanVariance(2).scaled(5.0), ce.SmoothCVaR(0.2, tau=1.0), ce.LeakyCVaR(0.2)]
+
+
+@pytest.mark.parametrize("utility", SMOOTH, ids=repr)
+@pytest.mark.parametrize("loss", [SquaredLoss(X, Y), LogisticLoss(X, np.sign(Y))], ids=repr)
+def test_lbfgs_finds_a_point_without_gradient(utility, loss):
+    found = minimize(loss, utility, domain=Free(), method="lbfgs", tol=1e-7)
+    assert found.converged
+    assert found.residual <= 1e-6
+    assert found.gap == np.inf  # convex, but nothing bounds theta
+    assert found.value == pytest.approx(ce.oce(loss.losses(found.theta), utility), rel=1e-12)
+    for _ in range(20):
+        theta = found.theta + 0.1 * rng.normal(size=4)
+        assert Objective(loss, utility).evaluate(theta).value >= found.value
+    assert found.trace.value[-1] <= found.trace.value[0]
+
+
+def test_lbfgs_in_a_box_has_a_certificate():
+    found = minimize(SquaredLoss(X, Y), ce.Entropic(0.3), domain=Box(-0.7, 0.7), method="lbfgs", tol=1e-7)
+    assert found.converged
+    assert 0.0 <= found.gap < 1e-6
+    assert np.abs(found.theta).max() == 0.7
+    assert minimize(SquaredLoss(X, Y), ce.Entropic(0.3), domain=NonNegative(), method="lbfgs").theta.min() == 0.0
+
+
+def test_lbfgs_and_sg_and_weights_agree():
+    weights = rng.random(200)
+    settings = {"domain": Box(-3.0, 3.0), "weights": weights}
+    loss = LogisticLoss(X, np.sign(Y))
+    a = minimize(loss, ce.Entropic(0.3), method="lbfgs", **settings)
+    steps = {"batch": "full", "step": 1.0, "average": "last", "iterations": 3000}
+    b = minimize(loss, ce.Entropic(0.3), method="sg", **steps, **settings)
+    np.testing.assert_allclose(a.theta, b.theta, atol=1e-6)
+    assert b.gap < 1e-5
+
+
+def test_lbfgs_takes_torch_functions():
+    torch = pytest.importorskip("torch")
+    loss = TorchLoss(lambda theta, xi: torch.nn.functional.huber_loss(xi[0] @ theta, xi[1], reduction="none"),
+                     samples=(X, Y), convex=True)  # fmt: skip
+    found = minimize(loss, ce.Entropic(1.0), domain=Free(), method="lbfgs", theta0=np.zeros(4), tol=1e-6)
+    assert found.converged
+    np.testing.assert_allclose(found.theta, [1.0, -0.5, 0.0, 2.0], atol=0.4)
+
+
+def test_lbfgs_says_why_it_stopped():
+    loss = SquaredLoss(X, Y)
+    assert minimize(loss, ce.Entropic(0.3), domain=Free(), method="lbfgs", iterations=2).status == "iteration limit"
+    assert minimize(loss, ce.Entropic(0.3), domain=Free(), method="lbfgs", time_limit=1e-9).status == "time limit"
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(0.5), ce.MeanVariance(0.3), ce.Quartic(), ce.CVaR(0.1)], ids=repr)
+def test_exact_and_sg_agree_on_portfolios(utility):
+    exact = minimize(LinearLoss(A), utility, domain=Simplex())
+    assert exact.method == "exact"
+    assert 0.0 <= exact.gap <= 1e-6
+    sg = minimize(LinearLoss(A), utility, domain=Simplex(), method="sg", batch="full", iterations=4000, step=0.01)
+    assert exact.value - 1e-9 <= sg.value <= exact.value + 2e-2
+    assert sg.value - exact.value <= sg.gap + 1e-9
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Simplex(), method="exacto"), r"Did you mean 'exact'\?"),
+        (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Free(), method="sg", iteration=3), "mean .iterations."),
+        (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Simplex(), C=1), "an option of method='exact' must be"),
+        (lambda: minimize(SquaredLoss(X, Y), ce.CVaR(0.1), domain=Simplex()), "loss must be linear for method='exact'"),
+        (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Ball(1.0)), "domain must be a polyhedron"),
+        (lambda: minimize(LinearLoss(), ce.CVaR(0.1), domain=Simplex()), "samples is missing"),
+        (lambda: minimize(LinearLoss(), ce.CVaR(0.1), domain=Simplex(), samples=iter([A])), "needs method='sg'"),
+        (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Free(), method="lbfgs"), "utility must be smooth"),
+        (lambda: minimize(SquaredLoss(X, Y), ce.Mean(), domain=Simplex(), method="lbfgs"), r"domain must be Free\(\)"),
+        (lambda: minimize(SquaredLoss(X, Y), ce.Mean(), domain=Ball(1.0), method="lbfgs"), r"domain must be Free\(\)"),
+        (lambda: minimize(SquaredLoss(), ce.Mean(), domain=Free(), method="lbfgs"), "holds no samples"),
+        (
+            lambda: minimize(CallableLoss(print, samples=X), ce.Mean(), domain=Free(), method="lbfgs"),
+            "theta0 is missing",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

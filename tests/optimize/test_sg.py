@@ -1,0 +1,359 @@
+"""OCE-SG: it converges, averages what the theory averages, streams, stops when told, and refuses nonsense."""
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.optimize.domains import Ball, Box, Free, Simplex
+from certeq.optimize.losses import CallableLoss, LinearLoss, LogisticLoss, Objective, SquaredLoss
+from certeq.optimize.sg import (
+    constant,
+    constant_batch,
+    full_batch,
+    growing_batch,
+    inverse,
+    inverse_sqrt,
+    minimize_sg,
+)
+
+A = np.random.default_rng(0).standard_t(4, size=(300, 5)) * [1.0, 1.2, 1.5, 2.0, 3.0] + [0.0, -0.1, -0.1, 0.1, 0.0]
+LOSS = LinearLoss(A)
+UTILITIES = [
+    ce.CVaR(0.1),
+    0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1),
+    ce.Entropic(0.5),
+    ce.MeanVariance(0.2),
+    ce.MonotoneMeanVariance(2),
+    ce.MonotoneMeanVariance(3),
+    ce.Quartic(),
+    ce.LeakyCVaR(0.1),
+    ce.SmoothCVaR(0.1, tau=0.3),
+    0.5 * ce.CVaR(0.2) + 0.5 * ce.Entropic(0.5),
+]
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+def test_full_batches_on_the_simplex_reach_a_small_certified_gap(utility):
+    # Where OCE has kinks one subgradient does not vanish at the minimum, so its gap stays away from 0.
+    rough = bool(utility.kinks)
+    found = minimize_sg(
+        LOSS, utility, domain=Simplex(), batch="full", step=inverse_sqrt(0.3), average="last",
+        iterations=300 if rough else 4000,
+    )  # fmt: skip
+    assert Simplex().contains(found.theta)
+    assert 0.0 <= found.gap < (0.2 if rough else 2e-2)
+    assert found.value == pytest.approx(ce.oce(A @ found.theta, utility), rel=1e-12)
+    best = min(float(ce.oce(A @ theta, utility)) for theta in np.random.default_rng(1).dirichlet(np.ones(5), 300))
+    assert found.value <= best + found.gap
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(0.5), ce.MeanVariance(0.2), ce.MonotoneMeanVariance(2)], ids=repr)
+def test_a_smooth_problem_converges_to_the_tolerance(utility):
+    settings = {"batch": "full", "step": 0.1, "average": "last", "iterations": 20000}
+    found = minimize_sg(LOSS, utility, domain=Simplex(), tol=1e-9, **settings)
+    assert found.status == "converged"
+    assert found.gap <= 1e-9 * max(1.0, abs(found.value))
+    assert found.iterations < 20000
+
+
+def test_the_cvar_linear_program_is_solved():
+    from scipy.optimize import linprog
+
+    alpha, (n, d) = 0.1, A.shape
+    cost = np.concatenate([np.zeros(d), [1.0], np.full(n, 1 / (alpha * n))])
+    rows = np.hstack([A, -np.ones((n, 1)), -np.eye(n)])
+    equal = np.concatenate([np.ones(d), [0.0], np.zeros(n)])[None]
+    bounds = [(0, None)] * d + [(None, None)] + [(0, None)] * n
+    exact = linprog(cost, rows, np.zeros(n), equal, [1.0], bounds).fun
+    found = minimize_sg(LOSS, ce.CVaR(alpha), domain=Simplex(), batch="full", iterations=20000, average="last")
+    assert exact - 1e-9 <= found.value <= exact + 1e-3
+    assert found.value - exact <= found.gap
+
+
+def by_hand(steps, n, average):
+    theta, mean, weight = np.full(5, 0.2), np.zeros(5), 0.0
+    for k in range(1, n + 1):
+        w = {"mean": 1.0, "weighted": steps(k)}.get(average, 0.0)
+        mean, weight = mean + w * theta, weight + w
+        gradient = ce.tilt(A @ theta, ce.Entropic(0.5)) @ A
+        theta = Simplex().project(theta - steps(k) * gradient)
+    return theta if average == "last" else mean / weight
+
+
+@pytest.mark.parametrize("average", ["last", "mean", "weighted"])
+def test_averages_are_of_the_points_before_each_step(average):
+    steps = inverse(0.5)
+    found = minimize_sg(
+        LOSS, ce.Entropic(0.5), domain=Simplex(), batch="full", step=steps, average=average, iterations=25
+    )
+    np.testing.assert_allclose(found.theta, by_hand(steps, 25, average), atol=1e-12)
+
+
+def test_sample_weights_on_full_and_drawn_batches():
+    weights = np.random.default_rng(2).random(300)
+    settings = {"domain": Simplex(), "weights": weights, "average": "last"}
+    full = minimize_sg(LOSS, ce.Entropic(0.5), batch="full", step=0.1, iterations=3000, **settings)
+    assert full.value == pytest.approx(ce.oce(A @ full.theta, ce.Entropic(0.5), weights=weights), rel=1e-12)
+    assert full.gap < 1e-8
+    drawn = minimize_sg(LOSS, ce.Entropic(0.5), batch=100, step=inverse_sqrt(0.1), iterations=3000, rng=0, **settings)
+    assert drawn.value == pytest.approx(full.value, abs=0.02)
+    with pytest.raises(ValueError, match="weights need batches drawn with replacement"):
+        minimize_sg(LOSS, ce.Entropic(0.5), batch=100, step=0.1, replace=False, iterations=2, **settings)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_batches_from_an_array(replace):
+    seen = []
+
+    def spy(theta, xi):
+        seen.append(xi[:, 0].copy())
+        return xi @ theta, xi
+
+    loss = CallableLoss(spy, samples=np.arange(40.0).reshape(20, 2), convex=True)
+    settings = {"theta0": [0.0, 0.0], "step": 1e-3, "batch": 15, "iterations": 50}
+    minimize_sg(loss, ce.CVaR(0.5), domain=Free(), replace=replace, **settings)
+    batches = [batch for batch in seen if len(batch) == 15]
+    assert len(batches) == 50
+    assert all(len(set(batch)) == 15 for batch in batches) != replace
+    assert {entry for batch in batches for entry in batch} == set(np.arange(0.0, 40.0, 2.0))
+
+
+def test_growing_batches_become_the_whole_sample():
+    settings = {"batch": "growing", "step": 0.01, "iterations": 50, "log_every": 1, "rng": 0}
+    found = minimize_sg(LinearLoss(A[:30]), ce.CVaR(0.1), domain=Simplex(), **settings)
+    np.testing.assert_array_equal(found.trace.batch, np.minimum(np.arange(1, 51), 30))
+
+
+def test_a_sampler_reaches_the_minimum_of_the_law():
+    # Entropic risk of a Gaussian is mean + beta/2 variance: min over the simplex of theta' S theta is at S^-1 1.
+    deviations = np.array([1.0, 2.0])
+    sampler = lambda rng, m: rng.normal(size=(m, 2)) * deviations
+    found = minimize_sg(
+        LinearLoss(), ce.Entropic(0.5), domain=Simplex(), samples=sampler, theta0=[0.5, 0.5], regime="strongly_convex",
+        step=0.3, iterations=1500, rng=1,
+    )  # fmt: skip
+    np.testing.assert_allclose(found.theta, [0.8, 0.2], atol=0.02)
+    assert found.gap is None
+    assert found.tilt is None
+    assert np.isnan(found.trace.gap).all()
+    assert found.value == pytest.approx(0.2, abs=0.1)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_an_iterator_is_cut_into_the_same_batches_whatever_its_chunks(chunk):
+    rows = np.random.default_rng(3).normal(size=(6000, 2)) * [1.0, 2.0]
+    chunks = (rows[i : i + chunk] for i in range(0, len(rows), chunk))
+    found = minimize_sg(
+        LinearLoss(), ce.Entropic(0.5), domain=Simplex(), samples=chunks, theta0=[0.5, 0.5], step=0.3, batch="growing",
+        iterations=100, average="last",
+    )  # fmt: skip
+    whole = iter([rows])
+    again = minimize_sg(
+        LinearLoss(), ce.Entropic(0.5), domain=Simplex(), samples=whole, theta0=[0.5, 0.5], step=0.3, batch="growing",
+        iterations=100, average="last",
+    )  # fmt: skip
+    assert found.theta.tobytes() == again.theta.tobytes()
+
+
+def test_an_iterator_of_pairs_feeds_a_regression():
+    rng = np.random.default_rng(4)
+
+    def stream():
+        while True:
+            X = rng.normal(size=(16, 2))
+            yield X, X @ [1.0, -2.0] + 0.1 * rng.normal(size=16)
+
+    found = minimize_sg(
+        SquaredLoss(), ce.CVaR(0.5), domain=Ball(5.0), samples=stream(), theta0=[0.0, 0.0], step=inverse_sqrt(0.2),
+        batch=64, iterations=800, average="weighted",
+    )  # fmt: skip
+    np.testing.assert_allclose(found.theta, [1.0, -2.0], atol=0.1)
+
+
+def test_a_stream_needs_memory_for_one_batch():
+    def stream():
+        rng = np.random.default_rng(5)
+        while True:
+            yield rng.normal(size=(500, 50))
+
+    def peak(iterations):
+        tracemalloc.start()
+        minimize_sg(
+            LinearLoss(), ce.Entropic(1.0), domain=Simplex(), samples=stream(), theta0=np.full(50, 0.02), step=0.01,
+            batch=1000, iterations=iterations, average="last", log_every=1000,
+        )  # fmt: skip
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    assert peak(100) <= 1.2 * peak(10)
+
+
+def test_same_seed_same_bits_and_the_seed_is_recorded():
+    run = lambda rng: minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), batch=20, iterations=50, rng=rng)
+    a, b = run(12), run(12)
+    assert a.theta.tobytes() == b.theta.tobytes()
+    assert a.seed == 12
+    free = run(None)
+    assert run(free.seed).theta.tobytes() == free.theta.tobytes()
+    assert run(np.random.default_rng(12)).theta.tobytes() == a.theta.tobytes()
+    assert run(np.random.default_rng(12)).seed is None
+
+
+def test_the_callback_sees_the_run_and_can_stop_it():
+    seen = []
+
+    def callback(at):
+        seen.append(at)
+        with pytest.raises(ValueError, match="read-only"):
+            at.theta[0] = 1.0
+        return at.iteration >= 30
+
+    settings = {"batch": 20, "iterations": 1000, "log_every": 10}
+    found = minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), callback=callback, **settings)
+    assert [at.iteration for at in seen] == [10, 20, 30]
+    assert found.status == "stopped by callback"
+    assert found.iterations == 30
+    assert found.value == seen[-1].value
+    assert found.gap == seen[-1].gap
+    np.testing.assert_array_equal(found.trace.iteration, [10, 20, 30])
+
+
+def test_limits():
+    found = minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), batch=20, iterations=10**9, time_limit=0.2)
+    assert found.status == "time limit"
+    assert 0.2 <= found.seconds < 2.0
+    assert minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), iterations=3).status == "iteration limit"
+
+
+def test_there_is_no_certificate_where_there_is_no_convexity():
+    loss = SquaredLoss(A, A[:, 0])
+    settings = {"domain": Box(-1.0, 1.0), "batch": "full", "step": 1e-3, "iterations": 20}
+    assert minimize_sg(loss, ce.MeanVariance(0.1), **settings).gap is None
+    assert minimize_sg(loss, ce.Entropic(0.1), **settings).gap >= 0.0
+    assert minimize_sg(LOSS, ce.MeanVariance(0.1), **settings).gap >= 0.0
+    unbounded = minimize_sg(loss, ce.Entropic(0.1), **(settings | {"domain": Free()}))
+    assert unbounded.gap == np.inf
+    assert unbounded.residual > 0.0
+
+
+def test_progress_is_silent_without_a_terminal_and_shown_on_demand(capsys):
+    minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), iterations=20)
+    assert capsys.readouterr().err == ""
+    minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), iterations=20, progress=True)
+    assert "OCE-SG" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("regime", ["strongly_convex", "convex", "nonconvex"])
+def test_regimes_state_their_promise(regime):
+    loss = LogisticLoss(A, np.sign(A[:, 0]))
+    found = minimize_sg(loss, ce.Entropic(0.5), domain=Ball(2.0), regime=regime, iterations=200, rng=0)
+    assert "O(" in found.promise or "<=" in found.promise
+    assert found.value < Objective(loss, ce.Entropic(0.5)).evaluate(np.zeros(5)).value
+
+
+def test_regimes_choose_the_steps_of_the_corrected_theory():
+    lipschitz = np.linalg.norm(A, axis=1).max()
+    spread = np.linalg.norm(A - A.mean(axis=0), axis=1).max()
+    settings = {"domain": Simplex(), "iterations": 4, "log_every": 1, "rng": 0}
+    trace = minimize_sg(LOSS, ce.Entropic(0.5), regime="strongly_convex", **settings).trace
+    np.testing.assert_allclose(trace.step, 1 / (0.5 * spread**2), rtol=1e-12)
+    np.testing.assert_array_equal(trace.batch, [1, 2, 3, 4])
+    trace = minimize_sg(LOSS, ce.CVaR(0.1), regime="convex", **settings).trace
+    np.testing.assert_allclose(trace.step, np.sqrt(2) / lipschitz / np.sqrt(np.arange(1, 5)), rtol=1e-12)
+
+
+def test_schedules_are_pure_functions_with_names():
+    for schedule in (constant(0.1), inverse(0.1), inverse_sqrt(0.1), growing_batch(3), constant_batch(5), full_batch()):
+        assert schedule(7) == schedule(7)
+        assert schedule == eval(repr(schedule))
+        assert hash(schedule) == hash(eval(repr(schedule)))
+    assert inverse(1.0) != inverse(2.0)
+    assert growing_batch(3)(2) == 4
+
+
+RUN = {"domain": Simplex(), "iterations": 5}
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"regime": "convexx"}, ValueError, r"regime must be one of .* found 'convexx'. Did you mean 'convex'\?"),
+        ({"average": "lst"}, ValueError, r"Did you mean 'last'\?"),
+        ({"batch": "ful"}, ValueError, r"Did you mean 'full'\?"),
+        ({"batch": 0}, ValueError, "batch must be a whole number of at least 1; found 0"),
+        ({"batch": lambda k: 0}, ValueError, "step and batch must be above 0"),
+        ({"step": -1.0}, ValueError, "step must be a finite number above 0"),
+        ({"step": "x"}, TypeError, "step must be a number above 0"),
+        ({"step": lambda k: float("nan")}, ValueError, "step and batch must be above 0"),
+        ({"iterations": 0}, ValueError, "iterations must be a whole number of at least 1"),
+        ({"iterations": 1.5}, TypeError, "iterations must be a whole number"),
+        ({"time_limit": 0}, ValueError, "time_limit must be a number above 0"),
+        ({"rng": "seed"}, TypeError, "rng must be a seed"),
+        ({"theta0": [1.0, 0.0]}, ValueError, "theta0 must have 5 entries"),
+        ({"theta0": [1.0, 1.0, 0.0, 0.0, 0.0]}, ValueError, "theta0 must lie in Simplex"),
+        ({"theta0": [1.0, np.nan, 0.0, 0.0, 0.0]}, ValueError, r"theta0 must be finite; found nan at \[1\]"),
+        ({"checkpoint_every": 3}, ValueError, "checkpoint_every is given but checkpoint is not"),
+        ({"callback": 3}, TypeError, "callback must be callable"),
+        ({"domain": Simplex}, TypeError, r"domain must be a feasible set .* write Simplex\(\)"),
+        ({"samples": lambda rng, m: np.zeros((0, 5)), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "empty batch"),
+        ({"samples": lambda rng, m: np.zeros((9, 5)), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "returned 9"),
+        ({"samples": lambda rng, m: [1], "theta0": np.full(5, 0.2), "step": 1}, TypeError, "sampler returned must"),
+        ({"samples": iter([A[:2]]), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "samples ended after 1 used"),
+        ({"samples": iter([A[:0]]), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "gave an empty chunk"),
+        ({"samples": iter([A]), "theta0": np.full(5, 0.2), "step": 1, "batch": "full"}, ValueError, "has no last one"),
+        ({"samples": iter([A]), "step": 1}, ValueError, "samples is not a fixed set|theta0 is missing"),
+        ({"samples": iter([A]), "theta0": np.full(5, 0.2)}, ValueError, "step is missing"),
+        ({"samples": iter([A]), "weights": np.ones(3)}, ValueError, "weights belong to a fixed set"),
+        ({"weights": -np.ones(300)}, ValueError, "weights must not be negative"),
+    ],
+)
+def test_bad_input_is_refused_with_the_reason(change, error, message):
+    loss = LinearLoss() if "samples" in change else LOSS
+    with pytest.raises(error, match=message):
+        minimize_sg(loss, ce.CVaR(0.1), **(RUN | change))
+
+
+def test_bad_problems_are_refused_with_the_reason():
+    with pytest.raises(TypeError, match="loss must be a Loss; found ndarray"):
+        minimize_sg(A, ce.CVaR(0.1), domain=Simplex())
+    with pytest.raises(TypeError, match=r"utility must be a Utility .* write CVaR\(\)"):
+        minimize_sg(LOSS, ce.CVaR, domain=Simplex())
+    with pytest.raises(ValueError, match="samples is missing"):
+        minimize_sg(LinearLoss(), ce.CVaR(0.1), domain=Simplex())
+    with pytest.raises(ValueError, match="regime='nonconvex' takes 1/L_OCE"):
+        minimize_sg(CallableLoss(lambda t, x: (x @ t, x), samples=A), ce.CVaR(0.1), domain=Free(), theta0=np.zeros(5))
+    with pytest.raises(ValueError, match=r"regime='strongly_convex' takes 1/L_OCE"):
+        minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), regime="strongly_convex")
+
+
+def test_a_step_that_is_too_long_is_named():
+    loss = SquaredLoss(A, A[:, 0])
+    with pytest.raises(ValueError, match=r"at iteration \d+ .*the step is too long"):
+        minimize_sg(loss, ce.Mean(), domain=Free(), batch="full", step=1e3, iterations=500, log_every=10**6)
+
+
+def test_the_result_reads_well():
+    found = minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), iterations=20, rng=5)
+    text = repr(found)
+    for part in ("iteration limit after 20 iterations", "theta", "gap", "seed: 5", "Trace(20 entries"):
+        assert part in text
+    assert not found.converged
+
+
+def test_nothing_passed_in_is_changed():
+    theta0, rows = np.full(5, 0.2), A.copy()
+    minimize_sg(LinearLoss(rows), ce.Entropic(1.0), domain=Simplex(), theta0=theta0, batch="full", iterations=50)
+    np.testing.assert_array_equal(theta0, np.full(5, 0.2))
+    np.testing.assert_array_equal(rows, A)
+
+
+def test_an_endless_iterator_may_be_a_cycle():
+    found = minimize_sg(
+        LinearLoss(), ce.CVaR(0.1), domain=Simplex(), samples=itertools.cycle([A]), theta0=np.full(5, 0.2), batch=300,
+        step=inverse_sqrt(0.3), iterations=2000, average="last",
+    )  # fmt: skip
+    assert ce.oce(A @ found.theta, ce.CVaR(0.1)) == pytest.approx(found.value, abs=1e-3)

@@ -1,0 +1,141 @@
+"""The fast tilts of OCE-SG against `certeq.risk`, cold and warm, and the lean projection against the domain's own."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import certeq as ce
+from certeq.optimize.domains import Box, Simplex
+from certeq.optimize.sg._projection import step_projection
+from certeq.optimize.sg._tilt import make_tilt
+
+UTILITIES = [
+    ce.CVaR(0.05),
+    ce.CVaR(0.29),
+    0.3 * ce.Mean() + 0.7 * ce.CVaR(0.1),
+    ce.Mean(),
+    ce.Entropic(1.0),
+    ce.Entropic(20.0).scaled(3.0),
+    ce.MeanVariance(1.0),
+    ce.MonotoneMeanVariance(2),
+    ce.MonotoneMeanVariance(3.5),
+    ce.Quartic().normalized(),
+    ce.LeakyCVaR(0.1),
+    ce.SmoothCVaR(0.05),
+    ce.SmoothCVaR(0.1, tau=0.01),
+    0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.2),
+    0.5 * ce.Entropic(1.0) + 0.5 * ce.Mean(),
+    ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5 * x)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with np.errstate(all="ignore"):  # as the loop of OCE-SG does, once
+        yield
+
+
+def expected(z, utility, weights=None):
+    return ce.tilt(z, utility, weights=weights)
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+def test_along_a_path_on_the_same_samples(utility):
+    rng = np.random.default_rng(3)
+    z, speed = rng.standard_t(4, size=997), rng.normal(size=997)
+    engine = make_tilt(utility)
+    for k, length in enumerate([0, 1e-9, 1e-7, 1e-7, 1e-7, 1e-5, 1e-5, 1e-3, 1e-2, 0.3, 3.0, 1e-6] + 60 * [1e-4]):
+        z = z + length * speed
+        q, mass = engine.weigh(z, k > 0)
+        assert (q / mass).sum() == pytest.approx(1.0, abs=2e-12)
+        np.testing.assert_allclose(q / mass, expected(z, utility), rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+def test_on_batches_of_changing_size(utility):
+    rng = np.random.default_rng(4)
+    engine = make_tilt(utility)
+    for m in (1, 2, 3, 19, 20, 21, 64, 500, 7):
+        z = rng.normal(size=m) * 3.0 + m
+        q, mass = engine.weigh(z, False)
+        np.testing.assert_allclose(q / mass, expected(z, utility), rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+def test_with_sample_weights(utility):
+    rng = np.random.default_rng(5)
+    z, w = rng.normal(size=50), rng.dirichlet(np.ones(50))
+    engine = make_tilt(utility, w)
+    for k in range(6):
+        z = z + 1e-3 * np.sin(50 * z)
+        q, mass = engine.weigh(z, k > 0)
+        np.testing.assert_allclose(q / mass, expected(z, utility, w), rtol=1e-9, atol=1e-13)
+
+
+@given(
+    losses=st.lists(st.integers(-3, 3), min_size=1, max_size=40),
+    alpha=st.sampled_from([0.05, 0.1, 0.29, 0.5, 0.95]),
+    shift=st.integers(-2, 2),
+)
+@settings(max_examples=200, deadline=None)
+def test_ties_share_the_fraction_cold_and_warm(losses, alpha, shift):
+    z, engine = np.array(losses, dtype=float), make_tilt(ce.CVaR(alpha))
+    engine.weigh(z[::-1] + shift, False)
+    for same in (False, True, True):
+        q, mass = engine.weigh(z, same)
+        np.testing.assert_allclose(q / mass, expected(z, ce.CVaR(alpha)), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+def test_a_large_offset_costs_no_more_than_its_rounding(utility):
+    z = np.random.default_rng(6).normal(size=100)
+    z = (z + 1e9) - 1e9  # what survives the offset
+    engine = make_tilt(utility)
+    for same in (False, True, True):
+        q, mass = engine.weigh(z + 1e9, same)
+        np.testing.assert_allclose(q / mass, expected(z, utility), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_shows_in_the_mass(utility, bad):
+    z = np.linspace(0.0, 1.0, 30)
+    engine = make_tilt(utility)
+    engine.weigh(z, False)
+    z[7] = bad
+    mass = engine.weigh(z, True)[1]
+    assert not 0.0 < mass < np.inf
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=repr)
+def test_the_state_restores_the_same_bits(utility):
+    rng = np.random.default_rng(8)
+    z, speed = rng.normal(size=200), rng.normal(size=200)
+    path = [z + 1e-4 * k * speed for k in range(12)]
+    whole = make_tilt(utility)
+    for k in range(8):
+        whole.weigh(path[k], k > 0)
+    other = make_tilt(utility)
+    other.restore({name: array.copy() for name, array in whole.state().items()})
+    for k in range(8, 12):
+        (a, m), (b, n) = whole.weigh(path[k], True), other.weigh(path[k], True)
+        assert a.tobytes() == b.tobytes()
+        assert m == n
+
+
+@given(data=st.data(), d=st.integers(1, 8), total=st.sampled_from([1.0, 0.5, 30.0]))
+@settings(max_examples=200, deadline=None)
+def test_the_lean_simplex_projection_is_the_projection(data, d, total):
+    numbers = st.lists(st.floats(-3, 3, width=32), min_size=d, max_size=d)
+    domain, before = Simplex(total), data.draw(numbers)
+    project = step_projection(domain, d)
+    last = domain.project(before)
+    for _ in range(3):
+        x = np.array(data.draw(numbers))
+        np.testing.assert_allclose(project(last, x), domain.project(x), atol=1e-12 * max(1.0, total))
+        last = project(last, x)
+
+
+def test_other_sets_use_their_own_projection():
+    np.testing.assert_array_equal(step_projection(Box(0.0, 1.0), 2)(np.zeros(2), np.array([3.0, -1.0])), [1.0, 0.0])
