@@ -62,6 +62,11 @@ def panel(scenarios=1361, assets=1455, factors=10, seed=0):
     return -(common @ loading.T + own + rng.normal(0.0004, 0.0003, assets))
 
 
+@pytest.fixture(scope="module")
+def wide():
+    return panel()
+
+
 def simplex(losses):
     return {"lower": 0.0, "C": np.ones(losses.shape[1]), "c": 1.0}
 
@@ -96,8 +101,8 @@ def test_ftse100_gap(ftse100, utility):
 
 
 @pytest.mark.parametrize("utility", UTILITIES, ids=NAMES)
-def test_wide_panel_gap(utility):
-    losses = panel()
+def test_wide_panel_gap(wide, utility):
+    losses = wide
     check(solve_exact(losses, utility, **simplex(losses)), losses, utility)
 
 

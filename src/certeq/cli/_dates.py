@@ -52,10 +52,8 @@ def _parsed(labels: Any, source: str) -> Any:
     else:
         text = labels.astype(str).where(labels.notna())
         dates = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=_has_zone(text))
-        if dates.isna().any():  # not ISO: let the first date fix the format, and refuse what does not follow it
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                dates = pd.to_datetime(text, errors="coerce")
+        if dates.isna().any():
+            dates = _guessed(text, source)
     unread = dates.isna().to_numpy()
     if unread.any():
         row = int(np.argmax(unread))
@@ -66,6 +64,20 @@ def _parsed(labels: Any, source: str) -> Any:
         )
     index = pd.DatetimeIndex(dates)
     return index.tz_convert("UTC").tz_localize(None) if index.tz is not None else index
+
+
+def _guessed(text: Any, source: str) -> Any:
+    """Dates in another form than ISO: the first fixes it, with the month or the day in front, whichever reads all."""
+    pd = pandas()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        american, european = (pd.to_datetime(text, errors="coerce", dayfirst=first) for first in (False, True))
+    if american.notna().all() and european.notna().all() and not american.equals(european):
+        raise BadData(
+            f"{source}: {str(text.iloc[0])[:40]!r} may be a day before a month or a month before a day, and no row tells "
+            "which. Write dates as 2024-01-31."
+        )
+    return european if european.notna().sum() > american.notna().sum() else american
 
 
 def _has_zone(text: Any) -> bool:

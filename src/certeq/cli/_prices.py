@@ -49,7 +49,9 @@ def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: in
     if large.max() > _LARGE:
         day, asset = divmod(int(large.argmax()), large.shape[1])
         where = f"{returns.columns[asset]!r} on {_day(returns.index[day])}"
-        notes.append(f"the largest return is {float(returns.to_numpy()[day, asset]):+.0%}, {where}: an error in the data?")
+        notes.append(
+            f"the largest return is {float(returns.to_numpy()[day, asset]):+.0%}, {where}: an error in the data?"
+        )
     flat = [str(name) for name in returns.columns[(returns == 0.0).all()]]
     if flat:
         notes.append(f"{_some(flat)} never moved: a minimiser of risk will treat it as cash.")

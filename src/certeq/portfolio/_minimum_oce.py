@@ -289,9 +289,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
             self.investable_mask_,
             strict=check_choice("unknown_names", self.unknown_names, ("raise", "ignore")) == "raise",
         )
-        self._problem = read_problem(self, distribution, assets, self.utility_)
         # Errors of a batch fit reach skfolio's wrapper around `fit`; those of an update are dealt with here.
         with self._handle_optimization_errors(X, y, method=method, enabled=method == "partial_fit"):
+            self._problem = read_problem(self, distribution, assets, self.utility_)
             self._record(self._allocate(assets, start))
         return self
 

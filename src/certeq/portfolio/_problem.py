@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from skfolio.exceptions import OptimizationError
 
 from certeq.portfolio._assets import Assets
 from certeq.risk import oce
@@ -78,7 +79,8 @@ class Problem:
     reward: float = 0.0
     l1: float = 0.0
     l2: float = 0.0
-    scale: float = field(default=1.0)  # objective in the caller's units = scale * this one
+    scale: float = 1.0  # objective in the caller's units = scale * this one
+    turnover: float | None = None  # already in the bounds; kept to name it
 
     def expected_return(self, w: Floats) -> float:
         """mu.w less costs and fees."""
@@ -97,31 +99,38 @@ class Problem:
         return self.risk(w) - self.reward * self.expected_return(w) + self.regularization(w)
 
 
-def check_bounds(problem: Problem, turnover: float | None, budget: float | None) -> None:
-    """Say which bounds leave no portfolio, where looking at them one by one is enough to see it."""
-    assets, lower, upper = problem.assets, problem.lower, problem.upper
-    if turnover is not None:
-        previous = problem.costs.previous
-        broken = (previous - turnover > upper) | (previous + turnover < lower)
-        if broken.any():
-            j, label = assets.worst(broken)
-            raise ValueError(
-                f"max_turnover={turnover:g} keeps {label} within [{previous[j] - turnover:g}, "
-                f"{previous[j] + turnover:g}], but its weight must lie in [{lower[j]:g}, {upper[j]:g}]."
-            )
+def check_bounds(problem: Problem, budget: float | None) -> None:
+    """Say which bounds leave no portfolio, where adding them up is enough to see it."""
+    if budget is None:
+        return
+    lower, upper = problem.lower, problem.upper
+    slack = 64.0 * np.finfo(float).eps * len(lower)
+    least, most = float(lower.sum()), float(upper.sum())
+    within = "" if problem.turnover is None else f" (with max_turnover={problem.turnover:g})"
+    if least > budget + slack * max(1.0, abs(least)):
+        raise OptimizationError(f"min_weights{within} add up to {least:.6g}, more than budget={budget:g}.")
+    if most < budget - slack * max(1.0, abs(most)):
+        raise OptimizationError(f"max_weights{within} add up to {most:.6g}, less than budget={budget:g}.")
+
+
+def narrowed(lower: Floats, upper: Floats, previous: Floats, turnover: float | None, assets: Assets) -> None:
+    """Put a limit on each asset's change into its bounds, in place, and refuse bounds that cross."""
     broken = lower > upper
     if broken.any():
         j, label = assets.worst(broken)
         raise ValueError(f"min_weights must not exceed max_weights; found {lower[j]:g} > {upper[j]:g} for {label}.")
-    if budget is None:
+    if turnover is None:
         return
-    slack = 64.0 * np.finfo(float).eps * len(lower)
-    least, most = float(lower.sum()), float(upper.sum())
-    within = "" if turnover is None else f" (max_turnover={turnover:g} taken into account)"
-    if least > budget + slack * max(1.0, abs(least)):
-        raise ValueError(f"min_weights add up to {least:.6g}, more than budget={budget:g}{within}.")
-    if most < budget - slack * max(1.0, abs(most)):
-        raise ValueError(f"max_weights add up to {most:.6g}, less than budget={budget:g}{within}.")
+    low, high = previous - turnover, previous + turnover
+    broken = (low > upper) | (high < lower)
+    if broken.any():
+        j, label = assets.worst(broken)
+        raise OptimizationError(
+            f"max_turnover={turnover:g} keeps {label} within [{low[j]:g}, {high[j]:g}], but its weight must lie in "
+            f"[{lower[j]:g}, {upper[j]:g}]."
+        )
+    np.maximum(lower, low, out=lower)
+    np.minimum(upper, high, out=upper)
 
 
 def recentred(returns: Floats, mu: Floats, weights: Floats | None) -> tuple[Floats, Floats]:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from skfolio.exceptions import GroupNotFoundError
 from skfolio.prior import ReturnDistribution
 from skfolio.utils.equations import equations_to_matrix
-from skfolio.utils.tools import input_to_array
 
 from certeq.portfolio._assets import Assets, check_choice, check_number
-from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, recentred
+from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, narrowed, recentred
 from certeq.utilities import Utility
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: As
     _refuse_infinite("min_weights", lower, np.inf, assets)
     _refuse_infinite("max_weights", upper, -np.inf, assets)
     turnover = _optional("max_turnover", model.max_turnover, "a number not below 0", least=0.0)
+    narrowed(lower, upper, costs.previous, turnover, assets)
     budget, budgets = _budgets(model, assets.count)
     aversion = check_number("risk_aversion", model.risk_aversion, "a number above 0", above=0.0)
     scale = aversion if model.maximizes_utility else 1.0
@@ -53,13 +53,9 @@ def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: As
         l1=check_number("l1_coef", model.l1_coef, "a number not below 0", least=0.0) / scale,
         l2=check_number("l2_coef", model.l2_coef, "a number not below 0", least=0.0) / scale,
         scale=scale,
+        turnover=turnover,
     )
-    check_bounds(problem, None, None)
-    check_bounds(problem, turnover, None)
-    if turnover is not None:  # a limit on each asset's change is a pair of bounds
-        np.maximum(lower, costs.previous - turnover, out=lower)
-        np.minimum(upper, costs.previous + turnover, out=upper)
-    check_bounds(problem, turnover, budget)
+    check_bounds(problem, budget)
     return problem
 
 
@@ -168,20 +164,26 @@ def _equations(model: MinimumOCE, assets: Assets, distribution: ReturnDistributi
 
 
 def _groups(groups: Any, assets: Assets) -> NDArray[Any] | None:
+    """One row of labels per level, one column per asset; the assets' own names are the first level of a dict."""
     if groups is None:
         return None
     if isinstance(groups, dict):
+        if assets.names is None:
+            raise ValueError("groups are given by asset name, but X has no names; pass X as a DataFrame.")
         assets.refuse_strangers("groups", groups)
-    read: NDArray[Any] = input_to_array(
-        items=groups,
-        n_assets=assets.count,
-        fill_value="",
-        dim=2,
-        assets_names=assets.names,
-        investable_mask=assets.mask,
-        name="groups",
-    )
-    return read
+        labels = {key: [found] if isinstance(found, str) else list(found) for key, found in groups.items()}
+        depth = max((len(found) for found in labels.values()), default=0)
+        # An asset without a label gets one that no equation can name, and no other level shares.
+        blank = [f"\0{level}" for level in range(depth)]
+        columns = [[name, *labels.get(name, []), *blank[len(labels.get(name, [])) :]] for name in assets.names]
+        table = np.array(columns, dtype=object).T
+    else:
+        table = np.asarray(groups, dtype=object)
+        if table.ndim != 2 or table.shape[1] not in (assets.size, assets.count):
+            raise ValueError(
+                f"groups must have shape (levels, {assets.size}) or be a dict by asset name; found {table.shape}."
+            )
+    return table[:, assets.mask] if assets.mask is not None and table.shape[1] == assets.size else table
 
 
 def _inequalities(model: MinimumOCE, assets: Assets) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
 from certeq.optimize.sg import minimize_sg
+from certeq.portfolio._infeasible import blame, in_words
 from certeq.portfolio._programme import Programme
 from certeq.portfolio._ridge import RidgeLoss, solve_ridge
 from certeq.risk import shortfall, tilt
@@ -49,11 +49,9 @@ def solve(
             return _stochastic(programme, theta0, params, rng)
         return _exact(programme, theta0, tol, params)
     except InfeasibleError as error:
-        raise OptimizationError(_in_words(str(error), programme)) from error
+        raise OptimizationError(blame(programme, error)) from error
     except UnboundedError as error:
-        raise OptimizationError(
-            f"{_in_words(str(error), programme)} Bound the weights (min_weights, max_weights) or the budget."
-        ) from error
+        raise OptimizationError(in_words(str(error), programme)) from error
 
 
 def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
@@ -132,21 +130,3 @@ def _allocation(
         iterations=iterations,
         solution=solution,
     )
-
-
-def _in_words(message: str, programme: Programme) -> str:
-    """A solver's message with the caller's names in place of the solver's indices."""
-
-    def constraint(match: re.Match[str]) -> str:
-        names = programme.equalities if match[1] == "C" else programme.inequalities
-        place = int(match[2])
-        return names[place] if place < len(names) else match[0]
-
-    def asset(match: re.Match[str]) -> str:
-        place = int(match[1])
-        if place >= len(programme.segments.asset):
-            return match[0]
-        return programme.problem.assets.label(int(programme.segments.asset[place]))
-
-    message = re.sub(r"\basset (\d+)", asset, message)
-    return re.sub(r"\b([CGA])\[(\d+)\](?: theta)?(?: <?= [bc]\[\d+\])?", constraint, message)

@@ -73,8 +73,7 @@ class ArraySample(Sample):
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """Losses at random places, from a fixed seed: a pattern in the order must not bias them."""
         places = np.random.default_rng(20260101).integers(0, self.size, size=min(count, self.size))
-        if isinstance(self.z, np.memmap):
-            places.sort()  # a disk is read forwards
+        places.sort()  # memory and disks are read forwards
         w = None if self.weights is None else np.array(self.weights[places], dtype=np.float64)
         drawn = np.array(self.z[places], dtype=np.float64)
         _release(self.z, 0, self.size)

@@ -114,7 +114,7 @@ def find(z: Tensor, weights: Tensor | None, utility: Utility) -> Found:
 
 
 def _between_kinks(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, high: Tensor) -> Found:
-    """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where the slope is smooth.
+    """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where it is continuous.
 
     The least place where the mean left slope is at most 1 is found by looking at POINTS places at once.
     """

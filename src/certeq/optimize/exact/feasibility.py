@@ -120,23 +120,28 @@ def _violation(q: Polyhedron, v: Vector) -> float:
 
 
 def _on_budget(wish: Vector, row: Vector, right: float, low: Vector, high: Vector) -> Vector:
-    """The projection of ``wish`` on the box and row.v = right:  clip(wish + m row), with m found by bisection."""
-
-    def total(multiplier: float) -> float:
-        return float(row @ np.clip(wish + multiplier * row, low, high))
-
-    step = (abs(right) + float(np.abs(row) @ np.abs(wish)) + 1e-300) / float(row @ row)
-    a = b = 0.0
-    while total(b) < right and b < 1e12 * step:
-        a, b = b, 2.0 * b + step
-    while total(a) > right and a > -1e12 * step:
-        a, b = 2.0 * a - step, a
-    for _ in range(200):
-        middle = 0.5 * (a + b)
-        if not a < middle < b:
+    """The projection of ``wish`` on the box and row.v = right:  clip(wish + m row), which is linear in m by pieces."""
+    size = abs(right) + float(np.abs(row) @ np.abs(wish)) + 1e-300
+    a, b, multiplier = -np.inf, np.inf, 0.0
+    leap = size / float(row @ row)
+    for _ in range(300):
+        trial = wish + multiplier * row
+        v = np.minimum(np.maximum(trial, low), high)
+        missing = right - float(row @ v)
+        if abs(missing) <= 1e-15 * size:
             break
-        a, b = (middle, b) if total(middle) < right else (a, middle)
-    return restore(np.clip(wish + b * row, low, high), row[None, :], np.array([right]), low, high)
+        a, b = (multiplier, b) if missing > 0.0 else (a, multiplier)
+        free = (trial > low if missing < 0.0 else trial >= low) & (trial < high if missing > 0.0 else trial <= high)
+        slope = float(np.square(row[free]).sum())
+        if slope > 0.0:
+            multiplier += missing / slope
+        else:  # nothing moves here: ever longer leaps find where something does
+            multiplier, leap = multiplier + float(np.copysign(leap, missing)), 2.0 * leap
+        if not a < multiplier < b:  # a flat piece, or rounding: halve what is left
+            if not (np.isfinite(a) and np.isfinite(b)) or not a < 0.5 * (a + b) < b:
+                break
+            multiplier = 0.5 * (a + b)
+    return restore(v, row[None, :], np.array([right]), low, high)
 
 
 def restore(v: Vector, C: Vector, c: Vector, low: Vector, high: Vector) -> Vector:

@@ -47,6 +47,8 @@ def presolve_rows(given: Polyhedron) -> Rows:
 
     An interior point method needs an inside, which  g.v <= b  with  -g.v <= -b  does not have.
     """
+    if not len(given.b) and len(given.c) == 1 and np.any(given.C):
+        return Rows(given, [(0, -1)], np.zeros(0, dtype=np.intp))  # the usual case: bounds and a budget
     pairs = _pairs(given)
     single = np.setdiff1d(np.flatnonzero(given.b < np.inf), np.ravel(np.array(pairs, dtype=np.intp)))
     single = single[np.any(given.G[single] != 0.0, axis=1)]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize.exact.model import Model
 from certeq.optimize.exact.solver import Descent
-from certeq.utilities import MeanVariance
+from certeq.utilities import MeanVariance, Quadratic
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -42,6 +42,8 @@ def _comfortable_scale(model: Model, theta: Vector, assets: int) -> float:
     A utility that is sharp compared with the losses bends at a few scenarios only: its quadratic model is then
     good in a tiny neighbourhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
+    if isinstance(model.utility.shape, Quadratic):  # bends the same everywhere
+        return 1.0
     scale = 1.0
     weights = model.weights
     enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights)))

@@ -1,0 +1,174 @@
+"""What a linear estimator minimises: OCE of its losses plus half a ridge, with exact first and second derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.learn._scores import Floats, ScoreLoss
+from certeq.risk._rows import solve_rows, tilt_rows
+from certeq.utilities import Utility
+
+_ROWS = 1024  # rows of X that are scaled at a time: they stay in the cache until they are multiplied
+
+
+@dataclass(frozen=True)
+class At:
+    """The objective at theta: value and gradient, and what the second derivatives are made of."""
+
+    theta: Floats
+    value: float
+    gradient: Floats
+    losses: Floats
+    slopes: Floats
+    tilt: Floats
+    shortfall: float
+
+
+class LinearObjective:
+    r"""theta -> OCE_u(F_i(X theta)) + (penalty/2) norm(coef)**2 with t eliminated.
+
+    theta has one row per output: the coefficients and, last, the intercept if there is one. The derivatives are
+
+    .. math:: \nabla = \sum_i q_i \nabla F_i, \qquad \nabla^2 = E[u'\,F''] + E[u'']\,\mathrm{Cov}_w(\nabla F),
+
+    q the tilt and w = u''/E[u''], all at F - t*. Weights sum to 1; None means equal ones.
+    """
+
+    def __init__(
+        self, X: Floats, loss: ScoreLoss, weights: Floats | None, utility: Utility, penalty: float, intercept: bool
+    ) -> None:
+        self.X, self.loss, self.weights, self.utility = X, loss, weights, utility
+        self.penalty, self.intercept = penalty, intercept
+        self.columns = X.shape[1]
+        self.shape = (loss.outputs, self.columns + intercept)
+        self.size = self.shape[0] * self.shape[1]
+
+    def with_utility(self, utility: Utility) -> LinearObjective:
+        """Return the same losses under another utility."""
+        return LinearObjective(self.X, self.loss, self.weights, utility, self.penalty, self.intercept)
+
+    def take(self, rows: NDArray[np.intp]) -> LinearObjective:
+        """Return the objective on some of the samples."""
+        weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
+        loss = self.loss.take(rows)
+        return LinearObjective(self.X[rows], loss, weights, self.utility, self.penalty, self.intercept)
+
+    # -- first order --------------------------------------------------------------------------------------------
+
+    def losses(self, theta: Floats) -> Floats:
+        """Return F_i at theta."""
+        return self.loss.evaluate(self._scores(theta))[0]
+
+    def oce(self, losses: Floats, utility: Utility) -> float:
+        """Return OCE of losses under the sample weights."""
+        return float(solve_rows(losses[None, :], self._row(), utility).value[0])
+
+    def evaluate(self, theta: Floats) -> At:
+        """Return value, gradient, tilt and shortfall at theta."""
+        losses, slopes = self.loss.evaluate(self._scores(theta))
+        solved = solve_rows(losses[None, :], self._row(), self.utility)
+        tilt = tilt_rows(solved, self.utility)[0]
+        coef = theta[:, : self.columns]
+        value = float(solved.value[0]) + 0.5 * self.penalty * float(np.vdot(coef, coef))
+        gradient = self._pull(tilt[:, None] * slopes)
+        gradient[:, : self.columns] += self.penalty * coef
+        return At(theta, value, gradient, losses, slopes, tilt, float(solved.shortfall[0]))
+
+    def _scores(self, theta: Floats) -> Floats:
+        scores = self.X @ theta[:, : self.columns].T
+        if self.intercept:
+            scores += theta[:, self.columns]
+        return np.asarray(scores)
+
+    def _pull(self, a: Floats) -> Floats:
+        """sum_i a_ik (x_i, 1)."""
+        pulled = np.empty((a.shape[1], self.shape[1]))
+        pulled[:, : self.columns] = a.T @ self.X
+        if self.intercept:
+            pulled[:, self.columns] = a.sum(axis=0)
+        return pulled
+
+    def _row(self) -> Floats | None:
+        return None if self.weights is None else self.weights[None, :]
+
+    # -- second order -------------------------------------------------------------------------------------------
+
+    def bend(self, at: At) -> Floats:
+        """w_i u''(F_i - t*); by differences where the utility does not know its curvature."""
+        x = at.losses - at.shortfall
+        if self.utility.has_curvature:
+            curvature = np.asarray(self.utility.curvature(x))
+        else:
+            step = 1e-5 * (1.0 + np.abs(x))
+            rise = np.asarray(self.utility.slope(x + step)) - np.asarray(self.utility.slope(x - step))
+            curvature = np.maximum(rise / (2.0 * step), 0.0)
+        return curvature / curvature.size if self.weights is None else self.weights * curvature
+
+    def hessian(self, at: At) -> Floats:
+        """Return the Hessian as a matrix over theta.ravel(); a direction that changes nothing is made definite."""
+        outputs, width = self.shape
+        bend = self.bend(at)
+        H = np.empty((outputs, width, outputs, width))
+        for k in range(outputs):
+            for l in range(k + 1):
+                weight = at.tilt * self.loss.curvature(at.slopes, k, l) + bend * at.slopes[:, k] * at.slopes[:, l]
+                H[k, :, l, :] = self._gram(weight)
+                H[l, :, k, :] = H[k, :, l, :]
+        rise = float(bend.sum())
+        if rise > 0.0:
+            centre = self._pull(bend[:, None] * at.slopes).ravel()
+            H -= (np.outer(centre, centre) / rise).reshape(H.shape)
+        penalised = np.arange(self.columns)
+        for k in range(outputs):
+            H[k, penalised, k, penalised] += self.penalty
+        if outputs > 1:
+            # Adding one number to all scores changes nothing. The gradient has no part along it, so any height will do.
+            free = np.arange(width) if self.penalty == 0.0 else np.arange(self.columns, width)
+            height = max(float(np.abs(H[0, :, 0, :].diagonal()).max()), 1e-300)
+            for j in free:
+                H[:, j, :, j] += height / outputs
+        return H.reshape(self.size, self.size)
+
+    def hessian_product(self, at: At, bend: Floats, v: Floats) -> Floats:
+        """Return the Hessian times v (both in the shape of theta): two passes over X, no matrix."""
+        outputs = self.shape[0]
+        push = self._scores(v)
+        along = np.einsum("ik,ik->i", at.slopes, push)
+        rise = float(bend.sum())
+        if rise > 0.0:
+            along -= float(bend @ along) / rise
+        pulled = (bend * along)[:, None] * at.slopes
+        for k in range(outputs):
+            for l in range(outputs):
+                pulled[:, k] += at.tilt * self.loss.curvature(at.slopes, k, l) * push[:, l]
+        product = self._pull(pulled)
+        product[:, : self.columns] += self.penalty * v[:, : self.columns]
+        return product
+
+    def _gram(self, weight: Floats) -> Floats:
+        """sum_i weight_i (x_i, 1)(x_i, 1)^T, a few rows at a time."""
+        d = self.columns
+        gram = np.zeros((self.shape[1], self.shape[1]))
+        root = np.sqrt(weight) if float(weight.min()) >= 0.0 else None
+        inner, edge = gram[:d, :d], np.zeros(d)
+        buffer = np.empty((min(_ROWS, len(self.X)), d))
+        for start in range(0, len(self.X), _ROWS):
+            X = self.X[start : start + _ROWS]
+            held = buffer[: len(X)]
+            if root is None:
+                scale = weight[start : start + _ROWS]
+                np.multiply(X, scale[:, None], out=held)
+                inner += held.T @ X
+                edge += held.sum(axis=0)
+            else:  # one matrix times itself is half the work
+                scale = root[start : start + _ROWS]
+                np.multiply(X, scale[:, None], out=held)
+                inner += held.T @ held
+                edge += scale @ held
+        if self.intercept:
+            gram[:d, d] = gram[d, :d] = edge
+            gram[d, d] = weight.sum()
+        return gram

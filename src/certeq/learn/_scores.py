@@ -1,0 +1,102 @@
+"""Losses as functions of linear scores: values, slopes and curvatures, sample by sample."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class ScoreLoss(ABC):
+    """F_i(s) for scores s of shape (n, k), one column per output."""
+
+    #: how many scores a sample has
+    outputs: int = 1
+
+    @abstractmethod
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return the losses (n,) and their slopes dF_i/ds_ik (n, k)."""
+
+    @abstractmethod
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """Return d2F_i/ds_ik ds_il, from what `evaluate` returned as slopes."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> ScoreLoss:
+        """Return the loss of some of the samples."""
+
+
+class SquaredScore(ScoreLoss):
+    """(s - y)**2."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return squared residuals and twice the residuals."""
+        residual = scores[:, 0] - self.y
+        return residual * residual, (residual + residual)[:, None]
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """2 everywhere."""
+        return np.full(len(slopes), 2.0)
+
+    def take(self, rows: NDArray[np.intp]) -> SquaredScore:
+        """Return the loss of some of the samples."""
+        return SquaredScore(self.y[rows])
+
+
+class LogisticScore(ScoreLoss):
+    """ln(1 + exp(-y s)) for labels y of -1 and 1."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return losses and slopes from one exponential that cannot overflow."""
+        margin = self.y * scores[:, 0]
+        e = np.exp(-np.abs(margin))
+        # sigma(-m) is e/(1+e) right of 0 and 1/(1+e) left of it.
+        miss = np.where(margin > 0.0, e, 1.0) / (1.0 + e)
+        return np.maximum(-margin, 0.0) + np.log1p(e), (-self.y * miss)[:, None]
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """sigma(1 - sigma), from the slope +-sigma."""
+        miss = np.abs(slopes[:, 0])
+        return np.asarray(miss * (1.0 - miss))
+
+    def take(self, rows: NDArray[np.intp]) -> LogisticScore:
+        """Return the loss of some of the samples."""
+        return LogisticScore(self.y[rows])
+
+
+class SoftmaxScore(ScoreLoss):
+    """ln(sum_k exp(s_k)) - s_y for whole labels y from 0 to k - 1."""
+
+    def __init__(self, y: NDArray[np.intp], outputs: int) -> None:
+        self.y, self.outputs = y, outputs
+        self._rows = np.arange(len(y))
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return cross-entropies and p - e_y."""
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        own = shifted[self._rows, self.y]
+        slopes = np.exp(shifted)
+        total = slopes.sum(axis=1, keepdims=True)
+        slopes /= total
+        slopes[self._rows, self.y] -= 1.0
+        return np.log(total[:, 0]) - own, slopes
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """p_k (1{k=l} - p_l), with p recovered from the slopes."""
+        p = slopes[:, k] + (self.y == k)
+        if k == l:
+            return np.asarray(p * (1.0 - p))
+        return np.asarray(-p * (slopes[:, l] + (self.y == l)))
+
+    def take(self, rows: NDArray[np.intp]) -> SoftmaxScore:
+        """Return the loss of some of the samples."""
+        return SoftmaxScore(self.y[rows], self.outputs)

@@ -1,0 +1,95 @@
+"""The command as a whole: help, completion, exit codes, missing extras, and what it does not import."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from certeq.cli._choices import CHOICES, find
+from certeq.cli._draw import braille
+
+
+def run(*arguments, **environment):
+    command = [sys.executable, "-m", "certeq", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
+
+
+def test_help_has_examples(certeq):
+    assert "compare" in certeq("--help").stdout
+    for name in ("estimate", "portfolio", "compare", "utilities"):
+        said = certeq(name, "--help").stdout
+        assert f"Examples:\n    certeq {name}" in said
+    assert "--scale 0.02" in certeq("portfolio", "--help").stdout
+
+
+def test_utilities_are_listed_and_drawn(certeq):
+    said = certeq("utilities").stdout
+    for key in CHOICES:
+        assert key in said
+    assert any(0x2800 < ord(char) < 0x2900 for char in said)
+    found = certeq.json("utilities")
+    assert [row["name"] for row in found] == list(CHOICES)
+    assert [row["name"] for row in found if row["coherent"]] == ["cvar"]
+
+
+def test_names_in_every_spelling():
+    assert find("CVaR").key == "cvar"
+    assert find("monotone_mean_variance").key == find("MMV").key == "monotone-mean-variance"
+
+
+def test_defaults_of_every_choice_can_be_swept():
+    for choice in CHOICES.values():
+        for _, given in choice.cases(choice.daily):
+            assert np.isfinite(choice.build(given, normalized=True).anchor)
+
+
+def test_braille():
+    assert braille(np.array([0.0, 1.0]), 1, 0.0, 1.0) == ["⢇"] or len(braille(np.array([0.0, 1.0]), 1, 0.0, 1.0)) == 1
+    flat = braille(np.zeros(4), 2, 0.0, 1.0)
+    assert flat == ["⠀⠀", "⣀⣀"]
+
+
+def test_whole_process_on_a_poor_terminal():
+    done = run("utilities", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert json.loads(run("utilities", "--json").stdout)[0]["name"] == "cvar"
+    assert run("utilitees").returncode == 2
+    assert "utilities" in run("utilitees").stderr  # the nearest command
+
+
+def test_completion():
+    script = run("--show-completion", "bash", SHELL="/bin/bash")
+    if script.returncode:
+        pytest.skip("this shell has no completion")
+    assert "certeq" in script.stdout
+    words = run(_CERTEQ_COMPLETE="complete_bash", COMP_WORDS="certeq estimate --utility sm", COMP_CWORD="3")
+    assert "smooth-cvar" in words.stdout
+
+
+@pytest.mark.parametrize(("missing", "extra", "arguments"), [
+    ("typer", "certeq[cli]", ["utilities"]),
+    ("skfolio", "certeq[portfolio]", ["portfolio"]),
+    ("plotly", "certeq[cli]", ["portfolio", "--report", "r.html"]),
+    ("pandas", "certeq[cli]", ["estimate", "pyproject.toml"]),
+])  # fmt: skip
+def test_a_missing_extra_is_one_line_that_names_it(tmp_path, missing, extra, arguments):
+    code = f"import sys; sys.modules[{missing!r}] = None; from certeq.cli import main; main({arguments!r})"
+    (tmp_path / "pyproject.toml").write_text("a\n1\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 1
+    assert extra in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_help_is_quick():
+    code = (
+        "import sys\nfrom certeq.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('pandas', 'skfolio', 'plotly', 'torch', 'sklearn') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stderr.strip() == "[]"

@@ -1,0 +1,69 @@
+"""``certeq compare``: ten rows, a report, and the benchmark rows of the paper."""
+
+import json
+
+import pytest
+
+NAMES = [
+    "CVaR", "Entropic", "Mean-variance", "Monotone mean-variance", "Quartic", "Leaky CVaR", "Smooth CVaR",
+    "Equal weights", "Risk parity (HRP)", "Maximum Sharpe",
+]  # fmt: skip
+KEYS = [
+    "annualized_mean", "gini_mean_difference", "cvar", "evar", "cdar", "annualized_sharpe_ratio",
+    "annualized_sortino_ratio",
+]  # fmt: skip
+PRINTED = {
+    "Equal weights": (0.1717, 0.0115, 0.0274, 0.0565, 0.1448, 0.9241, 1.2885),
+    "Risk parity (HRP)": (0.1462, 0.0102, 0.0251, 0.0541, 0.1302, 0.8663, 1.1988),
+    "Maximum Sharpe": (0.1814, 0.0115, 0.0270, 0.0542, 0.1409, 0.9684, 1.3724),
+    "CVaR": (0.1250, 0.0100, 0.0239, 0.0484, 0.1561, 0.7639, 1.0679),
+}
+
+
+def test_rows_of_the_paper(certeq):
+    found = certeq.json("compare", "--no-report")
+    rows = {row["name"]: row for row in found["strategies"]}
+    assert list(rows) == NAMES
+    assert found["fitted_on"][2] == 6234
+    assert found["judged_on"][2] == 2078
+    for name, values in PRINTED.items():
+        assert [rows[name]["metrics"][key] for key in KEYS] == pytest.approx(values, abs=1.05e-4)
+    for row in rows.values():
+        assert row["failure"] is None
+        assert row["benchmark"] or row["gap"] < 1e-9 * abs(row["objective"])
+        for key, (low, high) in row["intervals_95"].items():
+            assert low < row["metrics"][key] < high or key in {"cdar", "evar"}
+
+
+def test_table_and_report(certeq, prices, csv):
+    path = csv(prices)
+    result = certeq("compare", path, "--focus", "smooth-cvar")
+    for name in NAMES:
+        assert name in result.stdout
+    assert "certeq-report.html" in result.stdout
+    assert "Smooth CVaR" in (certeq.folder / "certeq-report.html").read_text()
+    certeq("compare", path)  # the first report stays
+    assert (certeq.folder / "certeq-report-2.html").exists()
+    assert "--force" in certeq.refused("compare", path, "--report", "certeq-report.html")
+
+
+def test_json_is_all_there_is_on_standard_output(certeq, prices, csv):
+    result = certeq("compare", csv(prices), "--json", "--report", "c.html")
+    assert json.loads(result.stdout)["report"] == "c.html"
+
+
+def test_a_strategy_that_fails_leaves_the_others(certeq, prices, csv):
+    table = prices.assign(cash=1.0)  # no variance: hierarchical risk parity has no answer
+    found = certeq.json("compare", csv(table), "--no-report")
+    rows = {row["name"]: row for row in found["strategies"]}
+    assert rows["CVaR"]["weights"]["cash"] == pytest.approx(1.0, abs=1e-6)
+    assert list(rows) == NAMES
+    assert "never moved" in found["notes"][0]
+
+
+def test_refusals(certeq, prices, csv):
+    path = csv(prices)
+    assert "at least 0.1667" in certeq.refused("compare", path, "--max-weight", "0.1", "--no-report")
+    assert "did you mean 'quartic'" in certeq.refused("compare", path, "--focus", "quartik", code=2)
+    certeq.refused("compare", path, "--report", "a.html", "--no-report", code=2)
+    assert "too few" in certeq.refused("compare", csv(prices.iloc[:12]), "--no-report", "--test-size", "0.5")

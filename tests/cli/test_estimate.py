@@ -1,0 +1,93 @@
+"""``certeq estimate``: the numbers of the library, from a file."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import certeq as ce
+
+LOSSES = np.random.default_rng(3).normal(size=500)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "losses.csv"
+    pd.DataFrame({"day": pd.date_range("2024-01-01", periods=500), "loss": LOSSES}).to_csv(path, index=False)
+    return path
+
+
+def test_gives_what_the_library_gives(certeq, file):
+    found, wanted = certeq.json("estimate", file, "--alpha", 0.1), ce.estimate(LOSSES, ce.CVaR(0.1))
+    assert found["column"] == "loss"
+    assert found["oce"] == pytest.approx(wanted.value, rel=1e-12)
+    assert found["shortfall"] == pytest.approx(wanted.shortfall, rel=1e-12)
+    assert found["interval"] == pytest.approx(wanted.interval(0.95), rel=1e-12)
+    assert found["utility"]["expression"] == "CVaR(alpha=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("options", "utility"),
+    [
+        (["-u", "entropic", "--beta", "0.5"], ce.Entropic(0.5)),
+        (["-u", "mv"], ce.MeanVariance()),
+        (["-u", "MMV", "--a", "3", "--scale", "2"], ce.MonotoneMeanVariance(3).scaled(2)),
+        (["-u", "quartic", "--normalized"], ce.Quartic().normalized()),
+        (["-u", "l-cvar", "--alpha", "0.2"], ce.LeakyCVaR(0.2)),
+        (["-u", "Smooth_CVaR", "--tau", "0.3"], ce.SmoothCVaR(0.05, 0.3)),
+    ],
+)
+def test_every_utility(certeq, file, options, utility):
+    assert certeq.json("estimate", file, *options)["oce"] == pytest.approx(ce.oce(LOSSES, utility), rel=1e-9)
+
+
+def test_table_parquet_gains_and_level(certeq, tmp_path):
+    path = tmp_path / "gains.parquet"
+    pd.DataFrame({"pnl": -LOSSES, "other": LOSSES}).to_parquet(path)
+    said = certeq("estimate", path, "--column", "pnl", "--gains", "--level", "0.9").stdout
+    assert f"{ce.oce(LOSSES, ce.CVaR(0.05)):.8g}" in said
+    assert "0.9 interval" in said
+
+
+def test_doubts_are_told_apart_from_the_result(certeq, tmp_path):
+    path = tmp_path / "few.csv"
+    pd.DataFrame({"x": LOSSES[:12]}).to_csv(path, index=False)
+    result = certeq("estimate", path, "--json")
+    assert "Only 12 samples" in result.stderr
+    assert "Only 12 samples" in json.loads(result.stdout)["doubts"][0]
+
+
+def test_warns_of_units(certeq, file):
+    assert "depends on units" in certeq("estimate", file, "-u", "mmv").stderr
+    assert "depends on units" not in certeq("estimate", file, "-u", "mmv", "--scale", "1").stderr
+
+
+def test_bad_usage(certeq, file):
+    assert "did you mean 'entropic'" in certeq.refused("estimate", file, "-u", "entropc", code=2)
+    assert "no parameter --beta" in certeq.refused("estimate", file, "--beta", "2", code=2)
+    assert "Did you mean 0.05" in certeq.refused("estimate", file, "--alpha", "5", code=2)
+    assert "--level" in certeq.refused("estimate", file, "--level", "95", code=2)
+    assert "--alpha" in certeq.refused("estimate", file, "--alpa", "0.1", code=2)  # the nearest option is named
+
+
+def test_bad_files(certeq, tmp_path):
+    def given(text, name="bad.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    assert "no such file" in certeq.refused("estimate", tmp_path / "none.csv")
+    assert "is a directory" in certeq.refused("estimate", tmp_path)
+    assert "is empty" in certeq.refused("estimate", given(""))
+    assert "no column of numbers" in certeq.refused("estimate", given("a,b\nx,y\n"))
+    assert "2 columns of numbers" in certeq.refused("estimate", given("a,b\n1,2\n"))
+    assert "Did you mean 'loss'" in certeq.refused("estimate", given("loss,b\n1,2\n"), "-c", "los")
+    assert "empty in row 2" in certeq.refused("estimate", given("a,b\n1,2\n,3\n"), "-c", "a")
+    assert "infinite in row 1" in certeq.refused("estimate", given("a\ninf\n"))
+    assert "'oops' in row 2" in certeq.refused("estimate", given("a\n1\noops\n"), "-c", "a")
+    assert "has no rows" in certeq.refused("estimate", given("a\n"), "-c", "a")
+    assert "UTF-8" in certeq.refused("estimate", given("größe\n1\n".encode("latin-1")))
+    assert "Parquet" in certeq.refused("estimate", given(b"PAR1 not really", "bad.parquet"))
+    assert "Parquet" in certeq.refused("estimate", given(b"\0\1\2\3\n"))
+    assert "'a' occurs twice" in certeq.refused("estimate", given("a,a\n1,2\n"), "-c", "a")
