@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: run test test-slow lint bench docs clean constraints
 
 run: $(STAMPS)/run
-	$(BIN)/python -m certeq
+	$(BIN)/certeq compare --force --report certeq-report.html
 
 test: $(STAMPS)/test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
