@@ -1,4 +1,4 @@
-"""Hard cases of the exact solver: degenerate tables, sets without an inside, extreme units, errors that name a cause."""
+"""Hard cases of the exact solver: degenerate tables, sets without an inside, extreme units, errors with a cause."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_tables(losses, table, utility):
 SETS = {
     "a single point": budget(20, lower=np.full(20, 0.05), upper=np.full(20, 0.05)),
     "a point forced by the budget": budget(20, upper=0.05),
-    "some fixed": budget(20, lower=np.r_[np.full(3, 0.05), np.zeros(17)], upper=np.r_[np.full(3, 0.05), np.full(17, 0.2)]),
+    "some fixed": budget(
+        20, lower=np.r_[np.full(3, 0.05), np.zeros(17)], upper=np.r_[np.full(3, 0.05), np.full(17, 0.2)]
+    ),
     "repeated equalities": budget(20) | {"C": np.vstack([np.ones(20), 2 * np.ones(20)]), "c": [1.0, 2.0]},
     "an equality as two rows": budget(20, G=np.vstack([np.eye(20)[0], -np.eye(20)[0]]), b=[0.2, -0.2]),
     "capped": budget(20, upper=0.06),
@@ -60,7 +62,9 @@ SETS = {
     "a box around 0": {"lower": -1.0, "upper": 1.0},
     "a large budget": budget(20) | {"c": 100.0},
     "a small budget": budget(20) | {"c": 1e-6},
-    "groups": budget(20, G=np.vstack([np.r_[np.ones(5), np.zeros(15)], -np.r_[np.zeros(12), np.ones(8)]]), b=[0.1, -0.6]),
+    "groups": budget(
+        20, G=np.vstack([np.r_[np.ones(5), np.zeros(15)], -np.r_[np.zeros(12), np.ones(8)]]), b=[0.1, -0.6]
+    ),
     "a redundant row": budget(20, G=np.vstack([np.ones(20), np.zeros(20)]), b=[5.0, 0.0]),
     "a row without limit": budget(20, G=np.ones((1, 20)), b=[np.inf]),
 }
@@ -116,15 +120,15 @@ def test_infeasible_names_the_constraint(losses):
     cycle = np.zeros((3, 20))
     cycle[0, :2], cycle[1, 1:3], cycle[2, [2, 0]] = [1, -1], [1, -1], [1, -1]
     cases = [
-        (dict(upper=0.04), r"sum of upper bounds 0.8 < budget 1"),
-        (dict(lower=0.1), r"sum of lower bounds 2 > budget 1"),
-        (dict(lower=0.3, upper=0.2), r"lower\[0\] = 0.3 is above upper\[0\] = 0.2"),
-        (dict(G=halves, b=[0.3, 0.3]), r"C\[0\], G\[0\], G\[1\] cannot hold together"),
-        (dict(G=-halves, b=[-2.0, 0.0]), r"G\[0\]"),
-        (dict(C=np.vstack([one, 2 * one]), c=[1.0, 3.0]), r"C\[1\] is a combination of C\[0\]"),
-        (dict(C=np.vstack([one, 0 * one]), c=[1.0, 3.0]), r"C\[1\] is zero but must equal 3"),
-        (dict(G=np.zeros((1, 20)), b=[-1.0]), r"G\[0\] is zero"),
-        (dict(upper=1.0, G=cycle, b=[-0.1, -0.1, -0.1]), r"G\["),
+        ({"upper": 0.04}, r"sum of upper bounds 0.8 < budget 1"),
+        ({"lower": 0.1}, r"sum of lower bounds 2 > budget 1"),
+        ({"lower": 0.3, "upper": 0.2}, r"lower\[0\] = 0.3 is above upper\[0\] = 0.2"),
+        ({"G": halves, "b": [0.3, 0.3]}, r"C\[0\], G\[0\], G\[1\] cannot hold together"),
+        ({"G": -halves, "b": [-2.0, 0.0]}, r"G\[0\]"),
+        ({"C": np.vstack([one, 2 * one]), "c": [1.0, 3.0]}, r"C\[1\] is a combination of C\[0\]"),
+        ({"C": np.vstack([one, 0 * one]), "c": [1.0, 3.0]}, r"C\[1\] is zero but must equal 3"),
+        ({"G": np.zeros((1, 20)), "b": [-1.0]}, r"G\[0\] is zero"),
+        ({"upper": 1.0, "G": cycle, "b": [-0.1, -0.1, -0.1]}, r"G\["),
     ]
     for more, message in cases:
         with pytest.raises(InfeasibleError, match=message):
@@ -150,7 +154,8 @@ def test_unbounded_names_the_direction(losses):
         direction = caught.value.direction
         cost = rows.get("linear", np.zeros(x.shape[1])) @ direction
         slope = [
-            solve_exact(x @ (s * direction)[:, None], utility, lower=1.0, upper=1.0).value + s * cost for s in (1e5, 1e6)
+            solve_exact(x @ (s * direction)[:, None], utility, lower=1.0, upper=1.0).value + s * cost
+            for s in (1e5, 1e6)
         ]
         assert slope[1] < slope[0]
 

@@ -8,7 +8,7 @@ from certeq.utilities._entropic import Entropic
 from certeq.utilities._mean import Mean
 from certeq.utilities._mean_variance import MeanVariance
 from certeq.utilities._power import MonotoneMeanVariance, Quartic
-from certeq.utilities._shapes import Exponential, Pieces, Quadratic, Shape
+from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
 
 __all__ = [
     "CVaR",
@@ -16,6 +16,7 @@ __all__ = [
     "Entropic",
     "Exponential",
     "LeakyCVaR",
+    "Logistic",
     "Mean",
     "MeanVariance",
     "MonotoneMeanVariance",

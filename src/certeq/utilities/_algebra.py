@@ -10,7 +10,7 @@ import numpy as np
 from certeq.utilities._backend import Array, is_tensor
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
-from certeq.utilities._shapes import Exponential, Pieces, Quadratic, Shape
+from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
 
 
 class Scaled(Utility):
@@ -66,6 +66,12 @@ class Scaled(Utility):
     def has_curvature(self) -> bool:
         """That of the utility inside."""
         return self.utility.has_curvature
+
+    @property
+    def logistic(self) -> Logistic | None:
+        """The curve inside, in the new units."""
+        curve = self.utility.logistic
+        return None if curve is None else Logistic(curve.rate / float(self.scale), curve.high)
 
     @property
     def shape(self) -> Shape | None:
@@ -149,6 +155,11 @@ class Normalized(Utility):
     def has_curvature(self) -> bool:
         """That of the utility inside."""
         return self.utility.has_curvature
+
+    @property
+    def logistic(self) -> Logistic | None:
+        """The curve inside: it is stated relative to the anchor."""
+        return self.utility.logistic
 
     @property
     def shape(self) -> Shape | None:

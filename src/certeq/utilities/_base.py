@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certeq.utilities._backend import Array, backend
-from certeq.utilities._shapes import Pieces, Shape
+from certeq.utilities._shapes import Logistic, Pieces, Shape
 
 if TYPE_CHECKING:
     from certeq.utilities._algebra import Normalized, Scaled, Sum
@@ -112,6 +112,11 @@ class Utility(ABC):
     @property
     def shape(self) -> Shape | None:
         """The closed form this utility admits, if any."""
+        return None
+
+    @property
+    def logistic(self) -> Logistic | None:
+        """The logistic curve that the slope is, if it is one."""
         return None
 
     @property

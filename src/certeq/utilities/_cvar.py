@@ -8,7 +8,7 @@ from typing import Any
 
 from certeq.utilities._backend import Array
 from certeq.utilities._base import Utility, check_positive, check_tail_mass
-from certeq.utilities._shapes import Pieces
+from certeq.utilities._shapes import Logistic, Pieces
 
 
 class CVaR(Utility):
@@ -181,7 +181,7 @@ class SmoothCVaR(Utility):
         return (self.width / self.alpha) * xp.softplus(x / self.width)
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
-        return xp.sigmoid(x / self.width) / self.alpha
+        return xp.sigmoid(x * (1 / self.width)) * (1 / self.alpha)
 
     def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
         return self._derivatives(x, xp)[1]
@@ -211,6 +211,11 @@ class SmoothCVaR(Utility):
         """tau ln(alpha/(1-alpha))."""
         alpha = float(self.alpha)
         return float(self.width) * (math.log(alpha) - math.log1p(-alpha))
+
+    @property
+    def logistic(self) -> Logistic:
+        """The slope is a logistic curve."""
+        return Logistic(1.0 / float(self.width), 1.0 / float(self.alpha))
 
     @property
     def kappa(self) -> float:

@@ -39,4 +39,12 @@ class Pieces:
         return (1.0 - self.low) / (self.high - self.low)
 
 
+@dataclass(frozen=True)
+class Logistic:
+    """u'(x) = high / (1 + (high - 1) exp(-rate * (x - x0))): no closed form, but shifting t only scales a constant."""
+
+    rate: float
+    high: float
+
+
 Shape = Exponential | Quadratic | Pieces

@@ -52,22 +52,45 @@ class InteriorMethod:
         self.v, self.y, self.x, self.z = self._start(start)
 
     def _start(self, start: Vector) -> tuple[Vector, Vector, Vector, Vector]:
+        """A point off all boundaries, with multipliers that nearly balance the slopes there."""
         q = self.problem
-        size = max(float(np.max(np.abs(start[:-1]), initial=0.0)), 1e-3)
+        size = max(float(np.mean(np.abs(start[:-1]))) if len(start) > 1 else 0.0, 1e-4)
         room = np.minimum(0.25 * (q.upper - q.lower), 0.5 * size)
         v = np.minimum(np.maximum(start, q.lower + room), q.upper - room)
-        gradient = q.gradient(v)[:-1]
-        pull = max(float(np.ptp(gradient)) if len(gradient) else 0.0, 1e-3)
-        margin = np.maximum(q.b - q.G @ v, size)
-        slack = np.concatenate([(v - q.lower)[self.has_lower], (q.upper - v)[self.has_upper], margin])
-        excess = q.B @ v - q.kink
-        spread = float(np.sqrt(np.mean(np.square(excess)))) if len(excess) else 1.0
-        root = np.sqrt(np.square(excess) + 0.25 * max(spread, 1e-6) ** 2)
+        root, excess = self._soften(v)
         h, r = 0.5 * (excess + root), 0.5 * (root - excess)
-        # Both products of a hinge are then equal: r p = h (cap - p).
-        x = np.concatenate([slack, h, r])
-        z = np.concatenate([np.full(len(slack), pull), q.cap * r / root, q.cap * h / root])
-        return v, np.zeros(len(q.c)), x, z
+        p, o = q.cap * h / root, q.cap * r / root  # both products of a hinge are then equal: r p = h o
+        slope = q.gradient(v) + p @ q.B
+        y = np.linalg.lstsq(q.C[:, :-1].T, slope[:-1], rcond=None)[0] if len(q.c) else np.zeros(0)
+        rest = slope - y @ q.C
+        price = max(float(np.mean(np.abs(rest[:-1]))) if len(rest) > 1 else 0.0, 1e-3)
+        below = np.maximum(rest, 0.0) + price
+        above = np.where(np.isfinite(q.lower), below - rest, np.maximum(-rest, 0.0) + price)
+        margin = np.maximum(q.b - q.G @ v, size)
+        slack = [(v - q.lower)[self.has_lower], (q.upper - v)[self.has_upper], margin]
+        prices = [below[self.has_lower], above[self.has_upper], np.full(len(margin), price)]
+        return v, y, np.concatenate([*slack, h, r]), np.concatenate([*prices, o, p])
+
+    def _soften(self, v: Vector) -> tuple[Vector, Vector]:
+        """Hinges rounded off; t, the last entry of v, is moved to where their slopes balance its own."""
+        q = self.problem
+        excess = q.B @ v - q.kink
+        if not len(excess):
+            return excess, excess
+        width = 0.5 * max(float(np.std(excess)), 1e-6)
+        low, high = v[-1] + float(excess.min()) - width, v[-1] + float(excess.max()) + width
+        at = v[-1]
+        wanted = float(q.gradient(v)[-1])
+        for _ in range(12):
+            moved = excess - (at - v[-1])
+            if float(q.cap @ (moved / np.sqrt(np.square(moved) + width * width))) > 2.0 * wanted - float(q.cap.sum()):
+                low = at
+            else:
+                high = at
+            at = 0.5 * (low + high)
+        excess = excess - (at - v[-1])
+        v[-1] = at
+        return np.sqrt(np.square(excess) + width * width), excess
 
     # -- one run ------------------------------------------------------------------------------------------------
 

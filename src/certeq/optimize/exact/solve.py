@@ -196,8 +196,8 @@ def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | No
 
 
 def _descend(model: Model, theta: Vector, warm: bool, tol: float, max_iter: int, deadline: float) -> Answer:
-    size = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
-    movable = np.flatnonzero(model.high - model.low > 1e-13 * size)
+    width = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
+    movable = np.flatnonzero(model.high - model.low > 1e-13 * width)
     trace: list[tuple[float, float, float, int]] = []
     assets = None
     if not warm:

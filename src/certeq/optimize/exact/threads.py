@@ -17,7 +17,7 @@ _SMALL = 4_000_000  # numbers in the table
 @cache
 def _controller() -> Any:
     try:
-        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped, import-not-found]
+        from threadpoolctl import ThreadpoolController  # type: ignore
     except ImportError:
         return None
     return ThreadpoolController()

@@ -15,7 +15,7 @@ import numpy as np
 
 from certeq.optimize.losses._samples import Floats
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows
-from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities import Exponential, Logistic, Pieces, Quadratic, Utility
 
 State = dict[str, Floats]
 
@@ -281,6 +281,68 @@ class NewtonTilt(Tilt):
         self.stale, self.bend = bool(stale), state["bend"]
 
 
+class LogisticTilt(Tilt):
+    r"""A logistic slope: q proportional to p/(p + c) with p = exp(rate z), so that t enters through the number c alone.
+
+    The powers p are carried from step to step by `ExponentialTilt`; Newton's method on ln c then costs a division per
+    loss and evaluation, and no exponential.
+    """
+
+    def __init__(self, utility: Utility, curve: Logistic, weights: Floats | None) -> None:
+        super().__init__(utility, weights)
+        self.curve = curve
+        self.powers = ExponentialTilt(utility, curve.rate, None)
+        self.log_c, self.centre, self.drift = math.nan, math.nan, 0.0
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q by Newton's method from the last c, or from scratch."""
+        p, mass = self.powers.weigh(z, same)
+        if not math.isfinite(mass):
+            return z, math.nan
+        if not same or self.powers.age == 0:  # the powers are taken about the largest loss; c moves with it
+            centre = float(z.max())
+            self.log_c += self.curve.rate * (self.centre - centre)
+            self.centre = centre
+        target = z.size / self.curve.high
+        weights = self.weights if self.weights is None else self.weights * z.size
+        log_c = self.log_c + self.drift if same else math.nan
+        for _ in range(NewtonTilt.EVALUATIONS if math.isfinite(log_c) else 0):
+            q: Floats = p + math.exp(log_c)
+            np.divide(p, q, out=q)
+            if weights is None:
+                total, square = self._sum(q), float(np.dot(q, q))
+            else:
+                tilted = q * weights
+                total, square = self._sum(tilted), float(np.dot(q, tilted))
+                q = tilted
+            step = (total - target) / (total - square) if total > square else math.nan
+            if not abs(step) < 2.0:
+                break
+            if abs(total - target) <= NewtonTilt.TOLERANCE * target:
+                self.drift, self.log_c = 0.5 * (log_c + step - self.log_c), log_c + step
+                return q, total
+            log_c += step
+        return self._cold(z)
+
+    def _cold(self, z: Floats) -> tuple[Floats, float]:
+        weights = None if self.weights is None else self.weights[None, :]
+        solved = solve_rows(np.ascontiguousarray(z)[None, :], weights, self.utility)
+        shift = float(solved.centre[0] - self.centre + solved.s[0]) + self.utility.anchor
+        self.log_c = math.log(self.curve.high - 1.0) + self.curve.rate * shift
+        self.drift = 0.0
+        return tilt_rows(solved, self.utility)[0], 1.0
+
+    def state(self) -> State:
+        """Return c and the powers."""
+        return {"numbers": np.array([self.log_c, self.centre, self.drift]), **self.powers.state()}
+
+    def restore(self, state: State) -> None:
+        """Put them back."""
+        if state:
+            self.log_c, self.centre, self.drift = (float(number) for number in state["numbers"])
+            self.powers.restore({key: item for key, item in state.items() if key != "numbers"})
+
+
 def make_tilt(utility: Utility, weights: Floats | None = None) -> Tilt:
     """Return the engine for a utility, chosen by the closed form it declares."""
     shape: Any = utility.shape
@@ -293,4 +355,6 @@ def make_tilt(utility: Utility, weights: Floats | None = None) -> Tilt:
             return PiecesTilt(utility, shape)
     if utility.kinks or shape is not None or utility.kappa == 0.0:
         return ColdTilt(utility, weights)
+    if utility.logistic is not None:
+        return LogisticTilt(utility, utility.logistic, weights)
     return NewtonTilt(utility, weights)
