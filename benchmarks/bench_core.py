@@ -28,7 +28,15 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
 
 
 def _row(case: str, n: int, peer: str, ours: float, theirs: float, wanted: str) -> dict[str, Any]:
-    return {"case": case, "n": n, "ms": 1e3 * ours, "peer": peer, "peer ms": 1e3 * theirs, "ratio": theirs / ours, "wanted": wanted}
+    return {
+        "case": case,
+        "n": n,
+        "ms": 1e3 * ours,
+        "peer": peer,
+        "peer ms": 1e3 * theirs,
+        "ratio": theirs / ours,
+        "wanted": wanted,
+    }
 
 
 def _entropic(x: np.ndarray) -> list[dict[str, Any]]:
@@ -87,7 +95,14 @@ def _others(x: np.ndarray) -> list[dict[str, Any]]:
 def _rows(x: np.ndarray, quick: bool) -> list[dict[str, Any]]:
     many = x.reshape(-1, 100)
     rows = []
-    for utility in (ce.Entropic(1.0), ce.MonotoneMeanVariance(3), ce.Quartic(), ce.CVaR(0.05), ce.LeakyCVaR(0.05), ce.SmoothCVaR(0.05)):
+    for utility in (
+        ce.Entropic(1.0),
+        ce.MonotoneMeanVariance(3),
+        ce.Quartic(),
+        ce.CVaR(0.05),
+        ce.LeakyCVaR(0.05),
+        ce.SmoothCVaR(0.05),
+    ):
         share = many[:: len(many) // 500]
         times = interleaved(
             {
@@ -98,14 +113,16 @@ def _rows(x: np.ndarray, quick: bool) -> list[dict[str, Any]]:
             repeats=2,
         )
         case = f"{utility!r}, rows of 100"
-        rows.append(_row(case, many.size, "Python loop", times["ours"], times["loop"] * len(many) / len(share), ">= 10"))
+        rows.append(
+            _row(case, many.size, "Python loop", times["ours"], times["loop"] * len(many) / len(share), ">= 10")
+        )
         if "find_root" in times:
             rows.append(_row(case, many.size, "scipy find_root", times["ours"], times["find_root"], "> 1"))
     return rows
 
 
 def _find_root(z: np.ndarray, utility: ce.Utility) -> np.ndarray:
-    """What a careful SciPy user would write: one vectorised call, in blocks so that the temporaries stay in the cache."""
+    """What a careful SciPy user would write: one vectorised call, in blocks that stay in the cache."""
     found = np.empty(len(z))
     for start in range(0, len(z), 1000):
         part = z[start : start + 1000]

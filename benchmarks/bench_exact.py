@@ -127,20 +127,22 @@ def compare(case: str, losses: np.ndarray, utility: ce.Utility, peers: list[str]
         found = with_skfolio(losses, utility) if peer == "skfolio" else with_clarabel(losses, utility)
         seconds, cpu = (math.nan, math.nan) if found is None else found[:2]
         theirs = math.nan if found is None else _value(losses, utility, found[2])
-        rows.append({
-            "case": case,
-            "utility": repr(utility),
-            "seconds": ours_seconds,
-            "cpu_seconds": ours_cpu,
-            "peer": peer,
-            "peer_seconds": seconds,
-            "peer_cpu_seconds": cpu,
-            "ratio": seconds / ours_seconds,
-            "cpu_ratio": cpu / ours_cpu,
-            "our_gap": ours.gap,
-            "our_relative_gap": ours.relative_gap,
-            "peer_objective_minus_ours": theirs - ours.value,
-        })
+        rows.append(
+            {
+                "case": case,
+                "utility": repr(utility),
+                "seconds": ours_seconds,
+                "cpu_seconds": ours_cpu,
+                "peer": peer,
+                "peer_seconds": seconds,
+                "peer_cpu_seconds": cpu,
+                "ratio": seconds / ours_seconds,
+                "cpu_ratio": cpu / ours_cpu,
+                "our_gap": ours.gap,
+                "our_relative_gap": ours.relative_gap,
+                "peer_objective_minus_ours": theirs - ours.value,
+            }
+        )
     return rows
 
 
@@ -151,8 +153,14 @@ def _value(losses: np.ndarray, utility: ce.Utility, theta: np.ndarray) -> float:
 
 def utilities() -> list[ce.Utility]:
     return [
-        ce.Entropic(50.0), ce.MeanVariance(25.0), ce.MonotoneMeanVariance(2), ce.MonotoneMeanVariance(3), ce.Quartic(),
-        ce.SmoothCVaR(0.05, 0.005), ce.LeakyCVaR(0.05), ce.CVaR(0.05),
+        ce.Entropic(50.0),
+        ce.MeanVariance(25.0),
+        ce.MonotoneMeanVariance(2),
+        ce.MonotoneMeanVariance(3),
+        ce.Quartic(),
+        ce.SmoothCVaR(0.05, 0.005),
+        ce.LeakyCVaR(0.05),
+        ce.CVaR(0.05),
     ]
 
 

@@ -32,7 +32,9 @@ def machine() -> dict[str, Any]:
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        name = next((line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line), name)
+        name = next(
+            (line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line), name
+        )
     packages = {}
     for package in ("numpy", "scipy", "torch", "cvxpy", "clarabel", "skfolio", "riskfolio-lib", "sqwash", "pfhedge"):
         try:

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 
 import certeq as ce
 
-settings.register_profile("steady", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -107,7 +107,9 @@ def test_doubts_are_raised(draw, utility, word):
 
 
 @pytest.mark.parametrize(
-    "utility", [ce.Mean(), ce.Entropic(0.3), ce.MeanVariance(0.5), ce.CVaR(0.1), ce.SmoothCVaR(0.1), ce.LeakyCVaR(0.2)], ids=repr
+    "utility",
+    [ce.Mean(), ce.Entropic(0.3), ce.MeanVariance(0.5), ce.CVaR(0.1), ce.SmoothCVaR(0.1), ce.LeakyCVaR(0.2)],
+    ids=repr,
 )
 def test_no_doubts_where_the_theory_holds(utility):
     with warnings.catch_warnings():
@@ -190,7 +192,9 @@ def test_bias_term_removes_the_bias():
     """Mean of OCE_m and of the debiased estimate over many samples of an entropic risk."""
     rng = np.random.default_rng(9)
     utility, truth, m = ce.Entropic(0.5), 0.25, 100
-    values = np.array([(e.value, e.debiased) for e in (ce.estimate(rng.standard_normal(m), utility) for _ in range(20000))])
+    values = np.array(
+        [(e.value, e.debiased) for e in (ce.estimate(rng.standard_normal(m), utility) for _ in range(20000))]
+    )
     plain, debiased = np.mean(values, axis=0) - truth
     assert plain < -1e-3
     assert abs(debiased) < 0.3 * abs(plain)
@@ -206,8 +210,10 @@ def test_bounds_contain_the_error():
     moment = (2 * np.sqrt(2 / np.pi)) ** (1 / 3)  # third absolute moment of a standard normal
     assert np.mean(np.abs(error)) <= bounds.mae_bound(m, 1 / alpha, j1=j1)
     assert np.mean(error**2) <= bounds.mse_bound_lipschitz(m, 1 / alpha, j1=j1)
-    assert bounds.mae_bound(m, 1 / alpha, j1=j1) < bounds.mae_bound(m, 1 / alpha, moment) < bounds.mae_bound(
-        m, 1 / alpha, moment, form="printed"
+    assert (
+        bounds.mae_bound(m, 1 / alpha, j1=j1)
+        < bounds.mae_bound(m, 1 / alpha, moment)
+        < bounds.mae_bound(m, 1 / alpha, moment, form="printed")
     )
     assert j1 <= bounds.dispersion_bound(moment, q=3)
 

@@ -45,7 +45,15 @@ def test_sources_give_the_same_number(utility):
     read_only = x.copy()
     read_only.flags.writeable = False
     pandas = pytest.importorskip("pandas")
-    for source in (list(x), tuple(x), read_only, np.repeat(x, 3)[::3], x[::-1][::-1], pandas.Series(x), x.astype(">f8")):
+    for source in (
+        list(x),
+        tuple(x),
+        read_only,
+        np.repeat(x, 3)[::3],
+        x[::-1][::-1],
+        pandas.Series(x),
+        x.astype(">f8"),
+    ):
         assert ce.oce(source, utility) == pytest.approx(expected, rel=1e-14)
     assert ce.oce((x * 100).round().astype(int), utility) == pytest.approx(ce.oce((x * 100).round(), utility))
     assert ce.oce(x > 0, utility) == pytest.approx(ce.oce((x > 0).astype(float), utility))
@@ -254,7 +262,8 @@ def test_bad_weights(weights, message, utility):
 
 
 @pytest.mark.parametrize(
-    "utility, message", [("cvar", "certeq.CVaR"), (ce.CVaR, r"write CVaR\(\)"), (np.exp, "certeq.utility"), (None, "Utility")]
+    "utility, message",
+    [("cvar", "certeq.CVaR"), (ce.CVaR, r"write CVaR\(\)"), (np.exp, "certeq.utility"), (None, "Utility")],
 )
 def test_bad_utilities(utility, message):
     with pytest.raises(TypeError, match=message):
@@ -271,6 +280,8 @@ def test_other_bad_arguments():
 
 
 def test_importing_certeq_is_light():
-    code = "import sys, certeq; print([m for m in ('torch', 'pandas', 'sklearn', 'skfolio', 'dask') if m in sys.modules])"
+    code = (
+        "import sys, certeq; print([m for m in ('torch', 'pandas', 'sklearn', 'skfolio', 'dask') if m in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

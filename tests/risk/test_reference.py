@@ -45,7 +45,10 @@ def test_distribution_rows_by_quadrature(row):
     law, utility = _law(row), reference_utility(row)
     low, high = law.support()
     centre, spread = law.mean(), law.std()
-    low, high = max(low, centre - 14 * spread), min(high, centre + (14 if row["distribution"] == "normal" else 80) * spread)
+    low, high = (
+        max(low, centre - 14 * spread),
+        min(high, centre + (14 if row["distribution"] == "normal" else 80) * spread),
+    )
     t = row["t_star"]
     kinks = sorted({*np.linspace(low, high, 400), *(t + k for k, _ in utility.kinks), t, t - 1.0})
     nodes, weights = np.polynomial.legendre.leggauss(40)

@@ -133,7 +133,9 @@ def test_bad_parameters(make, message):
         make()
 
 
-@pytest.mark.parametrize("make", [lambda: ce.CVaR("0.1"), lambda: ce.Entropic(None), lambda: ce.Entropic([1, 2]), lambda: ce.CVaR(1j)])
+@pytest.mark.parametrize(
+    "make", [lambda: ce.CVaR("0.1"), lambda: ce.Entropic(None), lambda: ce.Entropic([1, 2]), lambda: ce.CVaR(1j)]
+)
 def test_parameters_of_the_wrong_type(make):
     with pytest.raises(TypeError, match="must be"):
         make()

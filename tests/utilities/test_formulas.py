@@ -99,9 +99,7 @@ def test_constants_of_the_paper():
     entropy = -alpha * np.log(alpha) - (1 - alpha) * np.log(1 - alpha)
     assert ce.SmoothCVaR(alpha, tau).oce_of_zero == pytest.approx(tau / alpha * entropy, rel=1e-14)
     x = np.linspace(-2, 2, 41)
-    np.testing.assert_allclose(
-        ce.Quartic().value(x), 4 * ce.MonotoneMeanVariance(4).value(x), rtol=1e-14, atol=1e-15
-    )
+    np.testing.assert_allclose(ce.Quartic().value(x), 4 * ce.MonotoneMeanVariance(4).value(x), rtol=1e-14, atol=1e-15)
 
 
 def test_facts():

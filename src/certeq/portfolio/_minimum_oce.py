@@ -271,14 +271,14 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     def _fit(self, X: Any, y: Any, method: str, start: Floats | None, fit_params: dict[str, Any]) -> MinimumOCE:
         routed = skm.process_routing(self, method, **fit_params)
         first = not hasattr(self, "prior_estimator_")
-        check_table(self, X, first)
+        seen = check_table(self, X, first)
         check_settings(self, method)
         if first:
             self.prior_estimator_ = make_prior(self.prior_estimator)
         fit_prior = getattr(self.prior_estimator_, method, None)
         if fit_prior is None:
             raise TypeError(f"{method} needs a prior that has it; {type(self.prior_estimator_).__name__} does not.")
-        fit_prior(X, y, **routed.prior_estimator[method])
+        fit_prior(seen, y, **routed.prior_estimator[method])
         self._forget(("prior_estimator_", "n_features_in_", "feature_names_in_"))
         self.utility_ = CVaR(0.05) if self.utility is None else self.utility
         distribution = self._prepare_investable_distribution(self.prior_estimator_.return_distribution_, slim=True)

@@ -5,21 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from skfolio.prior import EmpiricalPrior
+from skfolio.prior import BasePrior, ReturnDistribution
+from sklearn.utils.validation import validate_data
+
+from certeq.portfolio._assets import check_number
 
 
-class ScenarioPrior(EmpiricalPrior):  # type: ignore[misc]  # skfolio ships no types
-    """skfolio's `EmpiricalPrior` with a `partial_fit` for every moment estimator.
+class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
+    """The returns as they are, each day as likely as the next.
 
-    OCE is a function of all scenarios held, so an update has to look at all of them again in any case; this prior
-    keeps them and fits its moments on what it keeps. (`EmpiricalPrior` itself takes updates only with moments that are
-    exponentially weighted.) `fit` is that of `EmpiricalPrior`; so are the parameters.
+    OCE is a function of the scenarios, so nothing else is estimated: mu is their mean, and the covariance holds their
+    variances alone, which costs nothing however many assets there are. Use skfolio's `EmpiricalPrior` for a full
+    covariance or other moments.
 
     Parameters
     ----------
-    mu_estimator, covariance_estimator, is_log_normal, investment_horizon, max_history
-        As in `EmpiricalPrior`. With ``max_history=n`` the last n observations are kept.
+    max_history : int, optional
+        Keep the last so many observations; all of them if None.
+
+    Attributes
+    ----------
+    return_distribution_ : ReturnDistribution
+        Returns, their mean and their variances (as a diagonal matrix).
 
     Examples
     --------
@@ -30,32 +37,26 @@ class ScenarioPrior(EmpiricalPrior):  # type: ignore[misc]  # skfolio ships no t
     True
     """
 
-    _kept: tuple[Any, Any]
+    def __init__(self, max_history: int | None = None) -> None:
+        self.max_history = max_history
 
-    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> ScenarioPrior:
-        """Fit the moments on X; what `partial_fit` kept is forgotten."""
-        super().fit(X, y, **fit_params)
-        self._kept = X, y
-        return self
+    def fit(self, X: Any, y: Any = None) -> ScenarioPrior:
+        """Take the returns X; y is ignored."""
+        return self._take(validate_data(self, X, dtype=np.float64))
 
-    def partial_fit(self, X: Any, y: Any = None, **fit_params: Any) -> ScenarioPrior:
-        """Add observations, forget those beyond ``max_history``, and fit the moments again."""
-        kept, targets = getattr(self, "_kept", (None, None))
-        if kept is not None:
-            if (y is None) != (targets is None):
-                raise ValueError("y must be given in every call of partial_fit or in none.")
-            X, y = _append("X", kept, X), None if y is None else _append("y", targets, y)
+    def partial_fit(self, X: Any, y: Any = None) -> ScenarioPrior:
+        """Add the returns X to those held, and forget those beyond ``max_history``; y is ignored."""
+        if not hasattr(self, "return_distribution_"):
+            return self.fit(X)
+        fresh = validate_data(self, X, reset=False, dtype=np.float64)
+        return self._take(np.concatenate([self.return_distribution_.returns, fresh]))
+
+    def _take(self, returns: Any) -> ScenarioPrior:
         if self.max_history is not None:
-            X, y = X[-self.max_history :], None if y is None else y[-self.max_history :]
-        return self.fit(X, y, **fit_params)
-
-
-def _append(name: str, kept: Any, new: Any) -> Any:
-    if isinstance(kept, pd.DataFrame) and isinstance(new, pd.DataFrame):
-        if list(kept.columns) != list(new.columns):
-            raise ValueError(f"{name} must have the columns {list(kept.columns)} as before; found {list(new.columns)}.")
-        return pd.concat([kept, new])
-    kept, new = np.asarray(kept), np.asarray(new)
-    if kept.shape[1:] != new.shape[1:]:
-        raise ValueError(f"{name} must have rows of shape {kept.shape[1:]} as before; found {new.shape[1:]}.")
-    return np.concatenate([kept, new])
+            wanted = "a whole number of at least 1"
+            returns = returns[-int(check_number("max_history", self.max_history, wanted, least=1.0)) :]
+        variances = returns.var(axis=0, ddof=min(1, len(returns) - 1))
+        self.return_distribution_ = ReturnDistribution(
+            mu=returns.mean(axis=0), covariance=np.diag(variances), returns=returns
+        )
+        return self

@@ -65,13 +65,18 @@ def make_prior(found: Any) -> Any:
     raise TypeError(f"prior_estimator must be a skfolio prior such as EmpiricalPrior(); found {found!r}{hint}.")
 
 
-def check_table(model: MinimumOCE, X: Any, first: bool) -> None:
-    """Record the names and the number of the assets; refuse what no prior could use, saying where it is."""
+def check_table(model: MinimumOCE, X: Any, first: bool) -> Any:
+    """Return what the prior is to see; refuse what it could not use, saying where it is.
+
+    Names and number of the assets are recorded. A prior passed in gets X itself, which it may read the names from.
+    """
     table = validate_data(model, X, reset=first, dtype=np.float64, ensure_all_finite=False)
     if first and len(table) < 2:
         raise ValueError(f"X must have at least 2 rows, one per period; found n_samples={len(table)}.")
-    if model.prior_estimator is not None or np.isfinite(table).all():  # a prior may know what to do with gaps
-        return
+    if model.prior_estimator is not None:  # it may know what to do with gaps
+        return X
+    if np.isfinite(table).all():
+        return table
     bad = ~np.isfinite(table)
     row, column = np.argwhere(bad)[0]
     what = "NaN" if np.isnan(table[row, column]) else "inf"

@@ -250,7 +250,7 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
 
 
 def _bend_by_difference(solved: LongSolved, utility: Utility) -> float:
-    """Mean curvature as the drop of the mean slope across a short step in t; good to a few digits, which a bias needs."""
+    """Mean curvature as the drop of the mean slope across a short step in t: good to a few digits."""
     step = 1e-4 * (solved.extent.high - solved.extent.low)
     if step == 0.0:
         return 0.0

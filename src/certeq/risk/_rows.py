@@ -42,7 +42,7 @@ def mean(a: Floats, weights: Floats | None) -> Floats:
 
 
 def slope_and_bend(utility: Utility, x: Floats) -> tuple[Floats, Floats]:
-    """Slope and curvature; a curvature that is not known counts as 0, on which Newton's method gives way to bisection."""
+    """Slope and curvature; an unknown curvature counts as 0, which turns Newton into bisection."""
     if utility.has_curvature:
         return utility.derivatives(x)
     slope = np.asarray(utility.slope(x))

@@ -6,8 +6,6 @@ and shapes are always checked.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from certeq.utilities import Exponential, Utility
 from torch import Tensor
@@ -73,7 +71,7 @@ def check_values(losses: Tensor, utility: Utility, allow_inf: bool) -> None:
     raise ValueError(f"losses holds -inf at {where}; only Entropic can take it. Replace it by a finite loss.")
 
 
-def as_weights(weight: Any, losses: Tensor, dims: tuple[int, ...], dim: Dim, validate: bool) -> Tensor:
+def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, validate: bool) -> Tensor:
     """Weights in the shape of the losses, not yet normalised."""
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight must be a torch tensor; found {type(weight).__name__}.")

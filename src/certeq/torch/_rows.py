@@ -52,7 +52,7 @@ def shortfall_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tenso
 def tilt_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """q = w u'(x - t*); what is missing from a sum of 1 goes to the losses on a kink."""
     placed = place(x, weights, utility)
-    q = utility._slope(placed.y, TORCH)
+    q: Tensor = utility._slope(placed.y, TORCH)
     q = q / x.shape[-1] if weights is None else q * weights
     if placed.share is None:
         return q / q.sum(-1, keepdim=True)

@@ -13,7 +13,28 @@ from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find
 from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
 
 
-class Scaled(Utility):
+class _Around(Utility):
+    """A utility around another: what scaling and shifting leave as it is."""
+
+    utility: Utility
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """That of the utility inside."""
+        return self.utility.slope_range
+
+    @property
+    def growth(self) -> float:
+        """That of the utility inside."""
+        return self.utility.growth
+
+    @property
+    def has_curvature(self) -> bool:
+        """That of the utility inside."""
+        return self.utility.has_curvature
+
+
+class Scaled(_Around):
     """s*u(x/s), made by ``u.scaled(s)``: OCE(X) = s*OCE_u(X/s)."""
 
     def __init__(self, utility: Utility, scale: Any) -> None:
@@ -38,11 +59,6 @@ class Scaled(Utility):
         return self.scale * self.utility._conjugate(y, xp)
 
     @property
-    def slope_range(self) -> tuple[float, float]:
-        """That of the utility inside."""
-        return self.utility.slope_range
-
-    @property
     def anchor(self) -> float:
         """s*x0."""
         return float(self.scale) * self.utility.anchor
@@ -56,16 +72,6 @@ class Scaled(Utility):
     def kinks(self) -> tuple[tuple[float, float], ...]:
         """The kinks move with the scale; the jumps stay."""
         return tuple((float(self.scale) * kink, jump) for kink, jump in self.utility.kinks)
-
-    @property
-    def growth(self) -> float:
-        """That of the utility inside."""
-        return self.utility.growth
-
-    @property
-    def has_curvature(self) -> bool:
-        """That of the utility inside."""
-        return self.utility.has_curvature
 
     @property
     def logistic(self) -> Logistic | None:
@@ -90,7 +96,7 @@ class Scaled(Utility):
         return f"{_in_brackets(self.utility)}.scaled({self.scale!r})"
 
 
-class Normalized(Utility):
+class Normalized(_Around):
     """u(x + x0) - u(x0), made by ``u.normalized()``: OCE(X) = OCE_u(X) - OCE_u(0), with the same tilt."""
 
     def __init__(self, utility: Utility) -> None:
@@ -117,11 +123,6 @@ class Normalized(Utility):
         return self.utility._conjugate(y, xp) - anchor * y + float(self.utility.value(anchor))
 
     @property
-    def slope_range(self) -> tuple[float, float]:
-        """That of the utility inside."""
-        return self.utility.slope_range
-
-    @property
     def anchor(self) -> float:
         """0, by construction."""
         return 0.0
@@ -145,16 +146,6 @@ class Normalized(Utility):
     def kinks(self) -> tuple[tuple[float, float], ...]:
         """Shifted by the anchor."""
         return tuple((kink - self.utility.anchor, jump) for kink, jump in self.utility.kinks)
-
-    @property
-    def growth(self) -> float:
-        """That of the utility inside."""
-        return self.utility.growth
-
-    @property
-    def has_curvature(self) -> bool:
-        """That of the utility inside."""
-        return self.utility.has_curvature
 
     @property
     def logistic(self) -> Logistic | None:

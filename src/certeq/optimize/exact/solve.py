@@ -14,10 +14,11 @@ from certeq.optimize.exact.certificate import certify
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, restore
 from certeq.optimize.exact.model import Model, normalise
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
+from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.result import ExactResult
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
-from certeq.optimize.exact.solver import Answer, Descent, Escape
+from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import first_point
 from certeq.optimize.exact.threads import threads_for
 from certeq.optimize.exact.working_set import FEW

@@ -12,6 +12,7 @@ from certeq.optimize.exact.certificate import distance, linear_minimum
 from certeq.optimize.exact.interior import InteriorMethod
 from certeq.optimize.exact.model import Hinges, Model, Point
 from certeq.optimize.exact.polish import polish
+from certeq.optimize.exact.recession import Escape, falls_for_ever
 from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem, SubSolution
 from certeq.optimize.exact.working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
 
@@ -33,14 +34,6 @@ class Answer:
     assets: Index
     iterations: int
     trace: list[tuple[float, float, float, int]]
-
-
-class Escape(Exception):
-    """The iterates run away along a direction in which the objective keeps falling."""
-
-    def __init__(self, direction: Vector) -> None:
-        super().__init__("unbounded")
-        self.direction = direction
 
 
 class Descent:
@@ -144,16 +137,15 @@ class Descent:
         hit = ((low != q.lower[assets]) & (v <= low + slack)) | ((high != q.upper[assets]) & (v >= high - slack))
         if not hit.any():
             return
+        direction = np.zeros(len(self.point.theta))
+        direction[assets] = v - self.point.theta[assets]
         travelled = self.point.theta - self.origin
-        if float(np.max(np.abs(travelled))) > 1e6:  # and every step lowered the objective
+        for way in (direction, travelled):
+            if np.any(way) and falls_for_ever(self.model, way):
+                raise Escape(way)
+        if float(np.max(np.abs(travelled))) > 1e6:  # no slope is left, and still every step was downhill
             raise Escape(travelled)
-        self.radius *= 10.0
-        if self.radius > 1e9:
-            direction = np.zeros(len(self.point.theta))
-            direction[assets] = v - self.point.theta[assets]
-            if self.model.evaluate(self.point.theta + direction).value < self.point.value:
-                raise Escape(direction)
-            self.radius = 10.0  # the model ran away, the problem does not
+        self.radius = 10.0 * self.radius if self.radius < 1e9 else 10.0
 
     # -- one step -----------------------------------------------------------------------------------------------
 

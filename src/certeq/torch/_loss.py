@@ -1,0 +1,120 @@
+"""`OCELoss`: a criterion that weighs the bad samples more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from certeq.torch._checks import Dim, check_utility
+from certeq.torch._functional import oce
+from certeq.utilities import Utility
+
+Base = Callable[[Any, Any], Tensor]
+
+
+class OCELoss(nn.Module):
+    r"""Optimized certainty equivalent of per-sample losses, :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
+
+    Without ``base`` it takes losses; with ``base`` it takes ``(input, target)`` as any criterion does, so that
+    PyTorch, Lightning and skorch use it unchanged. A thin shell over `certeq.torch.oce`.
+
+    Parameters
+    ----------
+    utility : Utility
+        What risk means, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
+        and learned with the rest.
+    base : callable, optional
+        A loss that does not reduce, ``base(input, target)`` with one loss per sample, for instance
+        ``nn.CrossEntropyLoss(reduction="none")``.
+    dim : int or tuple of int, optional
+        Where the samples run; None takes all entries together.
+    allow_inf, validate : bool
+        As in `certeq.torch.oce`.
+
+    Shape:
+        - input: :math:`(*)` losses, or whatever ``base`` takes
+        - output: scalar, or :math:`(*)` without ``dim``
+
+    Notes
+    -----
+    A mini-batch sees less of the tail than the whole data: see `MemoryOCELoss` for the size of that bias and a remedy.
+
+    Examples
+    --------
+    >>> import torch, certeq as ce
+    >>> from certeq.torch import OCELoss
+    >>> criterion = OCELoss(ce.CVaR(0.5), base=torch.nn.MSELoss(reduction="none"))
+    >>> criterion(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.zeros(4))
+    tensor(6.5000)
+    """
+
+    def __init__(
+        self,
+        utility: Utility,
+        base: Base | None = None,
+        *,
+        dim: Dim = None,
+        allow_inf: bool = False,
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        check_utility(utility)
+        utility.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here; compiled code finds it known)
+        check_base(base)
+        self.utility = utility
+        self.base = base
+        self.dim = dim
+        self.allow_inf = allow_inf
+        self.validate = validate
+        for name, item in utility.get_params().items():
+            if isinstance(item, nn.Parameter):
+                self.register_parameter(f"utility_{name}", item)
+
+    def forward(self, input: Any, target: Any = None, *, weight: Tensor | None = None) -> Tensor:
+        """OCE of ``input``, or of ``base(input, target)``."""
+        return self._reduce(self.losses(input, target), weight)
+
+    def losses(self, input: Any, target: Any = None) -> Tensor:
+        """The per-sample losses that `forward` reduces."""
+        if self.base is None:
+            if target is not None:
+                raise TypeError("OCELoss was given a target but has no base; pass base=, a loss with reduction='none'.")
+            return input  # type: ignore[no-any-return]
+        found = self.base(input, target)
+        if isinstance(found, Tensor) and found.ndim == 0:
+            raise ValueError(
+                f"base must return one loss per sample; {_name(self.base)} returned a single number. It already "
+                "reduces: construct it with reduction='none'."
+            )
+        return found
+
+    def _reduce(self, losses: Tensor, weight: Tensor | None) -> Tensor:
+        return oce(losses, self.utility, weight=weight, dim=self.dim, allow_inf=self.allow_inf, validate=self.validate)
+
+    def extra_repr(self) -> str:
+        """The utility, and what differs from the defaults."""
+        return f"{self.utility!r}" + ("" if self.dim is None else f", dim={self.dim}")
+
+
+def check_base(base: object) -> None:
+    """A loss that does not reduce, as far as can be seen before it is called."""
+    if base is None:
+        return
+    if isinstance(base, type):
+        raise TypeError(
+            f"base must be an instance; found the class {base.__name__}: write {base.__name__}(reduction='none')."
+        )
+    if not callable(base):
+        raise TypeError(f"base must be a loss that is called as base(input, target); found {base!r}.")
+    reduction = getattr(base, "reduction", None)
+    if isinstance(reduction, str) and reduction != "none":
+        raise ValueError(
+            f"base must return one loss per sample; {_name(base)} has reduction={reduction!r}. Construct it with "
+            "reduction='none'."
+        )
+
+
+def _name(base: object) -> str:
+    return getattr(base, "__name__", None) or type(base).__name__

@@ -1,0 +1,112 @@
+"""OCE-SG: projected stochastic gradient steps for an OCE, the paper's Algorithm 2, as a torch optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+Schedule = Callable[[int], float]
+
+SCHEDULES: dict[str, Schedule] = {
+    "constant": lambda k: 1.0,
+    "1/sqrt(k)": lambda k: 1.0 / math.sqrt(k),
+    "1/k": lambda k: 1.0 / k,
+}
+
+
+class OCESG(Optimizer):
+    r"""Projected stochastic gradient: :math:`\theta_k = \Pi(\theta_{k-1} - a_k Q(\theta_{k-1}))`.
+
+    Q is the gradient of the OCE of a batch (the tilt-weighted mean of gradients, which ``backward`` of `OCELoss`
+    leaves in ``grad``), :math:`a_k` the step and :math:`\Pi` the projection on the feasible set. The bias of Q falls
+    like 1/m, so the batch should grow: `GrowingBatchSampler` gives m_k = k.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters or groups of them.
+    lr : float
+        c in the step.
+    schedule : {"constant", "1/sqrt(k)", "1/k"} or callable
+        What c is multiplied by at step k = 1, 2, ...: c with c = 1/L for a smooth objective; c/sqrt(k) for a convex
+        one without smoothness (CVaR) or a non-convex one; c/k for a strongly convex one, with c > 1/(2 mu).
+    project : callable or object with ``project``, optional
+        The nearest point of the feasible set, applied to each parameter after its step, for instance
+        ``certeq.Simplex()``.
+    average : bool
+        Keep the mean of the iterates :math:`\theta_0, \dots, \theta_{n-1}`, weighted by their steps, for which the
+        bounds of convex problems hold; `averages` returns it.
+
+    Examples
+    --------
+    >>> import torch, certeq as ce
+    >>> from certeq.torch import OCESG, oce
+    >>> theta = torch.tensor([1.0], requires_grad=True)
+    >>> optimizer = OCESG([theta], lr=1.0, schedule="1/k", project=lambda p: p.clamp(min=0.5))
+    >>> oce(theta * torch.tensor([1.0, 2.0]), ce.CVaR(0.5)).backward()
+    >>> _ = optimizer.step()
+    >>> theta
+    tensor([0.5000], requires_grad=True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        schedule: str | Schedule = "1/sqrt(k)",
+        project: Any = None,
+        average: bool = False,
+    ) -> None:
+        if not (isinstance(lr, (int, float)) and 0.0 < lr < math.inf):
+            raise ValueError(f"lr must be a finite number above 0; found {lr!r}.")
+        super().__init__(params, {"lr": lr, "schedule": schedule, "project": project, "average": average, "k": 0})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Check a group's schedule and projection, then add it."""
+        schedule = param_group.get("schedule", self.defaults["schedule"])
+        if not callable(schedule) and schedule not in SCHEDULES:
+            names = ", ".join(f'"{name}"' for name in SCHEDULES)
+            raise ValueError(f"schedule must be one of {names} or a function of the step k; found {schedule!r}.")
+        project = param_group.get("project", self.defaults["project"])
+        if project is not None and not callable(project) and not callable(getattr(project, "project", None)):
+            raise TypeError(f"project must be a function of a tensor or have a method project; found {project!r}.")
+        super().add_param_group(param_group)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """One step of every group; its number k counts from 1."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            group["k"] += 1
+            schedule, project = group["schedule"], group["project"]
+            size = group["lr"] * (schedule if callable(schedule) else SCHEDULES[schedule])(group["k"])
+            onto = getattr(project, "project", project)
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if group["average"]:
+                    self._remember(p, size)
+                p.add_(p.grad, alpha=-size)
+                if onto is not None:
+                    p.copy_(onto(p.detach()))
+        return loss
+
+    def averages(self) -> list[Tensor]:
+        """The step-weighted mean of the iterates before each step, one tensor per parameter."""
+        every = [p for group in self.param_groups for p in group["params"]]
+        return [self.state[p]["mean"].clone() if "mean" in self.state[p] else p.detach().clone() for p in every]
+
+    def _remember(self, p: Tensor, size: float) -> None:
+        state = self.state[p]
+        if "mean" not in state:
+            state["mean"], state["total"] = torch.zeros_like(p), 0.0
+        state["total"] += size
+        state["mean"].lerp_(p, size / state["total"])
