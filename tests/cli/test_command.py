@@ -47,7 +47,7 @@ def test_defaults_of_every_choice_can_be_swept():
 
 
 def test_braille():
-    assert braille(np.array([0.0, 1.0]), 1, 0.0, 1.0) == ["⢇"] or len(braille(np.array([0.0, 1.0]), 1, 0.0, 1.0)) == 1
+    assert len(braille(np.array([0.0, 1.0]), 1, 0.0, 1.0)) == 1
     flat = braille(np.zeros(4), 2, 0.0, 1.0)
     assert flat == ["⠀⠀", "⣀⣀"]
 
@@ -73,7 +73,6 @@ def test_completion():
 @pytest.mark.parametrize(("missing", "extra", "arguments"), [
     ("typer", "certeq[cli]", ["utilities"]),
     ("skfolio", "certeq[portfolio]", ["portfolio"]),
-    ("plotly", "certeq[cli]", ["portfolio", "--report", "r.html"]),
     ("pandas", "certeq[cli]", ["estimate", "pyproject.toml"]),
 ])  # fmt: skip
 def test_a_missing_extra_is_one_line_that_names_it(tmp_path, missing, extra, arguments):

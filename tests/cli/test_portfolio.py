@@ -97,6 +97,7 @@ def test_bad_files_are_refused_in_one_line(certeq, prices, csv):
     assert "did you mean 'cvar'" in certeq.refused("portfolio", csv(prices), "-u", "cvarr", code=2)
 
 
+@pytest.mark.slow
 def test_many_assets(certeq, csv):
     import pandas as pd
 

@@ -198,9 +198,7 @@ def test_weights_are_probabilities(losses):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "utility", [*UTILITIES[:8], 0.5 * ce.Entropic(50.0) + 0.5 * ce.CVaR(0.05)], ids=repr
-)
+@pytest.mark.parametrize("utility", [*UTILITIES[:8], 0.5 * ce.Entropic(50.0) + 0.5 * ce.CVaR(0.05)], ids=repr)
 def test_a_million_scenarios(utility):
     big = panel(1_000_000, 50, seed=3)
     began = time.perf_counter()

@@ -10,12 +10,13 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from certeq.cli._choices import CHOICES, UNITS_HELP, UnknownChoice, find
+from certeq.cli._choices import CHOICES, UNITS_HELP, Choice, UnknownChoice, find
 from certeq.cli._console import BadData, cell, explained, note, print_json, print_table, progress
 from certeq.cli._options import AreReturns, AsJson, Force, Prices
 from certeq.cli._outputs import check_output, free_name
 from certeq.cli._prices import LEAST_DAYS, Panel, load_panel
 from certeq.cli._strategies import benchmarks, fitted, minimizer
+from certeq.cli._sweeps import steps, swept
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -85,7 +86,7 @@ def run(
 def _compared(
     panel: Panel, test_size: float, max_weight: float, focus: str, sweeps: bool, quiet: bool
 ) -> tuple[Study, Figures]:
-    from certeq.report import Study, figures, frontier, sensitivity
+    from certeq.report import Study, figures
 
     held = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
     fit_on, judge_on = panel.returns.iloc[:-held], panel.returns.iloc[-held:]
@@ -94,42 +95,61 @@ def _compared(
     assets = fit_on.shape[1]
     if not max_weight * assets >= 1.0 - 1e-12:
         raise BadData(
-            f"infeasible bounds: --max-weight {max_weight:g} lets {assets} assets hold {max_weight * assets:g} "
-            "at most; "
-            f"it must be at least {1 / assets:.4g}."
+            f"infeasible bounds: --max-weight {max_weight:g} lets {assets} assets hold {max_weight * assets:g} at "
+            f"most; it must be at least {1 / assets:.4g}."
         )
-    others = benchmarks(assets)
-    choice, chosen = CHOICES[focus], CHOICES[focus].daily
-    cases = choice.cases(chosen) if sweeps else []
-    with progress("Fitting", len(CHOICES) + len(others) + len(cases) + 2, quiet=quiet) as tick:
-        strategies: list[Strategy] = []
-        for each in CHOICES.values():
-            estimator = minimizer(each, each.daily, normalized=True, max_weights=max_weight)
-            strategies.append(_attempt(each.title, estimator, fit_on, contributions=each is choice))
-            tick(each.title)
-        for name, (estimator, reason) in others.items():
-            strategies.append(_attempt(name, estimator, fit_on, reason))
-            tick(name)
+    wanted = CHOICES[focus]
+    total = len(CHOICES) + 4 + (steps(wanted, wanted.daily) if sweeps else 0)
+    with progress("Fitting", total, quiet=quiet) as tick:
+        strategies = _all_fitted(fit_on, max_weight, focus, tick)
+        choice = _in_focus(focus, strategies)
         path = turned = None
+        notes = list(panel.notes)
         if sweeps:
-            estimator = minimizer(choice, chosen, normalized=True, max_weights=max_weight)
-            path = frontier(estimator, fit_on)
-            built = [(place, choice.build(changed, normalized=True)) for place, changed in cases]
-            label, now = choice.turned, chosen[choice.turned]
-            turned = sensitivity(estimator, fit_on, built, label=label, current=now, tick=lambda: tick("Sensitivity"))
-        tick("Intervals")
-        parameters = {
-            "Weights": f"between 0 and {max_weight:g}, summing to 1; benchmarks between 0 and 1",
-            "Parameters": "; ".join(f"{each.key} {_listed(each.daily)}" for each in CHOICES.values()),
-            "Utilities": "normalised: a loss of 0 has OCE 0",
-        }
+            estimator = minimizer(choice, choice.daily, normalized=True, max_weights=max_weight)
+            path, turned, more = swept(
+                estimator, choice, choice.daily, fit_on, normalized=True, tick=lambda: tick("Frontier, sensitivity")
+            )
+            notes += more
         study = Study(
-            f"Ten strategies compared: {panel.source}", panel.source, fit_on, judge_on, tuple(strategies), choice.title,
-            path, turned, parameters, tuple(panel.notes),
+            f"Ten strategies compared: {panel.source}", panel.source, fit_on, judge_on, strategies, choice.title,
+            path, turned, _parameters(max_weight), tuple(notes),
         )  # fmt: skip
         found = figures(study)
         tick()
     return study, found
+
+
+def _all_fitted(fit_on: Any, max_weight: float, focus: str, tick: Any) -> tuple[Strategy, ...]:
+    strategies: list[Strategy] = []
+    for choice in CHOICES.values():
+        estimator = minimizer(choice, choice.daily, normalized=True, max_weights=max_weight)
+        strategies.append(_attempt(choice.title, estimator, fit_on, contributions=choice.key == focus))
+        tick(choice.title)
+    for name, (estimator, reason) in benchmarks(fit_on.shape[1]).items():
+        strategies.append(_attempt(name, estimator, fit_on, reason))
+        tick(name)
+    return tuple(strategies)
+
+
+def _in_focus(wanted: str, strategies: tuple[Strategy, ...]) -> Choice:
+    """The utility asked for, or the first that could be fitted."""
+    fitted_names = {strategy.name for strategy in strategies if strategy.weights is not None}
+    if CHOICES[wanted].title in fitted_names:
+        return CHOICES[wanted]
+    for choice in CHOICES.values():
+        if choice.title in fitted_names:
+            note(f"{CHOICES[wanted].title} failed; the report looks at {choice.title} instead.")
+            return choice
+    raise BadData(f"no utility could be fitted. {strategies[0].name} {strategies[0].failure}")
+
+
+def _parameters(max_weight: float) -> dict[str, str]:
+    return {
+        "Weights": f"between 0 and {max_weight:g}, summing to 1; benchmarks between 0 and 1",
+        "Parameters": "; ".join(f"{choice.key} {_listed(choice.daily)}" for choice in CHOICES.values()),
+        "Utilities": "normalised: a loss of 0 has OCE 0",
+    }
 
 
 def _attempt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from certeq.cli._options import (
 from certeq.cli._outputs import check_output, write_weights
 from certeq.cli._prices import LEAST_DAYS, Panel, load_panel
 from certeq.cli._strategies import benchmarks, fitted, minimizer
+from certeq.cli._sweeps import steps, swept
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -158,21 +160,11 @@ def _study(
 def _with_sweeps(
     study: Study, estimator: Any, choice: Choice, given: dict[str, float], normalized: bool, quiet: bool
 ) -> Study:
-    from dataclasses import replace
-
-    from certeq.report import frontier, sensitivity
-
-    cases = choice.cases(given)
-    with progress("Frontier and sensitivity", len(cases) + 1, quiet=quiet) as tick:
-        path = None
-        if getattr(estimator, "min_return", None) is None:
-            path = frontier(estimator, study.fitted_on)
-        tick()
-        built = [(place, choice.build(changed, normalized=normalized)) for place, changed in cases]
-        turned = sensitivity(
-            estimator, study.fitted_on, built, label=choice.turned, current=given[choice.turned], tick=tick
-        )
-    return replace(study, frontier=path, sensitivity=turned)
+    with progress("Frontier and sensitivity", steps(choice, given), quiet=quiet) as tick:
+        path, turned, more = swept(estimator, choice, given, study.fitted_on, normalized=normalized, tick=tick)
+    for text in more:
+        note(text)
+    return replace(study, frontier=path, sensitivity=turned, notes=(*study.notes, *more))
 
 
 def _deliver(
@@ -231,12 +223,8 @@ def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
     total = float(parts.sum()) if parts is not None else 0.0
     if total:
         table.add_column("Share of risk", justify="right")
-    order = (
-        sorted(range(len(weights)), key=lambda i: -abs(list(weights.values())[i]))
-        if len(weights) < 5000
-        else (np.argsort(-np.abs(np.array(list(weights.values())))).tolist())
-    )
     names, values = list(weights), list(weights.values())
+    order = np.argsort(-np.abs(np.array(values)), kind="stable")
     held = [i for i in order if abs(values[i]) > 1e-6]
     for i in held[:_SHOWN]:
         row = [cell(plain(names[i], 40)), cell(f"{values[i]:.2%}")]

@@ -62,8 +62,8 @@ def _sp500() -> Panel:
     try:
         from skfolio.datasets import load_sp500_dataset
         from skfolio.preprocessing import prices_to_returns
-    except ImportError:
-        raise ImportError("portfolios need skfolio: pip install 'certeq[portfolio]'") from None
+    except ImportError as error:
+        raise ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[portfolio]'") from None
     return Panel(prices_to_returns(load_sp500_dataset()), "S&P 500 panel of skfolio")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from certeq.cli._choices import Choice
@@ -42,15 +44,22 @@ def fitted(name: str, estimator: Any, returns: pd.DataFrame, *, contributions: b
     """Fit, with whatever goes wrong turned into one sentence about this strategy."""
     from certeq.report import fit_strategy
 
-    try:
+    with in_one_line(name):
         return fit_strategy(name, estimator, returns, contributions=contributions)
+
+
+@contextmanager
+def in_one_line(what: str) -> Iterator[None]:
+    """Turn what a fit may raise into one sentence about it."""
+    try:
+        yield
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
-        raise BadData(f"{name}: {error}") from error
+        raise BadData(f"{what}: {error}") from error
     except Exception as error:  # skfolio and its solvers have exceptions of their own
         if type(error).__module__.split(".")[0] in {"skfolio", "cvxpy", "certeq", "numpy", "sklearn"}:
-            raise BadData(f"{name}: {error}") from error
+            raise BadData(f"{what}: {error}") from error
         raise
 
 
 def _named(error: ImportError) -> ImportError:
-    return ImportError("portfolios need skfolio: pip install 'certeq[portfolio]'", name=error.name)
+    return ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[portfolio]'", name=error.name)

@@ -1,0 +1,64 @@
+"""Risk-averse learning: scikit-learn estimators whose losses are judged by an OCE instead of their mean.
+
+The linear estimators need scikit-learn alone; the networks and uncertainty models need PyTorch and skorch as well
+and are imported when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError("certeq.learn needs scikit-learn: pip install certeq[learn]") from error
+
+from certeq.learn._calibration import Calibration, calibration
+from certeq.learn._classifier import OCEClassifier
+from certeq.learn._regressor import OCERegressor
+from certeq.learn._toy import ToyData, toy_heteroscedastic
+
+if TYPE_CHECKING:
+    from certeq.learn._ensemble import DeepEnsembleRegressor
+    from certeq.learn._gaussian import GaussianNLL
+    from certeq.learn._mve import MVERegressor
+    from certeq.learn._network_classifier import OCENetworkClassifier
+    from certeq.learn._network_regressor import OCENetworkRegressor
+
+__all__ = [
+    "Calibration",
+    "DeepEnsembleRegressor",
+    "GaussianNLL",
+    "MVERegressor",
+    "OCEClassifier",
+    "OCENetworkClassifier",
+    "OCENetworkRegressor",
+    "OCERegressor",
+    "ToyData",
+    "calibration",
+    "toy_heteroscedastic",
+]
+
+_TORCH = {
+    "DeepEnsembleRegressor": "_ensemble",
+    "GaussianNLL": "_gaussian",
+    "MVERegressor": "_mve",
+    "OCENetworkClassifier": "_network_classifier",
+    "OCENetworkRegressor": "_network_regressor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        import skorch as _skorch  # noqa: F401
+        import torch as _torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"certeq.learn.{name} needs PyTorch and skorch: pip install certeq[learn]") from error
+    return getattr(importlib.import_module(f"{__name__}.{_TORCH[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

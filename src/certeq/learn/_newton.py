@@ -37,11 +37,9 @@ def minimise(
     theta: Floats,
     tol: float,
     max_iter: int,
-    *,
-    decrement: float = 0.0,
     solve: Solve | None = None,
 ) -> Reached:
-    """Minimise until no entry of the gradient exceeds ``tol``, or the decrement estimate falls below ``decrement``.
+    """Minimise until no entry of the gradient exceeds ``tol``.
 
     ``solve`` is an approximate inverse Hessian to begin with, for instance that of a part of the samples. The
     decrement, g.H^-1 g / 2, is how far the value lies above the minimum, to second order.
@@ -53,15 +51,13 @@ def minimise(
             break
         fresh = solve is None
         if solve is None:
-            solve = _inverse(objective, at)
+            solve = inverse(objective, at.slopes, at.tilt, objective.bend(at))
         step = -solve(at.gradient)
         slope = float(np.vdot(step, at.gradient))
         if not slope < 0.0 and not fresh:
             solve = None
             continue
         drop = -0.5 * slope
-        if drop <= decrement:
-            break
         found = _search(objective, at, step, slope)
         if found is None:
             if fresh:  # nothing lower along an exact Newton step: rounding is reached
@@ -76,9 +72,9 @@ def minimise(
     if solve is not None:
         drop = max(0.0, 0.5 * float(np.vdot(solve(at.gradient), at.gradient)))
     elif norm <= tol or not np.isfinite(drop):
-        solve = _inverse(objective, at)
+        solve = inverse(objective, at.slopes, at.tilt, objective.bend(at))
         drop = max(0.0, 0.5 * float(np.vdot(solve(at.gradient), at.gradient)))
-    return Reached(at, drop, iterations, norm <= tol or drop <= decrement, solve)
+    return Reached(at, drop, iterations, norm <= tol, solve)
 
 
 def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> tuple[At, bool] | None:
@@ -101,11 +97,11 @@ def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> t
     return None
 
 
-def _inverse(objective: LinearObjective, at: At) -> Solve:
+def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, bend: Floats) -> Solve:
     """g -> H^-1 g at a point, made definite where it is not."""
     if objective.size > DENSE:
-        return _conjugate_gradients(objective, at)
-    H = objective.hessian(at)
+        return _conjugate_gradients(objective, slopes, tilt, bend)
+    H = objective.hessian(slopes, tilt, bend)
     diagonal = np.abs(H.diagonal())
     # Scaling to a unit diagonal makes the shift mean the same for every column, whatever its units.
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -123,9 +119,7 @@ def _inverse(objective: LinearObjective, at: At) -> Solve:
     return lambda g: np.asarray((scale * cho_solve(factor, scale * g.ravel(), check_finite=False)).reshape(shape))
 
 
-def _conjugate_gradients(objective: LinearObjective, at: At) -> Solve:
-    bend = objective.bend(at)
-
+def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Floats, bend: Floats) -> Solve:
     def solve(g: Floats) -> Floats:
         x = np.zeros_like(g)
         residual, direction = g.copy(), g.copy()
@@ -135,7 +129,7 @@ def _conjugate_gradients(objective: LinearObjective, at: At) -> Solve:
         for _ in range(min(2 * objective.size, 200)):
             if square <= goal:
                 break
-            product = objective.hessian_product(at, bend, direction)
+            product = objective.hessian_product(slopes, tilt, bend, direction)
             curvature = float(np.vdot(direction, product))
             if curvature <= 0.0:  # a direction of negative curvature still leads down
                 return x if x.any() else direction

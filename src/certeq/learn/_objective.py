@@ -27,6 +27,15 @@ class At:
     shortfall: float
 
 
+def second_derivative(utility: Utility, x: Floats) -> Floats:
+    """u''(x), by differences of the slope where the utility does not know it."""
+    if utility.has_curvature:
+        return np.asarray(utility.curvature(x))
+    step = 1e-5 * (1.0 + np.abs(x))
+    rise = np.asarray(utility.slope(x + step)) - np.asarray(utility.slope(x - step))
+    return np.asarray(np.maximum(rise / (2.0 * step), 0.0))
+
+
 class LinearObjective:
     r"""theta -> OCE_u(F_i(X theta)) + (penalty/2) norm(coef)**2 with t eliminated.
 
@@ -46,10 +55,6 @@ class LinearObjective:
         self.shape = (loss.outputs, self.columns + intercept)
         self.size = self.shape[0] * self.shape[1]
 
-    def with_utility(self, utility: Utility) -> LinearObjective:
-        """Return the same losses under another utility."""
-        return LinearObjective(self.X, self.loss, self.weights, utility, self.penalty, self.intercept)
-
     def take(self, rows: NDArray[np.intp]) -> LinearObjective:
         """Return the objective on some of the samples."""
         weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
@@ -58,33 +63,47 @@ class LinearObjective:
 
     # -- first order --------------------------------------------------------------------------------------------
 
-    def losses(self, theta: Floats) -> Floats:
-        """Return F_i at theta."""
-        return self.loss.evaluate(self._scores(theta))[0]
+    def ridge(self, theta: Floats) -> float:
+        """Return (penalty/2) norm(coef)**2."""
+        coef = theta[:, : self.columns]
+        return 0.5 * self.penalty * float(np.vdot(coef, coef))
 
-    def oce(self, losses: Floats, utility: Utility) -> float:
+    def gradient(self, theta: Floats, slopes: Floats, tilt: Floats) -> Floats:
+        """Return sum_i tilt_i grad F_i and the ridge's part."""
+        gradient = self.pull(tilt[:, None] * slopes)
+        gradient[:, : self.columns] += self.penalty * theta[:, : self.columns]
+        return gradient
+
+    def shares(self) -> Floats:
+        """Return the sample weights, equal ones spelled out."""
+        return np.full(len(self.X), 1.0 / len(self.X)) if self.weights is None else self.weights
+
+    def oce(self, losses: Floats) -> float:
         """Return OCE of losses under the sample weights."""
-        return float(solve_rows(losses[None, :], self._row(), utility).value[0])
+        return float(solve_rows(losses[None, :], self._row(), self.utility).value[0])
+
+    def shortfall(self, losses: Floats) -> float:
+        """Return t* of losses under the sample weights."""
+        return float(solve_rows(losses[None, :], self._row(), self.utility).shortfall[0])
 
     def evaluate(self, theta: Floats) -> At:
         """Return value, gradient, tilt and shortfall at theta."""
-        losses, slopes = self.loss.evaluate(self._scores(theta))
+        losses, slopes = self.loss.evaluate(self.scores(theta))
         solved = solve_rows(losses[None, :], self._row(), self.utility)
         tilt = tilt_rows(solved, self.utility)[0]
-        coef = theta[:, : self.columns]
-        value = float(solved.value[0]) + 0.5 * self.penalty * float(np.vdot(coef, coef))
-        gradient = self._pull(tilt[:, None] * slopes)
-        gradient[:, : self.columns] += self.penalty * coef
+        value = float(solved.value[0]) + self.ridge(theta)
+        gradient = self.gradient(theta, slopes, tilt)
         return At(theta, value, gradient, losses, slopes, tilt, float(solved.shortfall[0]))
 
-    def _scores(self, theta: Floats) -> Floats:
+    def scores(self, theta: Floats) -> Floats:
+        """Return the linear scores (n, k)."""
         scores = self.X @ theta[:, : self.columns].T
         if self.intercept:
             scores += theta[:, self.columns]
         return np.asarray(scores)
 
-    def _pull(self, a: Floats) -> Floats:
-        """sum_i a_ik (x_i, 1)."""
+    def pull(self, a: Floats) -> Floats:
+        """Return sum_i a_ik (x_i, 1)."""
         pulled = np.empty((a.shape[1], self.shape[1]))
         pulled[:, : self.columns] = a.T @ self.X
         if self.intercept:
@@ -97,29 +116,22 @@ class LinearObjective:
     # -- second order -------------------------------------------------------------------------------------------
 
     def bend(self, at: At) -> Floats:
-        """w_i u''(F_i - t*); by differences where the utility does not know its curvature."""
-        x = at.losses - at.shortfall
-        if self.utility.has_curvature:
-            curvature = np.asarray(self.utility.curvature(x))
-        else:
-            step = 1e-5 * (1.0 + np.abs(x))
-            rise = np.asarray(self.utility.slope(x + step)) - np.asarray(self.utility.slope(x - step))
-            curvature = np.maximum(rise / (2.0 * step), 0.0)
+        """w_i u''(F_i - t*)."""
+        curvature = second_derivative(self.utility, at.losses - at.shortfall)
         return curvature / curvature.size if self.weights is None else self.weights * curvature
 
-    def hessian(self, at: At) -> Floats:
+    def hessian(self, slopes: Floats, tilt: Floats, bend: Floats) -> Floats:
         """Return the Hessian as a matrix over theta.ravel(); a direction that changes nothing is made definite."""
         outputs, width = self.shape
-        bend = self.bend(at)
         H = np.empty((outputs, width, outputs, width))
         for k in range(outputs):
             for l in range(k + 1):
-                weight = at.tilt * self.loss.curvature(at.slopes, k, l) + bend * at.slopes[:, k] * at.slopes[:, l]
+                weight = tilt * self.loss.curvature(slopes, k, l) + bend * slopes[:, k] * slopes[:, l]
                 H[k, :, l, :] = self._gram(weight)
                 H[l, :, k, :] = H[k, :, l, :]
         rise = float(bend.sum())
         if rise > 0.0:
-            centre = self._pull(bend[:, None] * at.slopes).ravel()
+            centre = self.pull(bend[:, None] * slopes).ravel()
             H -= (np.outer(centre, centre) / rise).reshape(H.shape)
         penalised = np.arange(self.columns)
         for k in range(outputs):
@@ -132,19 +144,19 @@ class LinearObjective:
                 H[:, j, :, j] += height / outputs
         return H.reshape(self.size, self.size)
 
-    def hessian_product(self, at: At, bend: Floats, v: Floats) -> Floats:
+    def hessian_product(self, slopes: Floats, tilt: Floats, bend: Floats, v: Floats) -> Floats:
         """Return the Hessian times v (both in the shape of theta): two passes over X, no matrix."""
         outputs = self.shape[0]
-        push = self._scores(v)
-        along = np.einsum("ik,ik->i", at.slopes, push)
+        push = self.scores(v)
+        along = np.einsum("ik,ik->i", slopes, push)
         rise = float(bend.sum())
         if rise > 0.0:
             along -= float(bend @ along) / rise
-        pulled = (bend * along)[:, None] * at.slopes
+        pulled = (bend * along)[:, None] * slopes
         for k in range(outputs):
             for l in range(outputs):
-                pulled[:, k] += at.tilt * self.loss.curvature(at.slopes, k, l) * push[:, l]
-        product = self._pull(pulled)
+                pulled[:, k] += tilt * self.loss.curvature(slopes, k, l) * push[:, l]
+        product = self.pull(pulled)
         product[:, : self.columns] += self.penalty * v[:, : self.columns]
         return product
 

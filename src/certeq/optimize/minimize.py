@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from certeq.optimize.domains import Domain
-from certeq.optimize.exact import solve_exact
+from certeq.optimize.domains import Domain, Polyhedron
+from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.lbfgs import minimize_lbfgs
 from certeq.optimize.losses import Loss
 from certeq.optimize.sg import minimize_sg
@@ -98,26 +98,18 @@ def minimize_exact(
         raise ValueError(f"samples is missing: {loss!r} holds none.")
     start = None if theta0 is None else check_start(theta0, loss, data, domain)
     d = int(data.shape[1])
-    try:
-        rows = domain.as_polyhedron(d)
-    except TypeError:
-        raise ValueError(f"domain must be a polyhedron for method='exact'; found {domain!r}. Use 'sg'.") from None
     begin = time.perf_counter()
-    found = solve_exact(
-        data,
-        utility,
-        weights=weights,
-        lower=rows.lower,
-        upper=rows.upper,
-        C=rows.C,
-        c=rows.c,
-        G=rows.A,
-        b=rows.b,
-        theta0=start,
-        **options,
-    )
+    if hasattr(domain, "split"):
+        found, theta = _solve_split(data, utility, domain, start, weights, options)
+    else:
+        try:
+            rows = domain.as_polyhedron(d)
+        except TypeError:
+            raise ValueError(f"domain must be a polyhedron for method='exact'; found {domain!r}. Use 'sg'.") from None
+        found = solve_exact(data, utility, weights=weights, theta0=start, **_constraints(rows), **options)
+        theta = found.theta
     return Solution(
-        theta=found.theta,
+        theta=theta,
         value=float(found.value),
         gap=float(found.gap),
         status="converged" if found.status == "optimal" else str(found.status),
@@ -128,6 +120,39 @@ def minimize_exact(
         seconds=time.perf_counter() - begin,
         method="exact",
     )
+
+
+def _constraints(rows: Polyhedron) -> dict[str, Any]:
+    return {"lower": rows.lower, "upper": rows.upper, "C": rows.C, "c": rows.c, "G": rows.A, "b": rows.b}
+
+
+def _solve_split(
+    data: Any, utility: Utility, domain: Any, start: Any, weights: Any, options: dict[str, Any]
+) -> tuple[ExactResult, Any]:
+    """Solve over theta = middle + p - n with p, n >= 0: budgets of absolute values are linear in (p, n)."""
+    d = int(data.shape[1])
+    rows = domain.split(d)
+    middle = domain.middle(d) if hasattr(domain, "middle") else np.zeros(d)
+    table = [data, -data]
+    limits = _constraints(rows)
+    linear = options.pop("linear", None)
+    if linear is not None:
+        linear = np.asarray(linear, dtype=np.float64)
+        options["linear"] = np.concatenate([linear, -linear])
+    if start is not None:
+        start = np.concatenate([np.maximum(start - middle, 0.0), np.maximum(middle - start, 0.0)])
+    if np.any(middle):  # the losses at the middle are a column whose weight is fixed at 1
+        table.append((data @ middle)[:, None])
+        limits["lower"] = np.append(np.broadcast_to(limits["lower"], 2 * d), 1.0)
+        limits["upper"] = np.append(np.broadcast_to(limits["upper"], 2 * d), 1.0)
+        for name in ("C", "G"):
+            if limits[name] is not None:
+                limits[name] = np.hstack([limits[name], np.zeros((len(limits[name]), 1))])
+        if linear is not None:
+            options["linear"] = np.append(options["linear"], float(linear @ middle))
+        start = None if start is None else np.append(start, 1.0)
+    found = solve_exact(np.hstack(table), utility, weights=weights, theta0=start, **limits, **options)
+    return found, middle + found.theta[:d] - found.theta[d : 2 * d]
 
 
 def _trace(rows: Any, count: int) -> Trace:

@@ -21,17 +21,17 @@ class MemoryOCELoss(OCELoss):
     has the same fault, and no averaging over batches mends it. Here t comes from ``memory`` samples and the loss is
     :math:`t + \frac1m \sum_i u(x_i - t)`, whose bias is of the other sign and of order 1/memory.
 
-    Standard normal losses, mean over 20,000 batches, as bias of the value (and of the gradient with respect to the
-    scale of the losses, in per cent):
+    Standard normal losses: bias of the value, and of the derivative with respect to the scale of the losses. Means
+    over 20,000 and 4,000 batches; what remains with a memory of 1024 is within two standard errors of 0.
 
-    ===================  =====  ==============  ======================
-    utility              batch  OCELoss         memory of 1024
-    ===================  =====  ==============  ======================
-    CVaR(0.05)           16     BIAS_C16        MEM_C16
-    CVaR(0.05)           64     BIAS_C64        MEM_C64
-    Entropic(1)          16     BIAS_E16        MEM_E16
-    Entropic(1)          64     BIAS_E64        MEM_E64
-    ===================  =====  ==============  ======================
+    ===========  =====  =================  ========================
+    utility      batch  OCELoss            memory of 1024
+    ===========  =====  =================  ========================
+    CVaR(0.05)   16     -0.294, -14.3 %    +0.003 +- 0.010, +0.5 %
+    CVaR(0.05)   64     -0.072,  -3.5 %    -0.002 +- 0.005, -0.5 %
+    Entropic(1)  16     -0.048, -13.1 %    +0.001 +- 0.005, +0.1 %
+    Entropic(1)  64     -0.014,  -3.9 %    -0.001 +- 0.003, -0.0 %
+    ===========  =====  =================  ========================
 
     Parameters
     ----------

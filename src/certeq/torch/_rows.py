@@ -148,5 +148,6 @@ def _between_kinks(z: Tensor, weights: Tensor | None, utility: Utility, low: Ten
     left = torch.where(first > 0, places.gather(-1, (first - 1).clamp(min=0)), low)
     y, jump, kink = (a.squeeze(-2) for a in on_kinks(right))
     settled = (first < count) & (mean(utility._slope(y, TORCH) + jump, weights) >= 1.0)
+    left = torch.where(settled, right, left)  # nothing is left to be found in such rows
     t = find_root(z, weights, utility, left, right, 0.5 * (left + right))
     return Found(torch.where(settled, right, t), torch.where(settled, jump, 0.0), kink)

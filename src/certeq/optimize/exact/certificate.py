@@ -63,8 +63,15 @@ def _best_price(g: Vector, row: Vector, right: float, low: Vector, high: Vector,
 
 
 def certify(
-    problem: Problem, box: tuple[Vector, Vector], theta: Vector, t: float, support: Vector, tilt: Vector,
-    y: Vector, z: Vector, unit: float,
+    problem: Problem,
+    box: tuple[Vector, Vector],
+    theta: Vector,
+    t: float,
+    support: Vector,
+    tilt: Vector,
+    y: Vector,
+    z: Vector,
+    unit: float,
 ) -> Certificate:
     """The value at theta and a proved lower bound, in the caller's units, with every rounding error allowed for."""
     q, w = problem.polyhedron, problem.weights
@@ -137,9 +144,7 @@ def _passes(problem: Problem, theta: Vector, tilt: Vector) -> tuple[Vector, Vect
     return losses, loss_size, g, g_size, biggest, run + count / run + 2.0 * count / chunk
 
 
-def _closed_box(
-    box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector
-) -> tuple[Vector, Vector, float]:
+def _closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector) -> tuple[Vector, Vector, float]:
     """The implied box, closed at a stated distance where nothing bounds a variable on the side that matters."""
     low, high = box
     open_low, open_high = np.isneginf(low), np.isposinf(high)

@@ -61,7 +61,9 @@ class InteriorMethod:
         h, r = 0.5 * (excess + root), 0.5 * (root - excess)
         p, o = q.cap * h / root, q.cap * r / root  # both products of a hinge are then equal: r p = h o
         slope = q.gradient(v) + p @ q.B
-        y = np.linalg.lstsq(q.C[:, :-1].T, slope[:-1], rcond=None)[0] if len(q.c) else np.zeros(0)
+        y = np.zeros(len(q.c))
+        if len(y):
+            y[:] = np.linalg.lstsq(q.C[:, :-1].T, slope[:-1], rcond=None)[0]
         rest = slope - y @ q.C
         price = max(float(np.mean(np.abs(rest[:-1]))) if len(rest) > 1 else 0.0, 1e-3)
         below = np.maximum(rest, 0.0) + price

@@ -112,11 +112,17 @@ class Model:
         lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), at[:-1] - radius, lower)
         upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), at[:-1] + radius, upper)
         return Subproblem(
-            g, H,
-            np.append(lower, -np.inf), np.append(upper, np.inf),
-            np.hstack([q.C[:, assets], zero_c]), q.c - q.C @ rest,
-            np.hstack([q.G[:, assets], zero_g]), q.b - q.G @ rest,
-            B, kink, self.caps(hinges),
+            g,
+            H,
+            np.append(lower, -np.inf),
+            np.append(upper, np.inf),
+            np.hstack([q.C[:, assets], zero_c]),
+            q.c - q.C @ rest,
+            np.hstack([q.G[:, assets], zero_g]),
+            q.b - q.G @ rest,
+            B,
+            kink,
+            self.caps(hinges),
         )
 
 
@@ -131,9 +137,12 @@ def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
     c_norm = np.linalg.norm(q.C, axis=1)
     g_norm = np.linalg.norm(q.G, axis=1)
     inner = Polyhedron(
-        q.lower / holding, q.upper / holding,
-        q.C / c_norm[:, None], q.c / c_norm / holding,
-        q.G / g_norm[:, None], q.b / g_norm / holding,
+        q.lower / holding,
+        q.upper / holding,
+        q.C / c_norm[:, None],
+        q.c / c_norm / holding,
+        q.G / g_norm[:, None],
+        q.b / g_norm / holding,
     )
     linear = (problem.linear + scenarios.centre) / scenarios.scale
     utility = problem.utility if loss == 1.0 else problem.utility.scaled(1.0 / loss)

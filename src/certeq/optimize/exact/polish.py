@@ -68,9 +68,15 @@ def _polish(
     excess = (q.B @ v - q.kink) * partition.side
     share = p / q.cap
     broken = max(
-        _most(q.lower - v), _most(v - q.upper), _most(q.G @ v - q.b), _most(-excess),
-        _most(-z), _most(-share), _most(share - 1.0),
-        _most(-slope[partition.at_lower]), _most(slope[partition.at_upper]),
+        _most(q.lower - v),
+        _most(v - q.upper),
+        _most(q.G @ v - q.b),
+        _most(-excess),
+        _most(-z),
+        _most(-share),
+        _most(share - 1.0),
+        _most(-slope[partition.at_lower]),
+        _most(slope[partition.at_upper]),
     )
     if broken > slack:
         return None

@@ -53,8 +53,9 @@ def read_problem(
     if weights is not None:
         raw = _vector("weights", weights, count)
         if np.any(raw < 0.0) or not raw.sum() > 0.0:
-            raise ValueError("weights must be non-negative with a positive sum; found "
-                             f"minimum {raw.min():g} and sum {raw.sum():g}.")
+            raise ValueError(
+                f"weights must be non-negative with a positive sum; found minimum {raw.min():g} and sum {raw.sum():g}."
+            )
         probabilities = raw / raw.sum()
         if np.any(probabilities == 0.0):
             kept = np.flatnonzero(probabilities)

@@ -76,9 +76,7 @@ def _between_kinks(
     return low, high, False
 
 
-def _root(
-    losses: Vector, weights: Vector, utility: Utility, low: float, high: float, guess: float | None
-) -> float:
+def _root(losses: Vector, weights: Vector, utility: Utility, low: float, high: float, guess: float | None) -> float:
     """Newton's method kept inside a shrinking bracket, on the growth-th root of the mean slope."""
     power = 1.0 / utility.growth
     t = guess if guess is not None and low < guess < high else max(low, float(weights @ losses) - utility.anchor)

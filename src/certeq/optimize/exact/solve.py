@@ -187,8 +187,17 @@ def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | No
     q = problem.polyhedron
     try:
         found = solve_exact(
-            np.ascontiguousarray(problem.table[::step]), problem.utility, weights=problem.weights[::step],
-            linear=problem.linear, lower=q.lower, upper=q.upper, C=q.C, c=q.c, G=q.G, b=q.b, tol=max(tol, 1e-6),
+            np.ascontiguousarray(problem.table[::step]),
+            problem.utility,
+            weights=problem.weights[::step],
+            linear=problem.linear,
+            lower=q.lower,
+            upper=q.upper,
+            C=q.C,
+            c=q.c,
+            G=q.G,
+            b=q.b,
+            tol=max(tol, 1e-6),
             time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
         )
     except UnboundedError:  # fewer scenarios can be unbounded where all of them are not

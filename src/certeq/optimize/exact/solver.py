@@ -246,6 +246,9 @@ def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) 
         if found is not None:
             return SubSolution(found.v, found.multipliers, found.partition, True, interior.iterations)
     return SubSolution(
-        np.clip(interior.v, problem.lower, problem.upper), interior.multipliers, interior.partition, False,
+        np.clip(interior.v, problem.lower, problem.upper),
+        interior.multipliers,
+        interior.partition,
+        False,
         interior.iterations,
     )

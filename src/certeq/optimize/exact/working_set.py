@@ -62,11 +62,13 @@ def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> 
         excess = point.losses - point.t - kink
         over = excess > 0.0
         tail = int(over.sum())
-        chosen = np.concatenate([
-            np.flatnonzero(np.abs(excess) <= _TIE),  # all of them: which side a tie is on is for the model to say
-            _nearest(excess, ~over, int(max(2.0 * share * tail, 3.0 * assets + 50.0))),
-            _nearest(-excess, over, int(max(0.67 * share * tail, 1.5 * assets + 50.0))),
-        ])
+        chosen = np.concatenate(
+            [
+                np.flatnonzero(np.abs(excess) <= _TIE),  # all of them: which side a tie is on is for the model to say
+                _nearest(excess, ~over, int(max(2.0 * share * tail, 3.0 * assets + 50.0))),
+                _nearest(-excess, over, int(max(0.67 * share * tail, 1.5 * assets + 50.0))),
+            ]
+        )
         chosen = np.unique(chosen)
         scenario.append(chosen)
         which.append(np.full(len(chosen), k, dtype=np.intp))

@@ -1,0 +1,207 @@
+"""The loss where people use it: plain PyTorch, skorch, Lightning; OCE-SG, growing batches, the memory."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import certeq as ce
+from certeq.torch import OCESG, GrowingBatchSampler, MemoryOCELoss, OCELoss, oce
+
+
+def toy(n=256, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 3, generator=generator)
+    noise = torch.randn(n, 1, generator=generator) * (0.1 + x[:, :1].abs())
+    return x, x @ torch.tensor([[1.0], [-1.0], [0.5]]) + noise
+
+
+class TestLoss:
+    def test_is_a_thin_shell(self, utility):
+        x, y = torch.randn(10, 2), torch.randn(10, 2)
+        criterion = OCELoss(utility, nn.MSELoss(reduction="none"))
+        assert criterion(x, y) == oce((x - y) ** 2, utility)
+        assert OCELoss(utility)((x - y) ** 2) == criterion(x, y)
+        assert torch.equal(OCELoss(utility, dim=0)(x), oce(x, utility, dim=0))
+
+    def test_weight(self):
+        x, w = torch.randn(10), torch.rand(10)
+        assert OCELoss(ce.Quartic())(x, weight=w) == oce(x, ce.Quartic(), weight=w)
+
+    def test_copies_and_prints(self):
+        criterion = OCELoss(ce.CVaR(0.1), nn.L1Loss(reduction="none"))
+        assert "CVaR(alpha=0.1)" in repr(criterion)
+        for twin in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
+            assert twin(torch.ones(4), torch.zeros(4)) == 1.0
+
+    def test_lowers_the_tail_where_the_mean_does_not(self):
+        x, y = toy()
+        tails = {}
+        for name, criterion in {
+            "mean": nn.MSELoss(),
+            "cvar": OCELoss(ce.CVaR(0.1), nn.MSELoss(reduction="none")),
+        }.items():
+            net = nn.Linear(3, 1)
+            nn.init.zeros_(net.weight)
+            nn.init.zeros_(net.bias)
+            optimizer = torch.optim.LBFGS(net.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+
+            def closure(net=net, optimizer=optimizer, criterion=criterion):
+                optimizer.zero_grad()
+                loss = criterion(net(x), y)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            tails[name] = oce((net(x) - y).detach() ** 2, ce.CVaR(0.1)).item()
+        assert tails["cvar"] < tails["mean"]
+
+
+def test_skorch():
+    skorch = pytest.importorskip("skorch")
+    x, y = toy()
+    net = skorch.NeuralNetRegressor(
+        nn.Linear(3, 1),
+        criterion=OCELoss,
+        criterion__utility=ce.SmoothCVaR(0.2),
+        criterion__base=nn.MSELoss(reduction="none"),
+        max_epochs=15,
+        lr=0.05,
+        train_split=None,
+        verbose=0,
+    )
+    net.fit(x.numpy(), y.numpy())
+    assert net.history[-1, "train_loss"] < 0.5 * net.history[0, "train_loss"]
+
+
+def test_lightning(tmp_path):
+    lightning = pytest.importorskip("lightning")
+    x, y = toy()
+
+    class Regression(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(3, 1)
+            self.criterion = OCELoss(ce.CVaR(0.2), nn.MSELoss(reduction="none"))
+            self.seen = []
+
+        def training_step(self, batch, _):
+            loss = self.criterion(self.net(batch[0]), batch[1])
+            self.seen.append(loss.item())
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=0.05)
+
+    model = Regression()
+    trainer = lightning.Trainer(
+        max_epochs=40, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(model, torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=64, num_workers=0))
+    assert model.seen[-1] < 0.5 * model.seen[0]
+
+
+class TestOCESG:
+    def test_schedules(self):
+        for schedule, third in {"constant": 0.7, "1/sqrt(k)": None, "1/k": None}.items():
+            p = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+            optimizer = OCESG([p], lr=0.1, schedule=schedule)
+            for _ in range(3):
+                p.grad = torch.ones_like(p)
+                optimizer.step()
+            factors = {"constant": 3, "1/sqrt(k)": 1 + 2**-0.5 + 3**-0.5, "1/k": 1 + 1 / 2 + 1 / 3}
+            assert p.item() == pytest.approx(-0.1 * factors[schedule]), third
+
+    def test_projection_and_average(self):
+        class Half:
+            def project(self, p):
+                return p.clamp(max=0.5)
+
+        p = torch.zeros(1, requires_grad=True)
+        optimizer = OCESG([p], lr=1.0, schedule="constant", project=Half(), average=True)
+        for _ in range(2):
+            p.grad = -torch.ones_like(p)
+            optimizer.step()
+        assert p.item() == 0.5
+        assert optimizer.averages()[0].item() == 0.25  # theta_0 = 0 and theta_1 = 0.5
+
+    def test_resumes(self):
+        p = torch.zeros(1, requires_grad=True)
+        optimizer = OCESG([p], lr=1.0, schedule="1/k")
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        other = OCESG([p], lr=1.0, schedule="1/k")
+        other.load_state_dict(optimizer.state_dict())
+        other.step()
+        assert p.item() == -1.5
+
+    def test_finds_the_best_portfolio_of_two(self):
+        """Entropic risk of two independent normals with variances 1 and 4: the minimum variance weights .8 and .2."""
+        torch.manual_seed(0)
+        data = torch.randn(20000, 2, dtype=torch.float64) * torch.tensor([1.0, 2.0], dtype=torch.float64)
+        theta = torch.full((2,), 0.5, dtype=torch.float64, requires_grad=True)
+
+        def simplex(p):
+            return torch.stack([(0.5 + 0.5 * (p[0] - p[1])).clamp(0, 1), (0.5 - 0.5 * (p[0] - p[1])).clamp(0, 1)])
+
+        optimizer = OCESG([theta], lr=0.2, schedule="constant", project=simplex)
+        batches = GrowingBatchSampler(data, steps=400, generator=torch.Generator().manual_seed(1))
+        for batch in torch.utils.data.DataLoader(data, batch_sampler=batches):
+            optimizer.zero_grad()
+            oce(-batch @ theta, ce.Entropic(1.0)).backward()
+            optimizer.step()
+        assert theta.detach().tolist() == pytest.approx([0.8, 0.2], abs=0.05)
+
+
+class TestGrowingBatchSampler:
+    def test_sizes_and_seed(self):
+        def batches():
+            return list(GrowingBatchSampler(range(50), 60, generator=torch.Generator().manual_seed(0)))
+
+        first = batches()
+        assert [len(b) for b in first] == [min(k, 50) for k in range(1, 61)]
+        assert first == batches()
+        assert len(GrowingBatchSampler(range(50), 60)) == 60
+        assert [len(b) for b in GrowingBatchSampler(range(9), 3, size=lambda k: 10 * k, largest=15)] == [10, 15, 15]
+
+
+class TestMemory:
+    @pytest.mark.parametrize("utility, exact", [(ce.CVaR(0.1), 1.754983), (ce.Entropic(1.0), 0.5)])
+    def test_reduces_the_bias_of_small_batches(self, utility, exact):
+        generator = torch.Generator().manual_seed(0)
+        plain, remedy = OCELoss(utility), MemoryOCELoss(utility, memory=512)
+        values, gradients = {"plain": [], "memory": []}, {"plain": [], "memory": []}
+        for step in range(2000):
+            batch = torch.randn(16, generator=generator, dtype=torch.float64)
+            for name, criterion in {"plain": plain, "memory": remedy}.items():
+                scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+                value = criterion(scale * batch)
+                value.backward()
+                if step >= 32:
+                    values[name].append(value.item())
+                    gradients[name].append(scale.grad.item())
+        slope = 1.754983 if isinstance(utility, ce.CVaR) else 1.0  # d/ds of OCE(s X) at 1
+        for found, true in ((values, exact), (gradients, slope)):
+            bias = {name: abs(sum(v) / len(v) - true) for name, v in found.items()}
+            assert bias["memory"] < 0.4 * bias["plain"]
+
+    def test_state(self):
+        criterion = MemoryOCELoss(ce.CVaR(0.5), memory=3)
+        for value in (1.0, 2.0, 3.0, 4.0):
+            criterion(torch.tensor([value]))
+        assert sorted(criterion.bank.tolist()) == [2.0, 3.0, 4.0]
+        twin = MemoryOCELoss(ce.CVaR(0.5), memory=3)
+        twin.load_state_dict(criterion.state_dict())
+        assert twin(torch.tensor([9.0])) == criterion(torch.tensor([9.0]))
+        criterion.eval()
+        assert criterion(torch.tensor([1.0, 3.0])) == 3.0
+        criterion.forget()
+        assert criterion.train()(torch.tensor([1.0, 3.0])) == 3.0
+
+    def test_a_batch_larger_than_the_memory(self):
+        criterion = MemoryOCELoss(ce.CVaR(0.5), memory=2)
+        criterion(torch.arange(5.0))
+        assert sorted(criterion.bank.tolist()) == [3.0, 4.0]

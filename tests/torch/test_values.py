@@ -1,0 +1,187 @@
+"""Values, shortfalls and tilts are those of `certeq.oce`, along both ways of computing them."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import SAMPLES
+
+import certeq as ce
+from certeq.torch import _search, oce, shortfall, tilt
+from certeq.torch._rows import oce_rows, tilt_rows
+
+
+def tensors(x, w):
+    return torch.tensor(x, requires_grad=True), None if w is None else torch.tensor(w)
+
+
+def reference(x, u, w):
+    """OCE by the definition: bisection of the mean left slope, then t + E u(x - t)."""
+    w = np.full(len(x), 1 / len(x)) if w is None else w / w.sum()
+    c = x.max()
+    z = x - c
+    low, high = np.nextafter(z.min() - u.anchor, -np.inf), -u.anchor
+    with np.errstate(all="ignore"):
+        while low < (t := 0.5 * (low + high)) < high:
+            low, high = (t, high) if (w * u.slope(z - t)).sum() > 1 else (low, t)
+        return c + min(t + (w * u.value(z - t)).sum() for t in (low, high))
+
+
+def size(x, u):
+    return 1.0 + abs(x).max() + abs(reference(x, u, None))
+
+
+def test_oce_is_the_minimum(utility):
+    for name, x, w in SAMPLES:
+        t, v = tensors(x, w)
+        assert abs(oce(t, utility, weight=v).item() - reference(x, utility, w)) <= 1e-12 * size(x, utility), name
+
+
+def test_oce_is_that_of_numpy(utility):
+    for name, x, w in SAMPLES:
+        t, v = tensors(x, w)
+        assert abs(oce(t, utility, weight=v).item() - ce.oce(x, utility, w)) <= 1e-12 * size(x, utility), name
+
+
+def test_gradient_is_the_tilt_and_sums_to_one(utility):
+    for name, x, w in SAMPLES:
+        t, v = tensors(x, w)
+        oce(t, utility, weight=v).backward()
+        q = ce.tilt(x, utility, w)
+        assert torch.allclose(t.grad, torch.tensor(q), rtol=1e-8, atol=1e-9), name
+        assert abs(t.grad.sum().item() - 1) <= 1e-9, name
+        assert torch.allclose(tilt(t, utility, weight=v), t.grad, rtol=1e-8, atol=1e-9), name
+
+
+def test_rows_agree_with_the_vector(utility):
+    for name, x, w in SAMPLES:
+        t, v = tensors(np.stack([x, x[::-1], x + 3.0]), None if w is None else np.stack([w, w[::-1], w]))
+        found = oce(t, utility, weight=v, dim=1)
+        one = oce(t[0], utility, weight=None if v is None else v[0])
+        assert torch.allclose(found, torch.stack([one, one, one + 3.0]), rtol=0, atol=1e-12 * size(x, utility)), name
+
+
+def test_a_fixed_number_of_rounds_is_enough(utility, monkeypatch):
+    """What compiled code runs, without the compiler."""
+    monkeypatch.setattr(_search, "is_traced", lambda: True)
+    for name, x, w in SAMPLES:
+        t, v = tensors(x, None if w is None else w / w.sum())
+        assert abs(oce_rows(t, v, utility).item() - reference(x, utility, w)) <= 1e-12 * size(x, utility), name
+        q = tilt_rows(t, v, utility)
+        assert abs(q.sum().item() - 1) <= 1e-12, name
+        assert torch.allclose(q, torch.tensor(ce.tilt(x, utility, w)), rtol=1e-5, atol=1e-7), name
+
+
+def test_shortfall(utility):
+    x = np.random.default_rng(1).standard_normal(50)
+    found = shortfall(torch.tensor(x), utility).item()
+    with np.errstate(all="ignore"):
+        best = found + utility.value(x - found).mean()
+    assert best <= ce.oce(x, utility) + 1e-12
+
+
+def test_cvar_shares_the_fraction_among_ties():
+    q = tilt(torch.tensor([0.0, 1.0, 1.0, 1.0, 2.0], dtype=torch.float64), ce.CVaR(0.5))
+    assert torch.allclose(q, torch.tensor([0.0, 0.2, 0.2, 0.2, 0.4], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("n", [5000, 70001])
+def test_long_vectors(plain, n):
+    x = np.random.default_rng(2).exponential(size=n)
+    assert oce(torch.tensor(x), plain).item() == pytest.approx(reference(x, plain, None), rel=1e-12)
+    short = torch.tensor(x, dtype=torch.float32, requires_grad=True)
+    value = oce(short, plain)
+    value.backward()
+    assert value.item() == pytest.approx(reference(x, plain, None), rel=3e-6)
+    assert short.grad.sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
+class TestAxioms:
+    x = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    y = torch.rand(40, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+
+    def test_cash_additive(self, utility):
+        assert oce(self.x + 7.5, utility).item() == pytest.approx(oce(self.x, utility).item() + 7.5, abs=1e-11)
+
+    def test_monotone(self, utility):
+        if utility.is_monotone:
+            assert oce(self.x + self.y, utility) >= oce(self.x, utility) - 1e-12
+
+    def test_convex(self, utility):
+        mixed = oce(0.3 * self.x + 0.7 * self.y, utility)
+        assert mixed <= 0.3 * oce(self.x, utility) + 0.7 * oce(self.y, utility) + 1e-12
+
+    def test_at_least_the_mean(self, utility):
+        assert oce(self.x, utility) >= self.x.mean() + utility.oce_of_zero - 1e-12
+
+    def test_weights_are_repetitions(self, utility):
+        twice = torch.cat([self.x, self.x[:10]])
+        weight = torch.ones(40, dtype=torch.float64)
+        weight[:10] = 2.0
+        assert oce(self.x, utility, weight=weight).item() == pytest.approx(oce(twice, utility).item(), abs=1e-11)
+
+
+class TestDtypes:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+    def test_follows_the_losses(self, plain, dtype):
+        x = torch.randn(200, generator=torch.Generator().manual_seed(5)).to(dtype).requires_grad_()
+        value = oce(x, plain)
+        value.backward()
+        exact = ce.oce(x.detach().double().numpy(), plain)
+        assert value.dtype == dtype
+        assert x.grad.dtype == dtype
+        assert value.item() == pytest.approx(exact, rel=2 * torch.finfo(dtype).eps, abs=2 * torch.finfo(dtype).eps)
+        rows = oce(x.reshape(2, 100), plain, dim=1)
+        assert rows.dtype == dtype
+
+    def test_offset_in_float32(self, plain):
+        x = torch.randn(64, generator=torch.Generator().manual_seed(6)) + 1e6
+        for found in (oce(x, plain), oce(x[None], plain, dim=1)[0]):
+            assert found.item() == pytest.approx(ce.oce(x.double().numpy(), plain), abs=0.07)  # one float at 1e6
+
+    def test_autocast(self, plain):
+        layer = torch.nn.Linear(4, 1)
+        data = torch.randn(64, 4, generator=torch.Generator().manual_seed(7))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = layer(data)
+            assert out.dtype == torch.bfloat16
+            values = oce(out, plain), oce(out.T, plain, dim=1)[0]
+            for value in values:
+                assert value.item() == pytest.approx(ce.oce(out.detach().double().numpy().ravel(), plain), rel=0.01)
+            sum(values).backward()
+
+    def test_losses_are_not_changed(self, utility):
+        x = torch.randn(30, dtype=torch.float64, requires_grad=True)
+        before = x.detach().clone()
+        oce(x, utility).backward()
+        oce(x[None], utility, dim=1).sum().backward()
+        assert torch.equal(x.detach(), before)
+
+
+class TestDimensions:
+    x = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+
+    @pytest.mark.parametrize("dim", [None, 0, 1, -1, (0, 2), (1, 2), (2, 0), (0, 1, 2)])
+    @pytest.mark.parametrize("keepdim", [False, True])
+    def test_as_torch_mean(self, dim, keepdim):
+        for function in (oce, shortfall):
+            found = function(self.x, ce.Mean(), dim=dim, keepdim=keepdim)
+            wanted = self.x.mean(dim=dim, keepdim=keepdim) if dim is not None else self.x.mean()
+            assert torch.allclose(found.squeeze(), wanted.squeeze())
+            if dim is not None:
+                assert found.shape == wanted.shape
+
+    def test_tilt_has_the_shape_of_the_losses(self):
+        q = tilt(self.x, ce.Entropic(1.0), dim=(2, 0))
+        assert q.shape == self.x.shape
+        assert torch.allclose(q.sum((0, 2)), torch.ones(4, dtype=torch.float64))
+        assert torch.allclose(q[:, 1], torch.softmax(self.x[:, 1].reshape(-1), 0).reshape(3, 5))
+
+    def test_one_weight_per_sample(self):
+        w = torch.rand(4, dtype=torch.float64)
+        found = oce(self.x, ce.Quartic(), dim=1, weight=w)
+        assert torch.allclose(found[2, 3], oce(self.x[2, :, 3], ce.Quartic(), weight=w))
+
+    def test_a_scalar_loss(self):
+        x = torch.tensor(2.0, requires_grad=True)
+        oce(x, ce.Quartic().normalized()).backward()
+        assert x.grad == 1.0
