@@ -190,7 +190,7 @@ def run(quick: bool = False, report: Callable[[Row], None] = lambda row: None) -
 def _line(row: Row) -> str:
     return (
         f"{row['case']:23s} {row['utility']:34s} {1e3 * row['seconds']:8.1f} ms (cpu {1e3 * row['cpu_seconds']:6.1f})  "
-        f"{row['peer']:9s}{row['peer_seconds']:8.2f} s (cpu {row['peer_cpu_seconds']:7.2f})  ratio {row['ratio']:5.0f}x "
+        f"{row['peer']:9s}{row['peer_seconds']:8.2f} s (cpu {row['peer_cpu_seconds']:5.2f})   {row['ratio']:5.0f}x "
         f"(cpu {row['cpu_ratio']:5.0f}x)  gap {row['our_gap']:.1e} "
         f"(relative {row['our_relative_gap']:.1e})  peer - ours {row['peer_objective_minus_ours']:+.1e}"
     )

@@ -75,7 +75,7 @@ def test_bad_dates_are_refused(prices, refused):
     few = prices.iloc[:12].set_axis(
         [f"0{month}/01/2020" for month in range(1, 10)] + [f"{m}/01/2020" for m in (10, 11, 12)]
     )
-    refused(few, "may be a day before a month")
+    refused(few, "the day or the month in front")
 
 
 def test_bad_prices_are_refused(prices, refused):

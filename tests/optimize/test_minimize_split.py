@@ -27,7 +27,7 @@ def test_long_short_and_l1(domain, constraints, linear):
     problem = cp.Problem(cp.Minimize(t + cp.sum(cp.pos(A @ v - t)) / 30 + cost), constraints(v))
     problem.solve(solver="CLARABEL")
     assert found.value == pytest.approx(problem.value, abs=1e-8)
-    assert found.gap <= 1e-9 * abs(found.value)
+    assert found.gap <= 1e-9 * max(abs(found.value), 1e-4)  # the L1 ball holds 0, where the risk is 0
     assert domain.contains(found.theta)
     again = ce.minimize(ce.LinearLoss(A), ce.CVaR(0.1), domain=domain, linear=linear, theta0=found.theta)
     assert again.value == pytest.approx(found.value, rel=1e-12)

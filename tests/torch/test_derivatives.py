@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from conftest import PLAIN
 from torch.autograd import gradcheck, gradgradcheck
 
 import certeq as ce
 from certeq.torch import OCELoss, oce, shortfall, tilt
+from conftest import PLAIN
 
 SMOOTH = ["entropic", "mean-variance", "mmv3", "quartic", "leaky", "smooth"]
 
@@ -30,7 +30,9 @@ def test_gradgradcheck(smooth):
     assert gradgradcheck(lambda x: oce(x, smooth, dim=0), losses(6, 2), atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("mixed", [0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.3), 0.4 * ce.CVaR(0.2) + 0.6 * ce.Quartic()])
+@pytest.mark.parametrize(
+    "mixed", [0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.3), 0.4 * ce.CVaR(0.2) + 0.6 * ce.Quartic()]
+)
 @pytest.mark.parametrize("seed", range(4))
 def test_second_derivatives_with_a_loss_on_a_kink(mixed, seed):
     assert gradgradcheck(lambda x: oce(x, mixed), losses(7, seed=seed), atol=1e-6, rtol=1e-4)
@@ -61,7 +63,10 @@ def test_hessian_is_the_formula(smooth):
     t = shortfall(x, smooth)
     h = smooth.curvature(x - t) / 9
     wanted = torch.diag(h) - torch.outer(h, h) / h.sum()
-    for hessian in (torch.func.hessian(lambda x: oce(x, smooth))(x), torch.autograd.functional.hessian(lambda x: oce(x, smooth), x)):
+    for hessian in (
+        torch.func.hessian(lambda x: oce(x, smooth))(x),
+        torch.autograd.functional.hessian(lambda x: oce(x, smooth), x),
+    ):
         assert torch.allclose(hessian, wanted, atol=1e-9)
 
 
@@ -122,7 +127,14 @@ class TestLearnedParameters:
         assert beta.grad.item() == pytest.approx((at(1.5 + 1e-6) - at(1.5 - 1e-6)).item() / 2e-6, rel=1e-6)
 
     @pytest.mark.parametrize(
-        "make", [ce.CVaR, lambda a: ce.SmoothCVaR(a, 0.2), ce.LeakyCVaR, lambda a: ce.MeanVariance(a), lambda a: ce.Quartic().scaled(a)]
+        "make",
+        [
+            ce.CVaR,
+            lambda a: ce.SmoothCVaR(a, 0.2),
+            ce.LeakyCVaR,
+            lambda a: ce.MeanVariance(a),
+            lambda a: ce.Quartic().scaled(a),
+        ],
     )
     def test_gradcheck(self, make):
         alpha = torch.tensor(0.33, dtype=torch.float64, requires_grad=True)

@@ -39,13 +39,13 @@ class TestSqwash:
         x = losses(n)
         theirs = self.sqwash.reduce_superquantile(x, fraction)
         # Their quantile is interpolated between order statistics; with it t + E(x - t)^+/alpha is exact only where t
-        # lies between the two that CVaR allows, and above the minimum elsewhere.
-        assert theirs >= oce(x, ce.CVaR(fraction)) - 1e-12
+        # is a minimiser, and above the minimum elsewhere. (Their tail mass is a float32: 1e-7.)
+        assert theirs >= oce(x, ce.CVaR(fraction)) - 1e-6
         assert theirs.item() == pytest.approx(oce(x, ce.CVaR(fraction)).item(), abs=2.0 / (n * fraction))
 
     def test_superquantile_where_its_quantile_is_a_loss(self):
         x = losses(101)  # 0.9 * (101 - 1) is whole: no interpolation
-        assert self.sqwash.reduce_superquantile(x, 0.1).item() == pytest.approx(oce(x, ce.CVaR(0.1)).item(), abs=1e-12)
+        assert self.sqwash.reduce_superquantile(x, 0.1).item() == pytest.approx(oce(x, ce.CVaR(0.1)).item(), abs=1e-6)
 
     @pytest.mark.parametrize("nu", [0.5, 5.0, 200.0])
     def test_smooth_superquantile(self, nu):
@@ -70,7 +70,9 @@ class TestPfhedge:
 
     def test_expected_shortfall_where_the_tail_is_whole(self):
         x = losses(60)
-        assert oce(x, ce.CVaR(0.1)).item() == pytest.approx(self.functional.expected_shortfall(-x, 0.1).item(), abs=1e-12)
+        assert oce(x, ce.CVaR(0.1)).item() == pytest.approx(
+            self.functional.expected_shortfall(-x, 0.1).item(), abs=1e-12
+        )
 
     def test_expected_shortfall_rounds_the_tail_up(self):
         x = losses(64)  # 3.2 samples: theirs averages the worst 4

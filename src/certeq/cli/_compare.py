@@ -163,7 +163,9 @@ def _attempt(
     try:
         return fitted(name, estimator, returns, contributions=contributions)
     except BadData as error:
-        return Strategy(name, None, getattr(estimator, "utility", None), failure=f"failed: {error}")
+        return Strategy(
+            name, None, getattr(estimator, "utility", None), failure="failed: " + str(error).removeprefix(f"{name}: ")
+        )
 
 
 def _table(study: Study, found: Figures) -> Table:

@@ -74,8 +74,8 @@ def _guessed(text: Any, source: str) -> Any:
         american, european = (pd.to_datetime(text, errors="coerce", dayfirst=first) for first in (False, True))
     if american.notna().all() and european.notna().all() and not american.equals(european):
         raise BadData(
-            f"{source}: {str(text.iloc[0])[:40]!r} may be a day before a month or a month before a day, and no row tells "
-            "which. Write dates as 2024-01-31."
+            f"{source}: {str(text.iloc[0])[:40]!r} may have the day or the month in front, and no row tells which. "
+            "Write dates as 2024-01-31."
         )
     return european if european.notna().sum() > american.notna().sum() else american
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import math
 from collections.abc import Iterable
@@ -20,8 +21,9 @@ def as_utility(utility: Any) -> Utility:
     if utility is None:
         return Entropic(beta=1.0)
     if isinstance(utility, Utility):
-        utility.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
-        return utility
+        own = copy.deepcopy(utility)  # a utility may remember facts about itself; a parameter must not change
+        own.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
+        return own
     if isinstance(utility, type) and issubclass(utility, Utility):
         raise TypeError(f"utility must be an instance; write {utility.__name__}() rather than {utility.__name__}.")
     raise TypeError(f"utility must be a Utility such as certeq.CVaR(0.05), or None; found {utility!r}.")

@@ -71,6 +71,13 @@ def axis(title: str, **more: Any) -> Node:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, **more}
 
 
+def log_ticks(low: float, high: float) -> Node:
+    """1, 2 and 5 of every decade between, written out: Plotly's own logarithmic ticks show bare digits."""
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [m * 10.0**d for d in decades for m in (1, 2, 5) if 0.999 * low <= m * 10.0**d <= 1.001 * high]
+    return {"tickvals": rounded(ticks), "ticktext": [f"{tick:.3g}" for tick in ticks], "tickangle": 0}
+
+
 def rounded(values: Any, digits: int = 5) -> list[float | None]:
     """Numbers to so many significant digits (a screen shows three), None where they are not finite."""
     return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from certeq.report._chart import SERIES, Chart, Node, Table, axis, colour, percent, rounded, series
+from certeq.report._chart import SERIES, Chart, Node, Table, axis, colour, log_ticks, percent, rounded, series
 from certeq.report._labels import distinct, in_chart, plain
 from certeq.report._metrics import DAYS_PER_YEAR, Floats, measure
 from certeq.report._study import Study, Sweep
@@ -125,7 +125,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     judged = study.judged_on.to_numpy(dtype=float)
     figures = [measure(judged @ weights) for weights in sweep.weights]
     where = "the data fitted on" if study.in_sample else "the data held out"
-    drawn = (("annualized_mean", "Annualised return", "y", 0), ("cvar", "CVaR 95 % of the day", "y2", 1))
+    drawn = (("annualized_mean", "Annualised return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
     traces = [
         {
             "type": "scatter",
@@ -162,12 +162,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
 
 def _parameter_axis(sweep: Sweep, **more: str) -> Node:
     kind = "log" if (sweep.places > 0).all() and sweep.places[-1] > 5 * sweep.places[0] else "linear"
-    named: Node = {}
-    if kind == "log":  # 1, 2, 5 of every decade: Plotly's own ticks show bare digits
-        low, high = sweep.places[0] * 0.999, sweep.places[-1] * 1.001
-        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        ticks = [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
-        named = {"tickvals": rounded(ticks), "ticktext": [f"{tick:.3g}" for tick in ticks], "tickangle": 0}
+    named = log_ticks(sweep.places[0], sweep.places[-1]) if kind == "log" else {}
     return axis(plain(sweep.label), type=kind, **named, **more)
 
 

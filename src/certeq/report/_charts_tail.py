@@ -50,9 +50,14 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         for name, place, tone, dash in marks
     ]
     beyond = losses > tail.shortfall
-    # Extreme days would squeeze everything else into a few pixels; they stay in reach by zooming out.
-    reach = [float(np.quantile(losses, 0.001)), float(np.quantile(losses, 0.9995))]
-    reach = [min(reach[0], tail.shortfall), max(reach[1], 1.1 * tail.value, 1.1 * tail.shortfall)]
+    order = np.argsort(losses)
+    cumulated = np.cumsum(tail.tilt[order])
+    # Extreme days that carry next to nothing would squeeze the rest; they stay in reach by zooming out.
+    far = float(losses[order][min(n - 1, int(np.searchsorted(cumulated, 0.995)))])
+    reach = [
+        min(float(np.quantile(losses, 0.001)), tail.shortfall),
+        max(float(np.quantile(losses, 0.999)), far + edges[1] - edges[0], 1.1 * tail.value, 1.1 * tail.shortfall),
+    ]
     layout = {
         "barmode": "overlay",
         "bargap": 0,
@@ -69,8 +74,6 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         f"(effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
     )
     levels = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-    order = np.argsort(losses)
-    cumulated = np.cumsum(tail.tilt[order])
     rows = tuple(
         (
             percent(level, 0),

@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.report._chart import SERIES, Chart, Node, Table, axis, colour, percent, rounded, series, shared, thin
+from certeq.report._chart import (
+    SERIES,
+    Chart,
+    Node,
+    Table,
+    axis,
+    colour,
+    log_ticks,
+    percent,
+    rounded,
+    series,
+    shared,
+    thin,
+)
 from certeq.report._labels import in_chart
 from certeq.report._metrics import Floats
 from certeq.report._study import Study
@@ -108,5 +121,5 @@ def _money_axis(wealth: Paths) -> Node:
     """Where money multiplies, equal steps are equal factors; else the early years would look flat."""
     low, high = min(float(path.min()) for path in wealth.values()), max(float(path.max()) for path in wealth.values())
     if low > 0.0 and high > 5.0 * low:
-        return axis("Value of 1 invested, log scale", type="log", nticks=8)
+        return axis("Value of 1 invested, log scale", type="log", **log_ticks(low, high))
     return axis("Value of 1 invested")

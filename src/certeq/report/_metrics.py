@@ -79,7 +79,7 @@ def _evar(rows: Floats) -> Floats:
         with np.errstate(under="ignore"):
             return np.asarray((np.log(np.exp(z * below).mean(axis=1)) - np.log(TAIL)) / z[:, 0])
 
-    # In units of the spread the minimum lies well inside; past the right end EVaR is the largest loss itself.
+    # In units of the spread. Where the largest loss has mass TAIL or more, the bound falls towards it for ever: capped.
     low, high = np.full(rows.shape[0], np.log(1e-2)), np.full(rows.shape[0], np.log(1e5))
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = bound(left), bound(right)
@@ -90,7 +90,7 @@ def _evar(rows: Floats) -> Floats:
         value = bound(fresh)
         left, right = np.where(go_left, fresh, right), np.where(go_left, left, fresh)
         at_left, at_right = np.where(go_left, value, at_right), np.where(go_left, at_left, value)
-    return np.asarray(top[:, 0] + spread[:, 0] * np.minimum(at_left, at_right))
+    return np.asarray(top[:, 0] + spread[:, 0] * np.minimum(np.minimum(at_left, at_right), 0.0))
 
 
 def _ratio(mean: Floats, deviation: Floats) -> Floats:

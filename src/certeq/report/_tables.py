@@ -38,7 +38,7 @@ def metrics_table(study: Study, found: dict[str, dict[str, tuple[float, float, f
     rows = []
     for strategy in study.strategies:
         if strategy.name not in found:
-            rows.append((strategy.name, f"failed: {plain(strategy.failure, 120)}", *[""] * (len(METRICS) - 1)))
+            rows.append((strategy.name, plain(strategy.failure, 120), *[""] * (len(METRICS) - 1)))
             continue
         cells = []
         for metric in METRICS:

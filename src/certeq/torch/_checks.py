@@ -7,8 +7,9 @@ and shapes are always checked.
 from __future__ import annotations
 
 import torch
-from certeq.utilities import Exponential, Utility
 from torch import Tensor
+
+from certeq.utilities import Exponential, Utility
 
 Dim = int | tuple[int, ...] | None
 

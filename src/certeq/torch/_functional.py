@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
-import torch
 from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
 from certeq.torch._rows import oce_rows, shortfall_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.torch._vector import SMALL, solve_vector
-from certeq.utilities import Utility
-from torch import Tensor
+from certeq.utilities import Pieces, Utility
 
 
 def oce(
@@ -85,6 +86,11 @@ def oce(
     if vector is None:
         found = _by_rows(oce_rows, losses, utility, weight, dim, allow_inf, validate)
         return found if not keepdim else _with_ones(found, losses, dim)
+    if vector == "f8" and weight is None and utility.kinks and losses.dtype in (torch.float32, torch.float64):
+        shape = utility.shape
+        tail = _tail_mean(losses, shape, utility) if isinstance(shape, Pieces) and shape.low == 0.0 else None
+        if tail is not None:
+            return tail
     if losses.requires_grad and torch.is_grad_enabled():
         return _apply(losses, (weight, utility, vector, allow_inf, validate))
     value, _ = _reduce(losses, weight, utility, vector, allow_inf, validate)
@@ -213,6 +219,34 @@ def _has_tensors(utility: Utility) -> bool:
             if isinstance(part, Tensor) or (isinstance(part, Utility) and _has_tensors(part)):
                 return True
     return False
+
+
+_shares: dict[str, Any] = {}  # the last shares made: every batch of a training run has the same
+
+
+def _tail_mean(losses: Tensor, pieces: Pieces, utility: Utility) -> Tensor | None:
+    """CVaR where no loss ties at the quantile: a weighted sum of the largest losses, and linear near them.
+
+    None where there is a tie (which must be shared) or the greatest loss is not finite.
+    """
+    x = losses if losses.ndim == 1 else losses.reshape(-1)
+    size = x.shape[0]
+    mass = size * pieces.tail
+    whole = min(int(mass * (1.0 + 1e-15)), size - 1)
+    # One more than CVaR needs: the next loss tells whether the last one ties.
+    ranked = x.topk(min(whole + 2, size))[0]
+    seen = ranked.tolist()
+    ties = any(a == b for a, b in itertools.pairwise(seen[max(whole - 1, 0) :]))
+    if ties or not -math.inf < seen[0] < math.inf or seen[-1] == -math.inf:
+        return None
+    key = (whole, ranked.shape[0], mass, losses.dtype)
+    if _shares.get("key") != key:
+        share = torch.zeros(ranked.shape[0], dtype=torch.float64)
+        share[:whole], share[whole] = 1.0 / mass, 1.0 - whole / mass
+        _shares.update(key=key, share=share.to(losses.dtype))
+    value = torch.dot(ranked, _shares["share"])
+    shift = float(utility.value(pieces.kink)) - pieces.kink
+    return value + shift if shift else value
 
 
 def _reduce(

@@ -14,9 +14,10 @@ import math
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
+
 from certeq.torch._search import POINTS, TORCH, bracket, find_root, mean, upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
-from torch import Tensor
 
 
 class Found(NamedTuple):
@@ -74,8 +75,8 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     with torch.no_grad():
         found = find(z.detach(), None if weights is None else weights.detach(), utility)
     t = found.t.detach()
-    slope, curvature = utility._derivatives(z - t, TORCH)
-    m, h = mean(slope, weights), mean(curvature, weights).detach()
+    m = mean(utility._slope(z - t, TORCH), weights)
+    h = mean(utility._curvature(z.detach() - t, TORCH), weights).detach()
     bends = h > 0.0
     # Where u is straight at every loss any t near t* is as good; moving with the mean keeps t + c for losses + c.
     drift = torch.where(bends, (m - m.detach()) / torch.where(bends, h, 1.0), mean(z - z.detach(), weights))

@@ -11,9 +11,10 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from certeq.utilities import Utility
 from certeq.utilities._backend import torch_backend
-from torch import Tensor
 
 TORCH = torch_backend()  # made here, because compiled code cannot make it
 POINTS = 32  # trial points of one round of a traced search

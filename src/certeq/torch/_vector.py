@@ -92,7 +92,7 @@ def solve_vector(
                 answer = _between_kinks(z, mean, utility, *bracket, tolerance)
             else:
                 start = _start(z, ranked, centre, weights, mean, utility, anchor)
-                answer = _newton(z, mean, utility, *bracket, start, tolerance)
+                answer = _solve(z, mean, utility, *bracket, start, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
@@ -190,53 +190,53 @@ def _start(
     return at - 0.5 * anchor
 
 
-def _newton(
-    z: Floats, mean: Mean, utility: Utility, low: float, high: float, start: float, tolerance: float
-) -> _Answer:
+def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, start: float, tolerance: float) -> _Answer:
     """Safeguarded Newton on a function of the mean slope that is nearly a straight line in t.
 
     That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded (one sigmoid
     would be hit exactly). A step out of the bracket, or a residual that does not halve, is replaced by bisection.
+
+    A float32 batch asks for few digits; then the later steps are secants, which need no curvature.
     """
     power, (least, most) = utility.growth, utility.slope_range
     bounded = math.isfinite(most - least)
     odds = math.log((1.0 - least) / (most - 1.0)) if bounded else 0.0
-    near = 0.1 * math.sqrt(tolerance)
+    coarse, known = tolerance >= 1e-9, False
     t, last = min(max(start, low), high), math.inf
+    f = before = then = math.nan
     while True:
         y = z - t
-        slope, curvature = utility._derivatives(y, NUMPY)
-        m, h = mean(slope), mean(curvature)
-        residual = m - 1.0
-        size = abs(residual)
-        if size <= near:
-            # Newton squares the residual: the last step needs no new evaluation, a straight line is exact enough.
-            step = residual / h if h > 0.0 else math.inf
-            if not low <= t + step <= high:  # a plateau between two losses: any t on it will do
-                step = 0.0
-            if step != 0.0 or size <= tolerance:
-                line = slope - curvature * step
-                if least >= 0.0:
-                    line = np.maximum(line, 0.0)
-                value = t + mean(utility._value(y, NUMPY)) - step * (residual - 0.5 * h * step)
-                return _Answer(value, t + step, line, m - h * step)
-        if residual > 0.0:
+        if known:
+            slope, h = utility._slope(y, NUMPY), math.nan
+        else:
+            slope, curvature = utility._derivatives(y, NUMPY)
+            h = mean(curvature)
+        m = mean(slope)
+        size = abs(m - 1.0)
+        if size <= tolerance:
+            break
+        if m > 1.0:
             low = t
         else:
             high = t
         middle = 0.5 * (low + high)
         if not low < middle < high or (size > 0.5 * last and size <= 64 * tolerance):
             break  # neighbouring floats, or sums of rounded slopes that wobble
-        if not (0.0 < h < math.inf and least < m < most):
+        before, f = f, math.nan
+        if least < m < most:
+            f = math.log((m - least) / (most - m)) - odds if bounded else m ** (1.0 / power) - 1.0
+        if known:
+            step = f * (t - then) / (before - f) if before != f else math.nan
+        elif h > 0.0:
+            steep = (most - least) / ((m - least) * (most - m)) if bounded else m ** (1.0 / power - 1.0) / power
+            step = f / (steep * h)
+        else:
             step = math.nan
-        elif bounded:
-            step = (math.log((m - least) / (most - m)) - odds) * (m - least) * (most - m) / ((most - least) * h)
-        else:
-            step = residual / h if power == 1.0 else power * m * (1.0 - m ** (-1.0 / power)) / h
+        then = t
         if low < t + step < high and not size > 0.5 * last:
-            t, last = t + step, size
+            t, last, known = t + step, size, coarse
         else:
-            t, last = middle, math.inf
+            t, last, known = middle, math.inf, False
     return _Answer(t + mean(utility._value(y, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
 
 
@@ -260,7 +260,7 @@ def _between_kinks(z: Floats, mean: Mean, utility: Utility, low: float, high: fl
             first = middle + 1
     if mean(utility._slope(at(float(places[first])), NUMPY)) > 1.0:  # above every place
         low = float(places[first])
-        return _newton(z, mean, utility, low, high, 0.5 * (low + high), tolerance)
+        return _solve(z, mean, utility, low, high, 0.5 * (low + high), tolerance)
     t = float(places[first])
     y = at(t)
     slope = utility._slope(y, NUMPY)
@@ -270,6 +270,6 @@ def _between_kinks(z: Floats, mean: Mean, utility: Utility, low: float, high: fl
     m, room = mean(slope), mean(jump)
     if m + room < 1.0:  # t* lies strictly below: the slope is continuous in between
         low = float(places[first - 1]) if first > 0 else low
-        return _newton(z, mean, utility, low, t, 0.5 * (low + t), tolerance)
+        return _solve(z, mean, utility, low, t, 0.5 * (low + t), tolerance)
     density = slope + jump * ((1.0 - m) / room if room > 0.0 else 0.0)
     return _Answer(t + mean(utility._value(y, NUMPY)), t, density)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.risk._threads import run_all
+
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+Result = TypeVar("Result")
 
 _COPY_LIMIT = 2**28  # bytes: a smaller table is copied once, transposed, so that BLAS sees contiguous assets
-_BLOCK = 2**21  # numbers read at a time from a larger one
+_BLOCK = 2**20  # numbers read at a time from a larger one
 
 
 class Scenarios:
@@ -33,11 +37,9 @@ class Scenarios:
             turned -= self.centre[:, None]
             square = np.square(turned) @ weights
         else:
-            self.centre, square = np.zeros(self.assets), np.zeros(self.assets)
-            for rows, block in self._raw_blocks():
-                self.centre += weights[rows] @ block
-            for rows, block in self._raw_blocks():
-                square += weights[rows] @ np.square(block - self.centre)
+            self.centre = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
+            spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.centre))
+            square = sum(spreads, np.zeros(self.assets))
         self.deviation = np.sqrt(square)
         spread = float(np.sqrt(np.mean(square)))
         biggest = float(np.max(np.abs(self.centre), initial=0.0))
@@ -47,11 +49,16 @@ class Scenarios:
             turned /= self.scale
             self._turned = turned
 
-    def _raw_blocks(self) -> Iterator[tuple[slice, Vector]]:
+    def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
+        """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits."""
         step = max(1, _BLOCK // max(1, self.assets))
-        for start in range(0, self.count, step):
+        starts = range(0, self.count, step)
+
+        def work(start: int) -> Result:
             rows = slice(start, min(start + step, self.count))
-            yield rows, np.asarray(self.table[rows], dtype=np.float64)
+            return task(rows, np.asarray(self.table[rows], dtype=np.float64))
+
+        return run_all(work, starts, parallel=len(starts) > 1)
 
     def _columns(self, assets: Index) -> Vector:
         """The chosen assets' losses, one row per asset; kept until other assets are asked for."""
@@ -69,20 +76,15 @@ class Scenarios:
             if 3 * len(held) < self.assets:
                 return theta[held] @ self._turned[held]
             return theta @ self._turned
-        out = np.empty(self.count)
         shift = float(self.centre @ theta)
-        for rows, block in self._raw_blocks():
-            out[rows] = (block @ theta - shift) / self.scale
-        return out
+        return np.concatenate(self._by_block(lambda _, block: (block @ theta - shift) / self.scale))
 
     def pull(self, tilt: Vector) -> Vector:
         """The tilted mean of every asset: (A - centre)^T tilt / scale."""
         if self._turned is not None:
             return self._turned @ tilt
-        out = -float(tilt.sum()) * self.centre
-        for rows, block in self._raw_blocks():
-            out += tilt[rows] @ block
-        return out / self.scale
+        parts = self._by_block(lambda rows, block: tilt[rows] @ block)
+        return np.asarray(sum(parts, -float(tilt.sum()) * self.centre) / self.scale)
 
     def gram(self, diagonal: Vector, assets: Index) -> Vector:
         """B^T diag B with rows B_i = (losses of the chosen assets, -1): the Hessian in (theta, t)."""
@@ -98,12 +100,16 @@ class Scenarios:
             out[:size, :size] = half @ half.T
             out[:size, size] = -(half @ root)
         else:
-            for rows, block in self._raw_blocks():
+
+            def part(rows: slice, block: Vector) -> tuple[Vector, Vector]:
                 root = np.sqrt(diagonal[rows])
                 some = block if size == self.assets else block[:, assets]
                 half = (some - self.centre[assets]) * (root / self.scale)[:, None]
-                out[:size, :size] += half.T @ half
-                out[:size, size] -= root @ half
+                return half.T @ half, root @ half
+
+            for square, cross in self._by_block(part):
+                out[:size, :size] += square
+                out[:size, size] -= cross
         out[size, :size] = out[:size, size]
         out[size, size] = diagonal.sum()
         return out

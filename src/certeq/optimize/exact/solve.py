@@ -20,7 +20,7 @@ from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import first_point
-from certeq.optimize.exact.threads import threads_for
+from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import Utility
 
@@ -103,7 +103,7 @@ def solve_exact(
     _check_limits(tol, max_iter, time_limit)
     given = read_start(theta0, problem.table.shape[1])
     deadline = np.inf if time_limit is None else began + time_limit
-    with threads_for(problem.table.size):
+    with one_blas_thread():
         return _solve(problem, given, tol, max_iter, deadline)
 
 

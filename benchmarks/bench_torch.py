@@ -1,0 +1,187 @@
+"""How fast is `certeq.torch`? Forward and backward against sqwash and pfhedge, and a training step against the mean.
+
+Ratios are medians of ratios measured in turn, on one thread and in its own CPU time, so that what else the machine
+does hits both sides alike.
+
+    python benchmarks/bench_torch.py [--quick] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+import certeq as ce
+from certeq.torch import OCELoss, oce
+
+SIZES = (64, 1024, 65536)
+STEP_LIMIT = 1.25
+UTILITIES = {
+    "Entropic(1)": ce.Entropic(1.0),
+    "MeanVariance(0.5)": ce.MeanVariance(0.5),
+    "MonotoneMeanVariance(2)": ce.MonotoneMeanVariance(2),
+    "MonotoneMeanVariance(3)": ce.MonotoneMeanVariance(3),
+    "Quartic": ce.Quartic(),
+    "CVaR(0.05)": ce.CVaR(0.05),
+    "LeakyCVaR(0.05)": ce.LeakyCVaR(0.05),
+    "SmoothCVaR(0.05)": ce.SmoothCVaR(0.05),
+}
+
+
+def l2_smooth_cvar(alpha: float, c: float) -> ce.Utility:
+    """The functional of sqwash's smooth superquantile, as a utility of one's own; c = nu/n^2."""
+
+    def slope(x):
+        return (1 + x / c).clip(0, 1 / alpha)
+
+    def value(x):
+        return x * slope(x) - 0.5 * c * (slope(x) - 1) ** 2
+
+    def curvature(x):
+        return ((1 + x / c > 0) & (1 + x / c < 1 / alpha)) / c
+
+    return ce.utility(value, slope, curvature, name="l2_smooth_cvar")
+
+
+def peers(n: int) -> list[tuple[str, str, float | None, Callable, Callable]]:
+    """(functional, peer, wanted ratio at n = 1024, ours, theirs); what is not installed is left out."""
+    found = []
+    try:
+        from sqwash import SuperquantileReducer, SuperquantileSmoothReducer
+    except ImportError:
+        pass
+    else:
+        hard = SuperquantileReducer(0.05)
+        found.append(("CVaR", "sqwash", 2.0, lambda x: oce(x, ce.CVaR(0.05)), hard))
+        if n <= 4096:  # theirs needs 2 n^2 numbers: 34 GB at n = 65536
+            smooth, twin = SuperquantileSmoothReducer(0.05, 1.0), l2_smooth_cvar(0.05, 1.0 / n**2)
+            found.append(("L2-smooth CVaR", "sqwash", 20.0, lambda x: oce(x, twin), smooth))
+            found.append(("smooth CVaR", "sqwash", 20.0, lambda x: oce(x, ce.SmoothCVaR(0.05)), smooth))
+    try:
+        from pfhedge.nn import functional as pf
+    except ImportError:
+        pass
+    else:
+        quadratic = ce.MonotoneMeanVariance(2).scaled(0.25)
+        found += [
+            ("CVaR", "pfhedge", 1.0, lambda x: oce(x, ce.CVaR(0.05)), lambda x: pf.expected_shortfall(-x, 0.05)),
+            ("entropic", "pfhedge", 1.0, lambda x: oce(x, ce.Entropic(1.0)), lambda x: pf.entropic_risk_measure(-x)),
+            (
+                "quadratic CVaR",
+                "pfhedge",
+                5.0,
+                lambda x: oce(x, quadratic) - 0.125,
+                lambda x: pf.quadratic_cvar(-x, 2.0),
+            ),
+        ]
+    return found
+
+
+def in_turn(actions: dict[str, Callable], rounds: int, repeat: int) -> dict[str, list[float]]:
+    """Seconds of this thread per call of each action, measured round by round."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for action in actions.values():
+        action()
+    for _ in range(rounds):
+        for name, action in actions.items():
+            begin = time.thread_time()
+            for _ in range(repeat):
+                action()
+            times[name].append((time.thread_time() - begin) / repeat)
+    return times
+
+
+def ratio(above: list[float], below: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
+def against_peers(quick: bool) -> list[dict]:
+    rows = []
+    for n in SIZES:
+        for functional, peer, wanted, ours, theirs in peers(n):
+            x = torch.randn(n, generator=torch.Generator().manual_seed(n)).requires_grad_()
+            y = x.detach().clone().requires_grad_()
+            actions = {"ours": lambda o=ours, x=x: o(x).backward(), "theirs": lambda f=theirs, y=y: f(y).backward()}
+            times = in_turn(actions, 7 if quick else 31, 3 if n > 4096 else 10)
+            row = {"what": functional, "against": peer, "n": n, "speedup": ratio(times["theirs"], times["ours"])}
+            row |= {f"{k}_us": 1e6 * statistics.median(v) for k, v in times.items()}
+            rows.append(row | {"wanted": wanted if n == 1024 else 1.0})
+    return rows
+
+
+def training_steps(quick: bool) -> list[dict]:
+    """Forward, loss, backward and Adam step of a 32-16 network on a batch of 64."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(64, 10, generator=generator), torch.randn(64, 1, generator=generator)
+
+    def stepper(criterion: Callable) -> Callable[[], None]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(
+            torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+        )
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            criterion(net(x), y).backward()
+            optimizer.step()
+
+        return step
+
+    base = torch.nn.MSELoss(reduction="none")
+    actions = {"mean": stepper(torch.nn.MSELoss())}
+    actions |= {name: stepper(OCELoss(utility, base)) for name, utility in UTILITIES.items()}
+    times = in_turn(actions, 20 if quick else 100, 10)
+    return [
+        {
+            "what": name,
+            "against": "mean, whole step",
+            "n": 64,
+            "slowdown": ratio(taken, times["mean"]),
+            "ours_us": 1e6 * statistics.median(taken),
+            "theirs_us": 1e6 * statistics.median(times["mean"]),
+            "wanted": STEP_LIMIT,
+        }
+        for name, taken in times.items()
+        if name != "mean"
+    ]
+
+
+def run(quick: bool = False) -> list[dict]:
+    """All measurements, one dictionary each; ``holds`` says whether the wanted ratio was met."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rows = against_peers(quick) + training_steps(quick)
+    finally:
+        torch.set_num_threads(threads)
+    for row in rows:
+        row["holds"] = row["speedup"] >= row["wanted"] if "speedup" in row else row["slowdown"] <= row["wanted"]
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--json", metavar="FILE", help="write the measurements there")
+    options = parser.parse_args()
+    rows = run(options.quick)
+    print(f"{'what':<24} {'against':<17} {'n':>6} {'ours':>10} {'theirs':>10} {'ratio':>8}  wanted")
+    for row in rows:
+        found = f"{row['speedup']:.2f}x" if "speedup" in row else f"{row['slowdown']:.2f}"
+        wanted = f">= {row['wanted']:g}x" if "speedup" in row else f"<= {row['wanted']:g}"
+        name = f"{row['what']:<24} {row['against']:<17} {row['n']:>6}"
+        taken = f"{row['ours_us']:>7.0f} us {row['theirs_us']:>7.0f} us"
+        print(f"{name} {taken} {found:>8}  {wanted}{'' if row['holds'] else '   NOT MET'}")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

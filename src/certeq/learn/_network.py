@@ -1,0 +1,162 @@
+"""What the network estimators share: parameters, the skorch net inside, seeds and early stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from skorch import NeuralNet
+from skorch.callbacks import Callback, EarlyStopping
+from skorch.dataset import Dataset
+from skorch.helper import predefined_split
+from torch import Tensor, nn
+
+from certeq.learn._checks import as_utility, check_count, check_number
+from certeq.learn._net import Batches, PackedRisk, Perceptron, check_activation, check_hidden_sizes
+from certeq.learn._scores import Floats
+from certeq.utilities import Utility
+
+_AT_ONCE = 65536  # rows predicted, or validated on, in one go
+
+
+class NetworkOCE(BaseEstimator):  # type: ignore[misc]
+    """A perceptron trained by Adam on an OCE of its losses. Not for use by itself."""
+
+    utility: Any
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    learning_rate: float
+    epochs: int
+    batch_size: int
+    weight_decay: float
+    early_stopping: bool
+    validation_fraction: float
+    patience: int
+    warm_start: bool
+    device: str
+    verbose: int
+    random_state: Any
+    net_: Any
+
+    def _criterion(self, utility: Utility, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
+        return PackedRisk(utility, base)
+
+    def _callbacks(self) -> list[tuple[str, Callback]]:
+        return []
+
+    def _train(
+        self,
+        X: Floats,
+        y: NDArray[Any],
+        weight: Floats | None,
+        base: Callable[[Tensor, Tensor], Tensor],
+        outputs: int,
+        *,
+        proceed: bool,
+        epochs: int | None = None,
+        strata: NDArray[Any] | None = None,
+    ) -> None:
+        """Train for some epochs, on from where the net stands if ``proceed``, else from a new one."""
+        epochs = check_count("epochs", self.epochs) if epochs is None else epochs
+        if weight is not None and not weight.all():  # a sample without weight is no sample
+            held = weight > 0.0
+            X, y, weight = X[held], y[held], weight[held]
+            strata = None if strata is None else strata[held]
+        weight = np.ones(len(y)) if weight is None else weight / weight.mean()
+        inputs = _as_float32(X)
+        packed = np.column_stack([y, weight]).astype(np.float32)
+        valid = None
+        if self.early_stopping and strata is not None:
+            inputs, packed, valid = self._hold_out(inputs, packed, strata)
+        proceed = proceed and hasattr(self, "net_")
+        with self._seeded(proceed):
+            if not proceed:
+                self.net_ = self._net(X.shape[1], outputs, base, valid is not None)
+                self.net_.initialize()
+            self.net_.train_split = None if valid is None else predefined_split(valid)
+            self.net_.partial_fit(inputs, packed, epochs=epochs)
+        self.n_iter_ = len(self.net_.history)
+
+    def _net(self, inputs: int, outputs: int, base: Callable[[Tensor, Tensor], Tensor], stops: bool) -> NeuralNet:
+        callbacks: list[tuple[str, Any]] = self._callbacks()
+        if stops:
+            patience = check_count("patience", self.patience)
+            callbacks.append(("early_stopping", EarlyStopping(patience=patience, load_best=True)))
+        quiet = {} if self.verbose else {"callbacks__print_log": None}
+        batch = self.batch_size if self.batch_size == -1 else check_count("batch_size", self.batch_size)
+        return NeuralNet(
+            Perceptron,
+            self._criterion(as_utility(self.utility), base),
+            module__inputs=inputs,
+            module__outputs=outputs,
+            module__hidden_sizes=check_hidden_sizes(self.hidden_sizes),
+            module__activation=check_activation(self.activation),
+            optimizer=torch.optim.Adam,
+            lr=check_number("learning_rate", self.learning_rate, above=0.0),
+            optimizer__weight_decay=check_number("weight_decay", self.weight_decay, least=0.0),
+            batch_size=batch,
+            iterator_train=Batches,
+            iterator_train__shuffle=True,
+            iterator_valid=Batches,
+            iterator_valid__batch_size=_AT_ONCE,
+            train_split=None,
+            callbacks=callbacks,
+            verbose=int(self.verbose),
+            device=self.device,
+            **quiet,
+        )
+
+    def _hold_out(self, X: Any, packed: Any, strata: NDArray[Any]) -> tuple[Any, Any, Dataset]:
+        fraction = check_number("validation_fraction", self.validation_fraction, above=0.0)
+        if not fraction < 1.0:
+            raise ValueError(f"validation_fraction must lie strictly between 0 and 1; found {fraction!r}.")
+        state = self._seed()
+        counts = np.unique(strata, return_counts=True)[1]
+        few = counts.min() < 2 or round(fraction * len(X)) < len(counts)
+        X, X_valid, packed, held = train_test_split(
+            X, packed, test_size=fraction, random_state=state, stratify=None if few else strata
+        )
+        return X, packed, Dataset(X_valid, held)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @contextmanager
+    def _seeded(self, proceed: bool) -> Iterator[None]:
+        """Random numbers of our own: the caller's generator is left as it was, and a later call goes on from here."""
+        with torch.random.fork_rng(devices=[]):
+            if proceed and hasattr(self, "_random"):
+                torch.set_rng_state(self._random)
+            else:
+                torch.manual_seed(self._seed())
+            yield
+            self._random = torch.get_rng_state()
+
+    def _output(self, X: Any) -> Floats:
+        """The network's output at X, in float64."""
+        check_is_fitted(self, "net_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return np.asarray(self.net_.forward(_as_float32(X), training=False).numpy(), dtype=np.float64)
+
+    @property
+    def history_(self) -> Any:
+        """skorch's history: losses and times of every epoch."""
+        check_is_fitted(self, "net_")
+        return self.net_.history
+
+
+def _as_float32(X: Floats) -> Any:
+    with np.errstate(over="ignore"):
+        small = X.astype(np.float32)
+    if not np.isfinite(small).all():
+        i, j = (int(place) for place in np.argwhere(~np.isfinite(small))[0])
+        raise ValueError(f"X must fit into float32; found {X[i, j]!r} at row {i}, column {j}. Scale the features.")
+    return small

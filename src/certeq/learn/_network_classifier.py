@@ -1,0 +1,182 @@
+"""A network classifier under an OCE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+from torch import nn
+
+from certeq.learn._checks import check_classes, check_sample_weight, combine_weights
+from certeq.learn._labels import positions
+from certeq.learn._net import ClassEntropy, one_output
+from certeq.learn._network import NetworkOCE
+from certeq.learn._scores import Floats
+
+
+class OCENetworkClassifier(ClassifierMixin, NetworkOCE):  # type: ignore[misc]
+    r"""A perceptron that minimises an OCE of cross-entropies by Adam on mini-batches, trained by skorch.
+
+    .. math:: \min_\theta\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i; \theta)\big)
+
+    Parameters
+    ----------
+    utility : Utility, optional
+        What risk means; ``Entropic(beta=1.0)`` by default.
+    hidden_sizes : tuple of int
+        Widths of the hidden layers; () for a linear model.
+    activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
+        Between the layers.
+    learning_rate, epochs, batch_size, weight_decay
+        Of Adam; a ``batch_size`` of -1 takes all samples. The defaults are the paper's.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, multiplied with the samples' own.
+    early_stopping, validation_fraction, patience
+        Whether to hold out a (stratified) fraction and stop when its OCE has not improved for so many epochs; the
+        best weights are kept then.
+    warm_start : bool
+        Train on from the previous fit.
+    device : str
+        As in PyTorch.
+    verbose : int
+        1 prints a line per epoch.
+    random_state : int, RandomState or None
+        Initial weights, order of samples and the held-out part; the same number gives the same bits. PyTorch's own
+        generator is left alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    net_ : skorch.NeuralNet
+        The trained net.
+    n_iter_ : int
+        Epochs trained.
+    history_ : skorch.History
+        Losses and times of every epoch.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Features should be standardised (``make_pipeline(StandardScaler(), ...)``). Sample weights are relative to the
+    batch a sample falls into. The OCE of a batch is a little below that of the data, the more so the smaller the
+    batch: with CVaR(alpha) use batches of several times 1/alpha. Everything is computed in float32.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.learn import OCENetworkClassifier
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5)
+    >>> y = np.array(["same", "other", "other", "same"] * 5)
+    >>> model = OCENetworkClassifier(ce.CVaR(0.5), epochs=100, learning_rate=0.03, random_state=0).fit(X, y)
+    >>> model.predict(X[:4])
+    array(['same', 'other', 'other', 'same'], dtype='<U5')
+    """
+
+    def __init__(
+        self,
+        utility: Any = None,
+        *,
+        hidden_sizes: tuple[int, ...] = (32, 16),
+        activation: str = "tanh",
+        learning_rate: float = 3e-3,
+        epochs: int = 500,
+        batch_size: int = 64,
+        weight_decay: float = 0.0,
+        class_weight: Any = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        warm_start: bool = False,
+        device: str = "cpu",
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.utility = utility
+        self.hidden_sizes = hidden_sizes
+        self.activation = activation
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.warm_start = warm_start
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCENetworkClassifier:
+        """Fit on X (n, d) and labels y (n,)."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        weight = check_sample_weight(sample_weight, len(y))
+        classes, places = np.unique(y, return_inverse=True)
+        check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
+        weight = combine_weights(weight, self.class_weight, classes, y)
+        proceed = self.warm_start and hasattr(self, "classes_") and np.array_equal(self.classes_, classes)
+        self.classes_ = classes
+        base, outputs = _base(len(classes))
+        self._train(X, places, weight, base, outputs, proceed=proceed, strata=places)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OCENetworkClassifier:
+        """Train for one epoch on X and y. The first call needs all classes, unless y holds them."""
+        first = not hasattr(self, "net_")
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(y if classes is None else classes)
+            check_classes(self.classes_)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes must be those of the first call, {self.classes_.tolist()}; found {classes!r}.")
+        places = positions(y, self.classes_, len(y))
+        weight = check_sample_weight(sample_weight, len(y))
+        weight = combine_weights(weight, self.class_weight, self.classes_, y)
+        base, outputs = _base(len(self.classes_))
+        self._train(X, places, weight, base, outputs, proceed=True, epochs=1)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the logits: (n,) for two classes, positive for the second; else (n, classes)."""
+        scores = self._output(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class."""
+        scores = self.decision_function(X)
+        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return class probabilities (n, classes)."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return np.asarray(np.exp(log_softmax(scores, axis=1)))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return logarithms of the class probabilities."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
+        return np.asarray(log_softmax(scores, axis=1))
+
+    def losses(self, X: Any, y: Any) -> Floats:
+        """Return the cross-entropies, for `certeq.estimate` or a histogram."""
+        logs = self.predict_log_proba(X)
+        return np.asarray(-logs[np.arange(len(logs)), positions(y, self.classes_, len(logs))])
+
+
+def _base(count: int) -> tuple[Any, int]:
+    """The loss of a sample and the number of outputs: one logit for two classes, else one per class."""
+    if count == 2:
+        return one_output(nn.BCEWithLogitsLoss(reduction="none")), 1
+    return ClassEntropy(), count

@@ -1,0 +1,192 @@
+"""Objectives agree with skfolio's MeanRisk and with cvxpy, under every kind of constraint in turn."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from skfolio import RiskMeasure
+from skfolio.optimization import MeanRisk, ObjectiveFunction
+from sklearn.model_selection import train_test_split
+
+import certeq as ce
+from certeq.portfolio import MinimumOCE
+from tests.portfolio import reference
+
+
+def constraints(names: list[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters of ours (and skfolio's), and the same for the reference."""
+    n = len(names)
+    unit = np.eye(n)
+    before = {names[0]: 0.3, names[1]: 0.2, names[2]: 0.5}
+    previous = np.array([before.get(name, 0.0) for name in names])
+    moved = {"previous_weights": before, "transaction_costs": 0.0005}
+    moved_too = {"previous": previous, "costs": 0.0005}
+    half = np.arange(n) % 2 == 0
+    cases: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "none": ({}, {}),
+        "max weight": ({"max_weights": 0.2}, {"upper": 0.2}),
+        "bounds by name": (
+            {"min_weights": {names[3]: 0.05}, "max_weights": {names[0]: 0.02}},
+            {"lower": 0.05 * unit[3], "upper": 1.0 - 0.98 * unit[0]},
+        ),
+        "bounds as arrays": (
+            {"min_weights": 0.1 * unit[1], "max_weights": np.full(n, 0.3)},
+            {"lower": 0.1 * unit[1], "upper": 0.3},
+        ),
+        "budget": ({"budget": 0.7}, {"budget": 0.7}),
+        "budget range": (
+            {"budget": None, "min_budget": 0.4, "max_budget": 0.6},
+            {"budget": None, "min_budget": 0.4, "max_budget": 0.6},
+        ),
+        "long and short": (
+            {"min_weights": -0.2, "max_long": 1.2, "max_short": 0.2},
+            {"lower": -0.2, "max_long": 1.2, "max_short": 0.2},
+        ),
+        "linear": (
+            {"linear_constraints": [f"{names[4]} >= 0.05", f"{names[5]} == 0.1", f"{names[6]} <= 0.5 * {names[5]}"]},
+            {"left": [-unit[4], unit[6] - 0.5 * unit[5]], "right": [-0.05, 0.0], "equal": (unit[5:6], [0.1])},
+        ),
+        "groups": (
+            {
+                "groups": {name: ["even" if i % 2 == 0 else "odd"] for i, name in enumerate(names)},
+                "linear_constraints": ["even <= 0.3"],
+            },
+            {"left": [half.astype(float)], "right": [0.3]},
+        ),
+        "inequality": (
+            {"left_inequality": unit[[0, 3]] + unit[[1, 4]], "right_inequality": np.array([0.01, 0.02])},
+            {"left": unit[[0, 3]] + unit[[1, 4]], "right": [0.01, 0.02]},
+        ),
+        "target return": ({"min_return": 0.0007}, {"min_return": 0.0007}),
+        "costs": (moved, moved_too),
+        "costs and target": ({**moved, "min_return": 0.0002}, {**moved_too, "min_return": 0.0002}),
+        "fees": (
+            {"management_fees": {names[-1]: 0.001, names[-2]: 0.002}},
+            {"fees": 0.001 * unit[-1] + 0.002 * unit[-2]},
+        ),
+        "L1": ({"l1_coef": 0.0005, "min_weights": -1.0}, {"l1": 0.0005, "lower": -1.0}),
+        "L2": ({"l2_coef": 0.01}, {"l2": 0.01}),
+        "turnover": (
+            {"max_turnover": 0.25, "previous_weights": before},
+            {"max_turnover": 0.25, "previous": previous},
+        ),
+        "everything": (
+            {**moved, "min_weights": -0.1, "max_weights": 0.5, "max_short": 0.3, "l1_coef": 1e-4, "l2_coef": 1e-3,
+             "management_fees": 1e-5, "max_turnover": 0.4, "linear_constraints": [f"{names[0]} + {names[1]} <= 0.3"]},
+            {**moved_too, "lower": -0.1, "upper": 0.5, "max_short": 0.3, "l1": 1e-4, "l2": 1e-3, "fees": 1e-5,
+             "max_turnover": 0.4, "left": [unit[0] + unit[1]], "right": [0.3]},
+        ),
+    }  # fmt: skip
+    return cases[kind]
+
+
+KINDS = (
+    "none", "max weight", "bounds by name", "bounds as arrays", "budget", "budget range", "long and short", "linear",
+    "groups", "inequality", "target return", "costs", "costs and target", "fees", "L1", "L2", "turnover", "everything",
+)  # fmt: skip
+
+
+def panel(request: pytest.FixtureRequest, name: str) -> pd.DataFrame:
+    X = request.getfixturevalue(name)
+    return X.iloc[-600:] if name == "ftse" else X.iloc[-800:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["sp500", "ftse"])
+def test_cvar_agrees_with_skfolio_and_cvxpy(name: str, kind: str, request: pytest.FixtureRequest) -> None:
+    X = panel(request, name)
+    params, same = constraints(list(X.columns), kind)
+    model = MinimumOCE(ce.CVaR(0.05), **params).fit(X)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        skfolio = MeanRisk(risk_measure=RiskMeasure.CVAR, **params).fit(X).problem_values_["objective"]
+    value, weights = reference.solve(X.to_numpy(), ce.CVaR(0.05), **same)
+    doubtful = any("inaccurate" in str(each.message) for each in said)  # Clarabel gave up before its tolerance
+    assert model.objective_ == pytest.approx(skfolio, abs=1e-6 if doubtful else 1e-8)
+    assert model.objective_ <= skfolio + 1e-9
+    assert model.objective_ == pytest.approx(value, abs=1e-8)
+    assert 0.0 <= model.gap_ < 1e-9
+    np.testing.assert_allclose(model.weights_, weights, atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["none", "costs and target", "everything"])
+@pytest.mark.parametrize(
+    "utility", [ce.Entropic(30.0), ce.MeanVariance(15.0), ce.MonotoneMeanVariance(2)], ids=lambda u: type(u).__name__
+)
+def test_smooth_utilities_agree_with_cvxpy(utility: ce.Utility, kind: str, sp500: pd.DataFrame) -> None:
+    X = sp500.iloc[-250:, :10]
+    params, same = constraints(list(X.columns), kind)
+    model = MinimumOCE(utility, **params).fit(X)
+    value, _ = reference.solve(X.to_numpy(), utility, **same)
+    assert model.objective_ == pytest.approx(value, abs=1e-7)  # cvxpy's cones are good to about that
+    assert model.objective_ <= value + 1e-9 + model.gap_
+    assert 0.0 <= model.gap_ < 1e-10
+
+
+@pytest.mark.parametrize("utility", [ce.CVaR(0.1), ce.Entropic(20.0)], ids=lambda u: type(u).__name__)
+@pytest.mark.parametrize("kind", ["none", "costs", "L1", "L2", "everything"])
+def test_maximum_utility_agrees_with_cvxpy(utility: ce.Utility, kind: str, sp500: pd.DataFrame) -> None:
+    X = sp500.iloc[-300:, :8]
+    params, same = constraints(list(X.columns), kind)
+    model = MinimumOCE(utility, "maximize_utility", risk_aversion=0.3, **params).fit(X)
+    value, _ = reference.solve(X.to_numpy(), utility, risk_aversion=0.3, **same)
+    assert model.objective_ == pytest.approx(value, abs=1e-8)
+    assert 0.0 <= model.gap_ < 1e-10
+    found = model.problem_values_
+    again = found["expected_return"] - 0.3 * found["risk"] - found["regularization"]
+    assert again == pytest.approx(model.objective_, abs=1e-12)
+
+
+def test_maximum_utility_agrees_with_skfolio(sp500: pd.DataFrame) -> None:
+    X = sp500.iloc[-800:]
+    ours = MinimumOCE(objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_aversion=0.05).fit(X)
+    theirs = MeanRisk(ObjectiveFunction.MAXIMIZE_UTILITY, RiskMeasure.CVAR, risk_aversion=0.05).fit(X)
+    assert ours.objective_ == pytest.approx(theirs.problem_values_["objective"], abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    "utility, value",
+    [
+        (ce.Entropic(50.0), 0.0023021341),
+        (ce.MeanVariance(25.0), 0.0019115557),
+        (ce.MonotoneMeanVariance(2), -0.0010856511),
+        (ce.Quartic(), -0.4730477477),
+        (ce.CVaR(0.05), 0.0222484722),
+    ],
+    ids=lambda each: repr(each),
+)
+def test_known_optima_of_the_training_panel(utility: ce.Utility, value: float, sp500: pd.DataFrame) -> None:
+    train, _ = train_test_split(sp500, shuffle=False)
+    model = MinimumOCE(utility).fit(train)
+    # The known values come from a conic solver, which may stop a little above the minimum.
+    assert value - 4e-10 <= model.objective_ <= value + 1e-10
+    assert model.gap_ < 1e-11
+
+
+@pytest.mark.parametrize(
+    "name, row",
+    [
+        ("sp500", [0.1250, 0.0100, 0.0239, 0.0484, 0.1561, 0.7639, 1.0679]),
+        ("ftse", [0.0987, 0.0102, 0.0229, 0.0405, 0.1870, 0.6378, 0.8744]),
+    ],
+)
+def test_the_papers_row_of_the_cvar_solver(name: str, row: list[float], request: pytest.FixtureRequest) -> None:
+    train, test = train_test_split(request.getfixturevalue(name), shuffle=False)
+    portfolio = MinimumOCE(ce.CVaR(0.05)).fit(train).predict(test)
+    measures = ("annualized_mean", "gini_mean_difference", "cvar", "evar", "cdar", "annualized_sharpe_ratio")
+    found = [getattr(portfolio, each) for each in (*measures, "annualized_sortino_ratio")]
+    np.testing.assert_allclose(found, row, atol=1.001e-4)
+
+
+@pytest.mark.parametrize("name", ["sp500", "ftse"])
+def test_cvar_agrees_with_skfolio_on_the_whole_training_panel(name: str, request: pytest.FixtureRequest) -> None:
+    train, _ = train_test_split(request.getfixturevalue(name), shuffle=False)
+    ours = MinimumOCE(ce.CVaR(0.05)).fit(train)
+    theirs = MeanRisk(risk_measure=RiskMeasure.CVAR).fit(train)
+    assert ours.objective_ == pytest.approx(theirs.problem_values_["objective"], abs=1e-8)
+    assert ours.objective_ <= theirs.problem_values_["objective"] + 1e-14
+    np.testing.assert_allclose(ours.weights_, theirs.weights_, atol=1e-4)

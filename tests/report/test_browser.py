@@ -1,0 +1,86 @@
+"""The page in a browser: it renders, says nothing on the console, fetches nothing, and answers hover and legend."""
+
+import pytest
+
+from certeq.report import save
+
+from .chromium import BINARY, Chromium
+from .test_page import KEYS
+
+pytestmark = [
+    pytest.mark.skipif(BINARY is None, reason="chromium is not installed (Debian: apt-get install chromium)"),
+    pytest.mark.xdist_group("chromium"),
+]
+CENTRE = "(() => {{ const b = {node}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
+
+
+@pytest.fixture(scope="module")
+def page(hostile, tmp_path_factory):
+    return save(hostile, tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Chromium() as opened:
+        yield opened
+
+
+def sound(browser):
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert "pwned" not in browser.evaluate("document.title")
+    drawn = browser.evaluate(
+        "[...document.querySelectorAll('.chart')].map((c) => c.querySelectorAll('svg').length > 0)"
+    )
+    assert drawn == [True] * len(KEYS)
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")  # nothing sticks out sideways
+
+
+def test_laptop_hover_legend_and_hostile_names(browser, page):
+    browser.open(page)
+    sound(browser)
+    assert browser.evaluate("document.querySelectorAll('main b, main i, main img').length") == 0
+    assert browser.evaluate("document.querySelectorAll('svg a').length") == 0
+
+    # Hover: the box names the strategies and their values.
+    browser.evaluate("document.getElementById('wealth').scrollIntoView({behavior: 'instant'})")
+    plot = "document.querySelector('[data-chart=wealth] .nsewdrag')"
+    x, y = browser.evaluate(CENTRE.format(node=plot))
+    browser.move(x - 5, y)
+    browser.move(x, y)
+    label = "[...document.querySelectorAll('[data-chart=wealth] .hoverlayer text')].map((t) => t.textContent).join(' ')"
+    browser.wait(f"({label}).includes('Equal weights')", 20)
+
+    # Legend: a click hides its line, another shows it again.
+    chart = "document.querySelector('[data-chart=wealth]')"
+    for wanted in ("legendonly", True):
+        browser.wait(f"{chart}.querySelector('.legendtoggle') !== null")
+        browser.click(*browser.evaluate(CENTRE.format(node=f"{chart}.querySelectorAll('.legendtoggle')[1]")))
+        shown = f"({chart}.data[1].visible ?? true)"
+        browser.wait(f"{shown} === {'true' if wanted is True else repr(wanted)}", 20)
+        browser.evaluate("new Promise((done) => setTimeout(done, 400))")  # two quick clicks would isolate instead
+    sound(browser)
+
+    # Nothing offers to send the chart anywhere.
+    titles = browser.evaluate(
+        "[...document.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title || '').join('|')"
+    )
+    assert "loud" not in titles
+    assert "hare" not in titles
+
+
+def test_phone_in_the_dark(browser, page):
+    browser.open(page, width=390, height=844, dark=True)
+    sound(browser)
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+    inks = browser.evaluate("document.querySelector('[data-chart=wealth]').layout.font.color")
+    assert inks == "#e6eaef"
+
+
+def test_follows_a_change_of_scheme(browser, page):
+    browser.open(page)
+    ink = "document.querySelector('[data-chart=wealth]').layout.font.color"
+    assert browser.evaluate(ink) == "#1b2530"
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    browser.wait(f"{ink} === '#e6eaef'", 20)
+    assert browser.complaints() == []

@@ -1,0 +1,168 @@
+"""The page as text: self-contained, escaped, complete, and drawable."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from certeq.report import render, save
+from certeq.report._charts_time import time_charts
+from certeq.report._labels import distinct, in_chart, plain
+from certeq.report._page import data_block
+
+from .conftest import HOSTILE, study
+
+KEYS = ["wealth", "drawdowns", "weights", "losses", "days", "contributions", "frontier", "sensitivity", "outcome"]
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text outside scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.words, self._inside = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside not in {"script", "style"}:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def text(hostile):
+    return render(hostile)
+
+
+@pytest.fixture(scope="module")
+def elements(text):
+    return Elements(text)
+
+
+@pytest.fixture(scope="module")
+def data(text):
+    block = re.search(r'<script type="application/json" id="study">(.*?)</script>', text, re.S)
+    return json.loads(block[1])
+
+
+def test_is_one_file_of_modest_size(text, elements):
+    assert len(text.encode()) < 6e6
+    for tag, attrs in elements.found:
+        assert tag not in {"link", "iframe", "object", "embed", "base"}
+        assert "src" not in attrs
+        assert attrs.get("href", "#").startswith("#")
+    assert [tag for tag, _ in elements.found].count("script") == 3
+
+
+def test_only_its_own_scripts_may_run(text, elements):
+    policy = next(attrs["content"] for tag, attrs in elements.found if attrs.get("http-equiv"))
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "script-src 'unsafe-inline'" not in policy
+    for script in re.findall(r"<script>(.*?)</script>", text, re.S):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_nothing_from_a_file_becomes_an_element(elements):
+    assert {tag for tag, _ in elements.found} <= {
+        "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "dl", "dt", "dd", "div", "nav",
+        "a", "main", "section", "table", "thead", "tbody", "tr", "th", "td", "small", "figure", "figcaption", "details",
+        "summary", "noscript", "script",
+    }  # fmt: skip
+    assert not any(name.startswith("on") for _, attrs in elements.found for name in attrs)
+    words = " ".join(elements.words)
+    assert "</script><script>docume…" in words
+    assert "A <b>study</b> & its title" in words
+
+
+def test_every_chart_has_words_and_numbers(elements, data):
+    assert [chart["key"] for chart in data["charts"]] == KEYS
+    drawn = [attrs for _, attrs in elements.found if attrs.get("class") == "chart"]
+    assert [attrs["data-chart"] for attrs in drawn] == KEYS
+    assert all(attrs["role"] == "img" and len(attrs["aria-label"]) > 60 for attrs in drawn)
+    tags = [tag for tag, _ in elements.found]
+    assert tags.count("figcaption") == tags.count("details") == len(KEYS)
+    words = " ".join(elements.words)
+    for wanted in ("Certificate", "What was run", "skfolio", "t*", "1.0e-12", "CDaR", "failed: "):
+        assert wanted in words
+
+
+def test_plotly_accepts_every_trace_and_layout(data):
+    import plotly.graph_objects as go
+
+    def filled(node):
+        if isinstance(node, list):
+            return [filled(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$css" in node:
+            return "#123456"
+        if "$ref" in node:
+            return data["shared"][node["$ref"]]
+        return {key: filled(item) for key, item in node.items()}
+
+    for chart in data["charts"]:
+        go.Figure(filled(chart["traces"]), filled(chart["layout"]))  # raises on an unknown or ill-typed property
+
+
+def test_colours_exist_in_both_palettes(text, data):
+    style = re.search(r"<style>(.*?)</style>", text, re.S)[1]
+    light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
+    for name in set(re.findall(r'"\$css": "(--[\w-]+)"', json.dumps(data))):
+        assert f"{name}:" in light
+        assert f"{name}:" in dark
+
+
+def test_names_become_harmless_labels():
+    labels = distinct(HOSTILE)
+    assert len(set(labels)) == len(labels)
+    assert all(len(label) <= 24 and label.isprintable() for label in labels)
+    assert distinct(["x" * 40, "x" * 41]) == ["x" * 23 + "…", "x" * 18 + "… (2)"]
+    assert plain("\n\t ") == "(no name)"
+    assert in_chart("<b>&") == "&lt;b&gt;&amp;"
+    assert "</" not in data_block({"a": "</script>&<!--"})
+
+
+def test_many_assets_many_days_and_nothing_held_out():
+    text = render(study([f"asset {i}" for i in range(10_000)], days=40, held_out=False))
+    assert "others" in text
+    assert "in sample" in text
+    assert len(text.encode()) < 6e6
+    charts = time_charts(study(["A", "B"], days=20_000))
+    assert len(charts[0].shared["days"]) <= 4010
+
+
+def test_short_and_loss_free_data():
+    small = study(["A", "B"], days=24)
+    small.fitted_on.iloc[:] = np.abs(small.fitted_on.to_numpy())
+    assert "<figure" in render(small)
+
+
+def test_saves_once(hostile, tmp_path):
+    path = save(hostile, tmp_path / "r.html")
+    assert path.stat().st_size > 4e6
+    with pytest.raises(FileExistsError):
+        save(hostile, path)
+
+
+def test_a_study_is_checked():
+    from dataclasses import replace
+
+    good = study()
+    with pytest.raises(ValueError, match="focus must name"):
+        replace(good, focus="Nobody")
+    with pytest.raises(ValueError, match="weights and a utility"):
+        replace(good, focus="Equal weights")
+    with pytest.raises(ValueError, match="distinct"):
+        replace(good, strategies=(good.strategies[0], good.strategies[0]))

@@ -1,0 +1,76 @@
+"""Files written whole or not at all."""
+
+import os
+import threading
+
+import pytest
+
+from certeq.report import write_text
+
+
+def test_writes_and_refuses(tmp_path):
+    path = tmp_path / "a.txt"
+    assert write_text(path, "größer\r\n") == path
+    assert path.read_bytes() == "größer\r\n".encode()
+    with pytest.raises(FileExistsError, match="--force"):
+        write_text(path, "x")
+    write_text(path, "new", force=True)
+    assert path.read_text() == "new"
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path, "x", force=True)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        write_text(tmp_path / "no" / "a.txt", "x")
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        path = write_text(tmp_path / "a.txt", "x")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def full(descriptor):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        write_text(path, "new", force=True)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_of_many_writers_one_wins_without_force(tmp_path):
+    path, won = tmp_path / "a.txt", []
+
+    def attempt(number):
+        try:
+            write_text(path, str(number) * 1000)
+            won.append(number)
+        except FileExistsError:
+            pass
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert path.read_text() == str(won[0]) * 1000
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_without_hard_links(tmp_path, monkeypatch):
+    def no_links(*_):
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert write_text(tmp_path / "a.txt", "x").read_text() == "x"
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "a.txt", "y")
