@@ -75,7 +75,8 @@ def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict
             **params,
         )
     answer = _allocation(p, found.theta, found.gap, found.value + p.constant, found.tilt, found.iterations, found)
-    scale = max(abs(answer.objective), float(np.std(p.problem.A @ answer.weights)))
+    # Where everything is in an asset that never moves, the portfolio's own spread is 0; that of the market is not.
+    scale = max(abs(answer.objective), float(np.std(p.problem.A @ answer.weights)), 1e-2 * float(np.std(p.problem.A)))
     if not answer.gap <= max(_USELESS, tol) * scale:
         raise OptimizationError(
             f"The exact solver stopped ({found.status}) with a gap of {answer.gap:.3g} at an objective of "

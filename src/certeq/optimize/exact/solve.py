@@ -139,7 +139,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         tilt=_all_scenarios(problem, answer.tilt),
         status=_status(relative <= tol, answer.iterations >= max_iter, time.perf_counter() > deadline),
         iterations=answer.iterations,
-        trace=answer.trace,
+        trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace],
         multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
         radius=proof.radius,
     )
@@ -208,11 +208,10 @@ def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | No
 def _descend(model: Model, theta: Vector, warm: bool, tol: float, max_iter: int, deadline: float) -> Answer:
     width = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
     movable = np.flatnonzero(model.high - model.low > 1e-13 * width)
-    trace: list[tuple[float, float, float, int]] = []
     assets = None
     if not warm:
-        theta, assets = first_point(model, theta, movable, deadline, trace)
-    descent = Descent(model, theta, movable, deadline, trace)
+        theta, assets = first_point(model, theta, movable, deadline)
+    descent = Descent(model, theta, movable, deadline)
     size = min(1.0, max(abs(descent.point.value), 1e-2))
     rounding = 2e-15 * max(1.0, abs(descent.point.value))
     return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm)

@@ -39,14 +39,7 @@ class Answer:
 class Descent:
     """Minimise a model from a feasible start."""
 
-    def __init__(
-        self,
-        model: Model,
-        theta: Vector,
-        movable: Index,
-        deadline: float,
-        trace: list[tuple[float, float, float, int]] | None = None,
-    ) -> None:
+    def __init__(self, model: Model, theta: Vector, movable: Index, deadline: float) -> None:
         self.model = model
         self.movable = movable
         self.deadline = deadline
@@ -54,7 +47,7 @@ class Descent:
         self.origin = theta
         self.radius = 10.0 * max(1.0, float(np.max(np.abs(theta), initial=0.0)))
         self.began = time.perf_counter()
-        self.trace = [] if trace is None else trace
+        self.trace: list[tuple[float, float, float, int]] = []
         self.iterations = 0
         self.best: Answer | None = None
 

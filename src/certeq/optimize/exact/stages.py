@@ -15,20 +15,18 @@ Index = NDArray[np.intp]
 _ROUGHLY = 1e-3
 
 
-def first_point(
-    model: Model, theta: Vector, movable: Index, deadline: float, trace: list[tuple[float, float, float, int]]
-) -> tuple[Vector, Index | None]:
+def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Vector, Index | None]:
     """A point near the solution and the assets that led to it; the start itself where nothing easier is needed."""
     assets: Index | None = None
     if model.utility.kinks:
         # One deviation priced like a tail: mean + deviation, linearised in the variance at the start.
         spread = float(np.std(model.scenarios.losses(theta)))
         easy = model.with_utility(MeanVariance(1.0 / max(spread, 1e-3)))
-        answer = Descent(easy, theta, movable, deadline, trace).run(_ROUGHLY, 50)
+        answer = Descent(easy, theta, movable, deadline).run(_ROUGHLY, 50)
         theta, assets = answer.point.theta, answer.assets
     scale = _comfortable_scale(model, theta, len(movable))
     while scale > 1.0:
-        answer = Descent(model.with_utility(model.utility.scaled(scale)), theta, movable, deadline, trace).run(
+        answer = Descent(model.with_utility(model.utility.scaled(scale)), theta, movable, deadline).run(
             _ROUGHLY, 30, assets
         )
         theta, assets = answer.point.theta, answer.assets
