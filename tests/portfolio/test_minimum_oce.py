@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 import certeq as ce
 from certeq.portfolio import MinimumOCE, ScenarioPrior
+from certeq.utilities import Sum
 from tests.portfolio import reference
 
 UTILITIES = [
@@ -48,7 +49,7 @@ def test_fitted_attributes(utility: ce.Utility, params: dict, small: pd.DataFram
     # The tilt is the worst case at these weights: it attains the dual value.
     q = model.tilt_
     assert q.sum() == pytest.approx(1.0, abs=1e-12)
-    if not isinstance(utility, ce.Sum) or utility.is_coherent:
+    if not isinstance(utility, Sum) or utility.is_coherent:
         dual = q @ losses - (0.0 if utility.is_coherent else np.mean(utility.conjugate(500 * q)))
         assert dual == pytest.approx(model.risk_, abs=1e-11)
     assert model.n_iter_ >= 1

@@ -55,13 +55,13 @@ class OCEClassifier(ClassifierMixin, LinearOCE):  # type: ignore[misc]
 
     Notes
     -----
-    The method is that of `OCERegressor`. Where the utility looks at fewer than a fraction alpha of the samples
-    (``CVaR(alpha)``) and more than that fraction cannot be told apart, predicting 1/2 for every sample is optimal:
-    raise alpha or mix, ``0.5*Mean() + 0.5*CVaR(alpha)``.
+    The method is that of `OCERegressor`. ``CVaR(alpha)`` looks at the worst fraction alpha alone: where so many
+    samples lie on the wrong side of every line, the same probability for all samples is optimal. A smooth utility
+    such as ``Entropic`` does not give up that way.
 
-    On data with a minority of 8 % whose labels follow another direction (20 seeds, 1000 training and 10,000 test
-    samples, ``Entropic(2)`` against ``Mean()``), the mean of the worst tenth of held-out cross-entropies falls by
-    29 % and the mean cross-entropy rises by 26 %.
+    On data a tenth of which follows another rule (1000 training and 10,000 test samples, 5 features, 20 seeds),
+    ``Entropic(1.0)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out cross-entropies by 43 % on
+    average (39 % at least) and raises the mean cross-entropy by 15 %: that is the price.
 
     Examples
     --------

@@ -20,5 +20,5 @@ def positions(y: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp]:
     places = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
     unknown = np.flatnonzero(classes[places] != labels)
     if unknown.size:
-        raise ValueError(f"y holds {labels[unknown[0]]!r}, which is not among the classes {classes.tolist()}.")
+        raise ValueError(f"y holds {labels[unknown[:1]].tolist()[0]!r}, which is not among the classes {classes.tolist()}.")
     return np.asarray(places, dtype=np.intp)

@@ -41,11 +41,18 @@ class PackedRisk(nn.Module):
 
     def __init__(self, utility: Utility, base: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
-        self.risk = OCELoss(utility, base)
+        self.base = base
+        self.risk = OCELoss(utility, validate=False)
 
     def forward(self, output: Tensor, packed: Tensor) -> Tensor:
         """Return OCE of the batch."""
-        found: Tensor = self.risk(output, packed[:, 0], weight=packed[:, 1])
+        losses = self.base(output, packed[:, 0])
+        if not bool(torch.isfinite(losses).all()):
+            raise ValueError(
+                "Training has diverged: a loss is no longer finite. Standardise the features (and a real target), or "
+                "lower learning_rate."
+            )
+        found: Tensor = self.risk(losses, weight=packed[:, 1])
         return found
 
 

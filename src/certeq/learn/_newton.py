@@ -42,23 +42,20 @@ def minimise(
     """Minimise until no entry of the gradient exceeds ``tol``.
 
     ``solve`` is an approximate inverse Hessian to begin with, for instance that of a part of the samples. The
-    decrement, g.H^-1 g / 2, is how far the value lies above the minimum, to second order.
+    decrement, g.H^-1 g / 2 with the latest H, is how far the value lies above the minimum, to second order.
     """
-    at, drop, iterations = objective.evaluate(theta), np.inf, 0
+    at, iterations = objective.evaluate(theta), 0
+    latest = solve
     while True:
         norm = float(np.abs(at.gradient).max())
         if norm <= tol or iterations >= max_iter:
             break
         fresh = solve is None
         if solve is None:
-            solve = inverse(objective, at.slopes, at.tilt, objective.bend(at))
+            solve = latest = inverse(objective, at.slopes, at.tilt, objective.bend(at))
         step = -solve(at.gradient)
         slope = float(np.vdot(step, at.gradient))
-        if not slope < 0.0 and not fresh:
-            solve = None
-            continue
-        drop = -0.5 * slope
-        found = _search(objective, at, step, slope)
+        found = _search(objective, at, step, slope) if slope < 0.0 else None
         if found is None:
             if fresh:  # nothing lower along an exact Newton step: rounding is reached
                 break
@@ -68,13 +65,10 @@ def minimise(
         iterations += 1
         if not full or float(np.abs(at.gradient).max()) > _SERVES * norm:
             solve = None
-    norm = float(np.abs(at.gradient).max())
-    if solve is not None:
-        drop = max(0.0, 0.5 * float(np.vdot(solve(at.gradient), at.gradient)))
-    elif norm <= tol or not np.isfinite(drop):
-        solve = inverse(objective, at.slopes, at.tilt, objective.bend(at))
-        drop = max(0.0, 0.5 * float(np.vdot(solve(at.gradient), at.gradient)))
-    return Reached(at, drop, iterations, norm <= tol, solve)
+    if latest is None:
+        latest = inverse(objective, at.slopes, at.tilt, objective.bend(at))
+    decrement = max(0.0, 0.5 * float(np.vdot(latest(at.gradient), at.gradient)))
+    return Reached(at, decrement, iterations, norm <= tol, latest)
 
 
 def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> tuple[At, bool] | None:

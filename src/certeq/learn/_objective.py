@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from certeq.learn._scores import Floats, ScoreLoss
 from certeq.risk._rows import solve_rows, tilt_rows
+from certeq.risk._threads import run_all
 from certeq.utilities import Utility
 
 _ROWS = 1024  # rows of X that are scaled at a time: they stay in the cache until they are multiplied
+_PARTS = 16  # parts of X that threads share
+_WORTH = 1 << 24  # multiplications below which one thread does it all
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,9 @@ class LinearObjective:
 
     def scores(self, theta: Floats) -> Floats:
         """Return the linear scores (n, k)."""
-        scores = self.X @ theta[:, : self.columns].T
+        coef = theta[:, : self.columns]
+        # A vector is read once by the right kernel; a matrix of one column is not.
+        scores = (self.X @ coef[0])[:, None] if len(coef) == 1 else self.X @ coef.T
         if self.intercept:
             scores += theta[:, self.columns]
         return np.asarray(scores)
@@ -105,7 +110,10 @@ class LinearObjective:
     def pull(self, a: Floats) -> Floats:
         """Return sum_i a_ik (x_i, 1)."""
         pulled = np.empty((a.shape[1], self.shape[1]))
-        pulled[:, : self.columns] = a.T @ self.X
+        if a.shape[1] == 1:
+            pulled[0, : self.columns] = a[:, 0] @ self.X
+        else:
+            pulled[:, : self.columns] = a.T @ self.X
         if self.intercept:
             pulled[:, self.columns] = a.sum(axis=0)
         return pulled
@@ -161,26 +169,35 @@ class LinearObjective:
         return product
 
     def _gram(self, weight: Floats) -> Floats:
-        """sum_i weight_i (x_i, 1)(x_i, 1)^T, a few rows at a time."""
-        d = self.columns
-        gram = np.zeros((self.shape[1], self.shape[1]))
+        """sum_i weight_i (x_i, 1)(x_i, 1)^T, by blocks of rows on all cores; the blocks depend on n alone."""
+        d, n = self.columns, len(self.X)
         root = np.sqrt(weight) if float(weight.min()) >= 0.0 else None
-        inner, edge = gram[:d, :d], np.zeros(d)
-        buffer = np.empty((min(_ROWS, len(self.X)), d))
-        for start in range(0, len(self.X), _ROWS):
-            X = self.X[start : start + _ROWS]
-            held = buffer[: len(X)]
-            if root is None:
-                scale = weight[start : start + _ROWS]
-                np.multiply(X, scale[:, None], out=held)
-                inner += held.T @ X
-                edge += held.sum(axis=0)
-            else:  # one matrix times itself is half the work
-                scale = root[start : start + _ROWS]
-                np.multiply(X, scale[:, None], out=held)
-                inner += held.T @ held
-                edge += scale @ held
+        height = max(_ROWS, -(-n // _PARTS))
+
+        def part(start: int) -> tuple[Floats, Floats]:
+            inner, edge = np.zeros((d, d)), np.zeros(d)
+            buffer = np.empty((min(_ROWS, n), d))
+            for first in range(start, min(start + height, n), _ROWS):
+                rows = slice(first, min(first + _ROWS, start + height, n))
+                X = self.X[rows]
+                held = buffer[: len(X)]
+                if root is None:
+                    np.multiply(X, weight[rows, None], out=held)
+                    inner += held.T @ X
+                    edge += held.sum(axis=0)
+                else:  # one matrix times itself is half the work
+                    np.multiply(X, root[rows, None], out=held)
+                    inner += held.T @ held
+                    edge += root[rows] @ held
+            return inner, edge
+
+        parts = run_all(part, range(0, n, height), n * d * d > _WORTH)
+        gram = np.zeros((self.shape[1], self.shape[1]))
+        for inner, edge in parts:
+            gram[:d, :d] += inner
+            if self.intercept:
+                gram[:d, d] += edge
         if self.intercept:
-            gram[:d, d] = gram[d, :d] = edge
+            gram[d, :d] = gram[:d, d]
             gram[d, d] = weight.sum()
         return gram

@@ -65,9 +65,10 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
     (``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. Utilities with kinks: a
     primal-dual interior-point method with the same matrix. Sparse X is not supported.
 
-    On data whose last tenth follows another law, y = c.x + 2 x_1 + e (20 seeds, 1000 training and 10,000 test
-    samples, 5 features, ``CVaR(0.1)`` against ``Mean()``), the mean of the worst tenth of held-out squared errors
-    falls by 29 % and the mean squared error rises by 58 %: that is the price.
+    On data a tenth of which follows another law (1000 training and 10,000 test samples, 5 features, 20 seeds),
+    ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors by
+    11 % on average, in all 20 seeds, and raises the mean squared error by 15 %: that is the price.
+    ``Entropic(1.0)`` overdoes it there: it follows the few largest training errors, and the held-out tail grows.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from certeq.learn._kinks import CornerProblem
 from certeq.learn._newton import Solve, minimise
 from certeq.learn._objective import LinearObjective
 from certeq.learn._scores import Floats
+from certeq.optimize.exact.threads import one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def solve_linear(
     A smooth utility has converged when no entry of the gradient exceeds tol*scale, one with kinks when the gap is at
     most tol times the spread of the losses.
     """
-    with np.errstate(under="ignore"):
+    with np.errstate(under="ignore"), one_blas_thread():
         if objective.utility.kinks:
             corners = CornerProblem(objective)
             found = corners.solve(theta, tol, max_iter)

@@ -53,7 +53,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Problem:
-    r"""Minimise over w, with A = minus the returns and l = the rows of A,
+    r"""What is minimised over the weights w, with A minus the returns:
 
     .. math:: \mathrm{OCE}_u\big(A w + \kappa(w)\big) - \rho\,\big(\mu \cdot w - \kappa(w)\big)
               + l_1 \|w\|_1 + l_2 \|w\|_2^2
@@ -75,7 +75,6 @@ class Problem:
     rows: tuple[Row, ...] = ()
     max_long: float | None = None
     max_short: float | None = None
-    min_return: float | None = None
     reward: float = 0.0
     l1: float = 0.0
     l2: float = 0.0

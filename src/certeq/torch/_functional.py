@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
+from certeq.torch._batch import by_vector
 from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
 from certeq.torch._rows import oce_rows, shortfall_rows, tilt_rows
 from certeq.torch._search import is_traced
-from certeq.torch._vector import SMALL, solve_vector
-from certeq.utilities import Pieces, Utility
+from certeq.utilities import Utility
 
 
 def oce(
@@ -82,19 +77,10 @@ def oce(
     """
     check_utility(utility)
     check_losses(losses)
-    vector = _as_vector(losses, weight, dim, keepdim, utility)
-    if vector is None:
+    found = by_vector(losses, utility, weight, dim, keepdim, allow_inf, validate)
+    if found is None:
         found = _by_rows(oce_rows, losses, utility, weight, dim, allow_inf, validate)
-        return found if not keepdim else _with_ones(found, losses, dim)
-    if vector == "f8" and weight is None and utility.kinks and losses.dtype in (torch.float32, torch.float64):
-        shape = utility.shape
-        tail = _tail_mean(losses, shape, utility) if isinstance(shape, Pieces) and shape.low == 0.0 else None
-        if tail is not None:
-            return tail
-    if losses.requires_grad and torch.is_grad_enabled():
-        return _apply(losses, (weight, utility, vector, allow_inf, validate))
-    value, _ = _reduce(losses, weight, utility, vector, allow_inf, validate)
-    return _as_tensor(value, losses.dtype)
+    return found if not keepdim else _with_ones(found, losses, dim)
 
 
 def shortfall(
@@ -195,107 +181,3 @@ def _last(losses: Tensor, dims: tuple[int, ...]) -> Tensor:
 def _with_ones(found: Tensor, losses: Tensor, dim: Dim) -> Tensor:
     dims = normalize_dim(dim, losses.ndim)
     return found.reshape([1 if d in dims else size for d, size in enumerate(losses.shape)])
-
-
-# -- one vector on the CPU: the training step --------------------------------------------------------------------------
-
-
-def _as_vector(losses: Tensor, weight: Tensor | None, dim: Dim, keepdim: bool, utility: Utility) -> str | None:
-    """The dtype to compute in where the short way is open, else None."""
-    if is_traced() or keepdim or not losses.is_cpu or forward_ad._current_level >= 0 or _has_tensors(utility):
-        return None
-    if dim is not None and len(normalize_dim(dim, losses.ndim)) < losses.ndim:
-        return None
-    if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
-        return None
-    return "f8" if losses.numel() <= SMALL or losses.dtype == torch.float64 else "f4"
-
-
-def _has_tensors(utility: Utility) -> bool:
-    for item in vars(utility).values():
-        if item.__class__ is float or item.__class__ is int:  # the common case first: this runs on every step
-            continue
-        for part in item if isinstance(item, tuple) else (item,):
-            if isinstance(part, Tensor) or (isinstance(part, Utility) and _has_tensors(part)):
-                return True
-    return False
-
-
-_shares: dict[str, Any] = {}  # the last shares made: every batch of a training run has the same
-
-
-def _tail_mean(losses: Tensor, pieces: Pieces, utility: Utility) -> Tensor | None:
-    """CVaR where no loss ties at the quantile: a weighted sum of the largest losses, and linear near them.
-
-    None where there is a tie (which must be shared) or the greatest loss is not finite.
-    """
-    x = losses if losses.ndim == 1 else losses.reshape(-1)
-    size = x.shape[0]
-    mass = size * pieces.tail
-    whole = min(int(mass * (1.0 + 1e-15)), size - 1)
-    # One more than CVaR needs: the next loss tells whether the last one ties.
-    ranked = x.topk(min(whole + 2, size))[0]
-    seen = ranked.tolist()
-    ties = any(a == b for a, b in itertools.pairwise(seen[max(whole - 1, 0) :]))
-    if ties or not -math.inf < seen[0] < math.inf or seen[-1] == -math.inf:
-        return None
-    key = (whole, ranked.shape[0], mass, losses.dtype)
-    if _shares.get("key") != key:
-        share = torch.zeros(ranked.shape[0], dtype=torch.float64)
-        share[:whole], share[whole] = 1.0 / mass, 1.0 - whole / mass
-        _shares.update(key=key, share=share.to(losses.dtype))
-    value = torch.dot(ranked, _shares["share"])
-    shift = float(utility.value(pieces.kink)) - pieces.kink
-    return value + shift if shift else value
-
-
-def _reduce(
-    losses: Tensor, weight: Tensor | None, utility: Utility, kind: str, allow_inf: bool, validate: bool
-) -> tuple[float, Any]:
-    """OCE as a number and the tilt as a flat array."""
-    dtype = losses.dtype
-    exact = dtype is torch.float32 or dtype is torch.float64
-    x = (losses.detach() if exact else losses.detach().float()).numpy().reshape(-1).astype(kind, copy=False)
-    w = None
-    if weight is not None:
-        dims = tuple(range(losses.ndim))
-        w = as_weights(weight, losses, dims, None, validate).detach().double().numpy().reshape(-1)
-        w = (w / w.sum()).astype(kind, copy=False)
-    # Slopes of a float32 batch need no more digits than its gradient will keep.
-    tolerance = 1e-14 if dtype is torch.float64 else 1e-6
-    solved = solve_vector(x, w, utility, tolerance, np.float64 if dtype is torch.float64 else np.float32)
-    if solved is not None:
-        return solved.value, solved.tilt
-    if validate:
-        check_values(losses, utility, allow_inf)
-    return float(x.sum()), x * math.nan
-
-
-def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:
-    if dtype is torch.float32:
-        return torch.from_numpy(np.asarray(a, np.float32))
-    found = torch.from_numpy(np.asarray(a, np.float64))
-    return found if dtype is torch.float64 else found.to(dtype)
-
-
-class _Oce(torch.autograd.Function):
-    """The short way: value and tilt at once; a second derivative goes the long way."""
-
-    @staticmethod
-    def forward(ctx: Any, losses: Tensor, problem: Any) -> Tensor:
-        value, density = _reduce(losses, *problem)
-        ctx.save_for_backward(losses, _as_tensor(density.reshape(losses.shape), losses.dtype))
-        ctx.problem = problem
-        return _as_tensor(value, losses.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        losses, q = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            weight, utility = ctx.problem[:2]
-            q = tilt(losses, utility, weight=weight, validate=False)
-        return grads[0] * q, None
-
-
-# Function.apply less its search for functorch wrappers, which cannot be here: a tenth of the whole cost of the loss.
-_apply: Callable[..., Tensor] = super(torch.autograd.Function, _Oce).apply

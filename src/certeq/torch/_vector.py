@@ -91,7 +91,7 @@ def solve_vector(
             if utility.kinks:
                 answer = _between_kinks(z, mean, utility, *bracket, tolerance)
             else:
-                start = _start(z, ranked, centre, weights, mean, utility, anchor)
+                start = _start(z, ranked, centre, weights, mean, (least, most), anchor)
                 answer = _solve(z, mean, utility, *bracket, start, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
@@ -170,10 +170,16 @@ def _upper_quantile(z: Floats, weights: Floats, tail: float) -> float:
 
 
 def _start(
-    z: Floats, ranked: Floats, centre: float, weights: Floats | None, mean: Mean, utility: Utility, anchor: float
+    z: Floats,
+    ranked: Floats,
+    centre: float,
+    weights: Floats | None,
+    mean: Mean,
+    slopes: tuple[float, float],
+    anchor: float,
 ) -> float:
     """Where Newton begins. A bounded slope acts like CVaR's, so its search starts near a quantile."""
-    least, most = utility.slope_range
+    least, most = slopes
     if not (most - least < math.inf and least < 1.0 < most):
         return mean(z) - anchor
     size, tail = z.shape[0], (1.0 - least) / (most - least)

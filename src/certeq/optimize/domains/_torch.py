@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
+
+import torch
 
 from ._backend import Backend, HostSolver
 

@@ -1,0 +1,145 @@
+"""A batch of losses on the CPU, the case of the training step: from a tensor to OCE and gradient the short way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from certeq.torch._checks import Dim, as_weights, check_values, normalize_dim
+from certeq.torch._rows import tilt_rows
+from certeq.torch._search import is_traced
+from certeq.torch._vector import SMALL, solve_vector
+from certeq.utilities import Pieces, Utility
+from certeq.utilities._backend import NUMPY
+
+
+def by_vector(
+    losses: Tensor,
+    utility: Utility,
+    weight: Tensor | None,
+    dim: Dim,
+    keepdim: bool,
+    allow_inf: bool,
+    validate: bool,
+) -> Tensor | None:
+    """OCE of all entries, or None where the short way is closed: rows, devices, traced code, learned utilities."""
+    if is_traced() or keepdim or not losses.is_cpu or forward_ad._current_level >= 0 or _has_tensors(utility):
+        return None
+    if dim is not None and len(normalize_dim(dim, losses.ndim)) < losses.ndim:
+        return None
+    if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
+        return None
+    small = losses.numel() <= SMALL
+    shape = utility.shape
+    if isinstance(shape, Pieces) and shape.low == 0.0 and small and weight is None:
+        tail = _tail_mean(losses, shape, utility)
+        if tail is not None:
+            return tail
+    kind = "f8" if small or losses.dtype == torch.float64 else "f4"
+    if losses.requires_grad and torch.is_grad_enabled():
+        return _apply(losses, (weight, utility, kind, allow_inf, validate))
+    value, _ = _reduce(losses, weight, utility, kind, allow_inf, validate)
+    return _as_tensor(value, losses.dtype)
+
+
+def _has_tensors(utility: Utility) -> bool:
+    for item in vars(utility).values():
+        if item.__class__ is float or item.__class__ is int:  # the common case first: this runs on every step
+            continue
+        for part in item if isinstance(item, tuple) else (item,):
+            if isinstance(part, Tensor) or (isinstance(part, Utility) and _has_tensors(part)):
+                return True
+    return False
+
+
+_shares: dict[str, Any] = {}  # the last shares made: every batch of a training run has the same
+
+
+def _tail_mean(losses: Tensor, pieces: Pieces, utility: Utility) -> Tensor | None:
+    """CVaR where no loss ties at the quantile: a weighted sum of the largest losses, and linear near them.
+
+    None where there is a tie (which must be shared) or the greatest loss is not finite.
+    """
+    if losses.dtype is not torch.float32 and losses.dtype is not torch.float64:
+        return None
+    x = losses if losses.ndim == 1 else losses.reshape(-1)
+    size = x.shape[0]
+    mass = size * pieces.tail
+    whole = min(int(mass * (1.0 + 1e-15)), size - 1)
+    # One more than CVaR needs: the next loss tells whether the last one ties.
+    ranked = x.topk(min(whole + 2, size))[0]
+    seen = ranked.tolist()
+    at = seen[whole]
+    if (whole > 0 and seen[whole - 1] == at) or (whole + 1 < len(seen) and seen[whole + 1] == at):
+        return None
+    if not seen[0] < math.inf or seen[-1] == -math.inf:
+        return None
+    key = (whole, ranked.shape[0], mass, losses.dtype)
+    if _shares.get("key") != key:
+        share = torch.zeros(ranked.shape[0], dtype=torch.float64)
+        share[:whole], share[whole] = 1.0 / mass, 1.0 - whole / mass
+        _shares.update(key=key, share=share.to(losses.dtype))
+    value = torch.dot(ranked, _shares["share"])
+    shift = float(utility._value(pieces.kink, NUMPY)) - pieces.kink
+    return value + shift if shift else value
+
+
+def _reduce(
+    losses: Tensor, weight: Tensor | None, utility: Utility, kind: str, allow_inf: bool, validate: bool
+) -> tuple[float, Any]:
+    """OCE as a number and the tilt as a flat array."""
+    dtype = losses.dtype
+    exact = dtype is torch.float32 or dtype is torch.float64
+    x = (losses.detach() if exact else losses.detach().float()).numpy().reshape(-1).astype(kind, copy=False)
+    w = None
+    if weight is not None:
+        dims = tuple(range(losses.ndim))
+        w = as_weights(weight, losses, dims, None, validate).detach().double().numpy().reshape(-1)
+        w = (w / w.sum()).astype(kind, copy=False)
+    # Slopes of a float32 batch need no more digits than its gradient will keep.
+    tolerance = 1e-14 if dtype is torch.float64 else 1e-6
+    solved = solve_vector(x, w, utility, tolerance, np.float64 if dtype is torch.float64 else np.float32)
+    if solved is not None:
+        return solved.value, solved.tilt
+    if validate:
+        check_values(losses, utility, allow_inf)
+    return float(x.sum()), x * math.nan
+
+
+def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:
+    if dtype is torch.float32:
+        return torch.from_numpy(np.asarray(a, np.float32))
+    found = torch.from_numpy(np.asarray(a, np.float64))
+    return found if dtype is torch.float64 else found.to(dtype)
+
+
+class _Oce(torch.autograd.Function):
+    """The short way: value and tilt at once; a second derivative goes the long way."""
+
+    @staticmethod
+    def forward(ctx: Any, losses: Tensor, problem: Any) -> Tensor:
+        value, density = _reduce(losses, *problem)
+        ctx.save_for_backward(losses, _as_tensor(density.reshape(losses.shape), losses.dtype))
+        ctx.problem = problem
+        return _as_tensor(value, losses.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        losses, q = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            weight, utility = ctx.problem[:2]
+            dtype = losses.dtype if losses.dtype == torch.float64 else torch.float32
+            w = None if weight is None else weight.reshape(-1).to(dtype)
+            rows = tilt_rows(losses.reshape(-1).to(dtype), None if w is None else w / w.sum(), utility)
+            q = rows.to(losses.dtype).reshape(losses.shape)
+        return grads[0] * q, None
+
+
+# Function.apply less its search for functorch wrappers, which cannot be here: a tenth of the whole cost of the loss.
+_apply: Callable[..., Tensor] = super(torch.autograd.Function, _Oce).apply

@@ -1,0 +1,60 @@
+"""What needs what: the linear estimators no torch, and one clear line where an extra is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import certeq.learn
+
+BLOCK = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ImportError("No module named " + name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def run(blocked, code):
+    script = BLOCK.format(blocked=blocked) + code
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_linear_estimators_need_no_torch():
+    done = run(
+        {"torch", "skorch", "uncertainty_toolbox"},
+        "from certeq.learn import OCERegressor; print(OCERegressor().fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.5]]))",
+    )
+    assert done.stdout.strip() == "[0.5]", done.stderr
+
+
+@pytest.mark.parametrize(
+    "blocked, code, line",
+    [
+        ({"sklearn"}, "import certeq.learn", "certeq.learn needs scikit-learn: pip install certeq[learn]"),
+        (
+            {"skorch"},
+            "from certeq.learn import MVERegressor",
+            "certeq.learn.MVERegressor needs PyTorch and skorch: pip install certeq[learn]",
+        ),
+        (
+            {"uncertainty_toolbox"},
+            "from certeq.learn import calibration; calibration([1.0], [1.0], [1.0])",
+            "calibration needs uncertainty-toolbox: pip install certeq[uq]",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named(blocked, code, line):
+    assert run(blocked, code).stderr.strip().splitlines()[-1] == f"ImportError: {line}"
+
+
+def test_public_names():
+    assert dir(certeq.learn) == sorted(certeq.learn.__all__)
+    for name in certeq.learn.__all__:
+        assert getattr(certeq.learn, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        certeq.learn.Nothing  # noqa: B018

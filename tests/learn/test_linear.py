@@ -1,0 +1,235 @@
+"""The linear estimators: against scikit-learn where the mean is meant, against cvxpy and their own certificates elsewhere."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+
+import certeq as ce
+from certeq.learn import OCEClassifier, OCERegressor
+from certeq.learn._objective import LinearObjective
+from certeq.learn._scores import LogisticScore, SoftmaxScore, SquaredScore
+from tests.conftest import UTILITIES
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) * [1.0, 2.0, 0.5, 1.0] + [0.0, 3.0, 0.0, -1.0]
+    line = X @ [1.0, -0.5, 0.3, 0.0] + 0.7
+    return {
+        "X": X,
+        "real": line + 0.4 * rng.standard_t(4, size=300),
+        "two": np.where(line + rng.logistic(size=300) > 0, "yes", "no"),
+        "three": np.argmax(X[:, :3] + rng.gumbel(size=(300, 3)), axis=1),
+        "weight": rng.random(300) * (rng.random(300) > 0.2),
+    }
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_mean_is_ridge(data, weighted, intercept):
+    weight = data["weight"] if weighted else None
+    ours = OCERegressor(ce.Mean(), alpha=2.0, fit_intercept=intercept, tol=1e-12)
+    ours.fit(data["X"], data["real"], sample_weight=weight)
+    theirs = Ridge(alpha=2.0, fit_intercept=intercept).fit(data["X"], data["real"], sample_weight=weight)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-9)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("target", ["two", "three"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_mean_is_logistic_regression(data, target, weighted, class_weight):
+    weight = data["weight"] if weighted else None
+    options = {"C": 0.7, "class_weight": class_weight}
+    ours = OCEClassifier(ce.Mean(), tol=1e-10, **options).fit(data["X"], data[target], sample_weight=weight)
+    theirs = LogisticRegression(tol=1e-10, max_iter=2000, **options).fit(data["X"], data[target], sample_weight=weight)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=2e-6)
+    np.testing.assert_allclose(ours.predict_proba(data["X"]), theirs.predict_proba(data["X"]), atol=2e-6)
+    np.testing.assert_allclose(ours.predict_log_proba(data["X"]), theirs.predict_log_proba(data["X"]), atol=2e-5)
+    np.testing.assert_array_equal(ours.predict(data["X"]), theirs.predict(data["X"]))
+
+
+def objectives(data, utility):
+    X, weight = data["X"], data["weight"] + 0.1
+    shares = weight / weight.sum()
+    yield LinearObjective(X, SquaredScore(data["real"]), shares, utility, 0.01, True)
+    yield LinearObjective(X, LogisticScore(np.where(data["two"] == "yes", 1.0, -1.0)), None, utility, 0.01, False)
+    yield LinearObjective(X, SoftmaxScore(data["three"], 3), shares, utility, 0.01, True)
+
+
+def test_derivatives(data, utility):
+    if utility.kinks:
+        pytest.skip("no Hessian at a kink")
+    rng = np.random.default_rng(1)
+    for objective in objectives(data, utility):
+        theta, v = 0.2 * rng.normal(size=objective.shape), rng.normal(size=objective.shape)
+        at, step = objective.evaluate(theta), 1e-6
+        up, down = objective.evaluate(theta + step * v), objective.evaluate(theta - step * v)
+        assert np.vdot(at.gradient, v) == pytest.approx((up.value - down.value) / (2 * step), rel=1e-5, abs=1e-7)
+        numeric = (up.gradient - down.gradient) / (2 * step)
+        product = objective.hessian_product(at.slopes, at.tilt, objective.bend(at), v)
+        np.testing.assert_allclose(product, numeric, rtol=1e-4, atol=1e-5 * np.abs(numeric).max())
+        matrix = objective.hessian(at.slopes, at.tilt, objective.bend(at))
+        if objective.shape[0] == 1:
+            np.testing.assert_allclose((matrix @ v.ravel()).reshape(v.shape), product, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", UTILITIES)
+def test_no_lower_point_is_found(data, name):
+    """The gap holds: a long run of an unrelated optimiser finds nothing lower."""
+    utility = UTILITIES[name]
+    if not utility.is_monotone:
+        pytest.skip("the problem need not be convex")
+    X, y = data["X"], data["real"]
+    model = OCERegressor(utility, tol=1e-9).fit(X, y)
+    assert model.converged_
+    assert 0.0 <= model.gap_ < 1e-6
+
+    def objective(theta):
+        losses = np.square(X @ theta[:-1] + theta[-1] - y)
+        return ce.oce(losses, utility) + theta[:-1] @ theta[:-1] / len(y)
+
+    start = np.append(model.coef_, model.intercept_)
+    assert objective(start) == pytest.approx(model.objective_, rel=1e-10, abs=1e-10)
+    rng = np.random.default_rng(2)
+    found = minimize(objective, start + 0.01 * rng.normal(size=5), method="Nelder-Mead", options={"maxiter": 400})
+    assert found.fun >= model.objective_ - model.gap_ - 1e-10
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_cvar_against_cvxpy(data, alpha):
+    cp = pytest.importorskip("cvxpy")
+    X, y, n = data["X"], data["real"], 300
+    c, b, t = cp.Variable(4), cp.Variable(), cp.Variable()
+    risk = t + cp.sum(cp.pos(cp.square(X @ c + b - y) - t)) / (alpha * n)
+    problem = cp.Problem(cp.Minimize(risk + cp.sum_squares(c) / n))
+    problem.solve(solver="CLARABEL")
+    model = OCERegressor(ce.CVaR(alpha), tol=1e-9).fit(X, y)
+    assert model.objective_ == pytest.approx(problem.value, rel=1e-6)
+    np.testing.assert_allclose(model.coef_, c.value, atol=1e-4)
+    sign = np.where(data["two"] == "yes", -1.0, 1.0)
+    risk = t + cp.sum(cp.pos(cp.logistic(cp.multiply(sign, X @ c + b)) - t)) / (alpha * n)
+    problem = cp.Problem(cp.Minimize(risk + cp.sum_squares(c) / (2 * n)))
+    problem.solve(solver="CLARABEL")
+    model = OCEClassifier(ce.CVaR(alpha), tol=1e-9).fit(X, data["two"])
+    assert model.objective_ == pytest.approx(problem.value, rel=1e-6)
+
+
+def test_weights_are_repetitions(data, utility):
+    X, y = data["X"][:60], data["real"][:60]
+    count = np.random.default_rng(3).integers(0, 3, size=60)
+    weighted = OCERegressor(utility, tol=1e-10).fit(X, y, sample_weight=count)
+    repeated = OCERegressor(utility, tol=1e-10).fit(np.repeat(X, count, axis=0), np.repeat(y, count))
+    # A piecewise linear tail is flat around the optimum; the value is what must agree.
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-8, abs=1e-8)
+
+
+def test_few_rows_first_gives_the_same_answer():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(30_000, 3))
+    y = (X @ [1.0, 1.0, -1.0] + rng.logistic(size=30_000) > 0).astype(int)
+    one, other = (OCEClassifier(tol=1e-9, random_state=seed).fit(X, y) for seed in (0, 1))
+    np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-7)
+    again = OCEClassifier(tol=1e-9, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(one.coef_, again.coef_)
+
+
+def test_many_parameters_by_conjugate_gradients(monkeypatch, data):
+    direct = OCEClassifier(tol=1e-8).fit(data["X"], data["three"])
+    monkeypatch.setattr("certeq.learn._newton.DENSE", 2)
+    indirect = OCEClassifier(tol=1e-8).fit(data["X"], data["three"])
+    assert indirect.converged_
+    np.testing.assert_allclose(direct.coef_, indirect.coef_, atol=1e-6)
+
+
+def test_warm_start(data):
+    model = OCERegressor(warm_start=True).fit(data["X"], data["real"])
+    cold = model.n_iter_
+    model.fit(data["X"], data["real"])
+    assert model.n_iter_ == 0 < cold
+    model.set_params(fit_intercept=False).fit(data["X"], data["real"])
+    assert model.intercept_ == 0.0
+
+
+def test_an_honest_flag(data):
+    with pytest.warns(ConvergenceWarning, match="stopped after 1 iterations"):
+        model = OCERegressor(max_iter=1).fit(data["X"], data["real"])
+    assert not model.converged_
+    with pytest.warns(ConvergenceWarning, match="gap"):
+        model = OCERegressor(ce.CVaR(0.1), max_iter=3).fit(data["X"], data["real"])
+    assert not model.converged_
+    best = OCERegressor(ce.CVaR(0.1)).fit(data["X"], data["real"])
+    assert model.objective_ - best.objective_ <= model.gap_
+
+
+def test_utility_parameters_can_be_searched(data):
+    search = GridSearchCV(OCERegressor(ce.Entropic(1.0)), {"utility__beta": [0.1, 1.0], "alpha": [0.1, 1.0]}, cv=2)
+    search.fit(data["X"], data["real"])
+    assert search.best_estimator_.utility.beta in (0.1, 1.0)
+    assert clone(OCERegressor(0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1))).utility == 0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)
+
+
+def test_units_of_y_and_x_do_not_matter_to_the_tolerance(data):
+    base = OCERegressor(ce.Mean(), alpha=0.0).fit(data["X"], data["real"])
+    for scale in (1e-6, 1e6):
+        model = OCERegressor(ce.Mean(), alpha=0.0).fit(1e3 * data["X"], scale * data["real"])
+        np.testing.assert_allclose(1e3 * model.coef_ / scale, base.coef_, rtol=1e-4)
+
+
+def test_separable_classes_without_a_penalty_say_so():
+    X, y = np.array([[-1.0], [1.0]]), [0, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = OCEClassifier(C=np.inf).fit(X, y)
+    assert model.predict(X).tolist() == [0, 1]
+
+
+BAD = [
+    ({"utility": "cvar"}, TypeError, "utility must be a Utility"),
+    ({"utility": ce.CVaR}, TypeError, r"write CVaR\(\)"),
+    ({"utility": 0.1 * ce.Mean()}, ValueError, "1 must lie strictly between"),
+    ({"C": 0.0}, ValueError, "C must be a number above 0"),
+    ({"C": "big"}, TypeError, "C must be a number"),
+    ({"tol": -1.0}, ValueError, "tol must be"),
+    ({"max_iter": 0}, ValueError, "max_iter must be"),
+    ({"class_weight": "balance"}, ValueError, "Did you mean 'balanced'"),
+    ({"class_weight": {"maybe": 1.0}}, ValueError, "not among the classes"),
+]
+
+
+@pytest.mark.parametrize("params, error, message", BAD)
+def test_bad_parameters(data, params, error, message):
+    with pytest.raises(error, match=message):
+        OCEClassifier(**params).fit(data["X"], data["two"])
+
+
+def test_bad_data(data):
+    X, y = data["X"], data["two"]
+    with pytest.raises(NotFittedError):
+        OCEClassifier().predict(X)
+    with pytest.raises(NotFittedError):
+        OCERegressor().losses(X, data["real"])
+    with pytest.raises(ValueError, match="one class only: 'yes'"):
+        OCEClassifier().fit(X[y == "yes"], y[y == "yes"])
+    with pytest.raises(ValueError, match="one class only"):
+        OCEClassifier().fit(X, y, sample_weight=(y == "yes").astype(float))
+    with pytest.raises(ValueError, match="NaN"):
+        OCERegressor().fit(np.where(np.arange(4) == 1, np.nan, X), data["real"])
+    with pytest.raises(ValueError, match=r"shape \(300,\); found shape \(3,\)"):
+        OCERegressor().fit(X, data["real"], sample_weight=[1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="found -1.0 at index 7"):
+        OCERegressor().fit(X, data["real"], sample_weight=np.where(np.arange(300) == 7, -1.0, 1.0))
+    with pytest.raises(ValueError, match="zero for every sample"):
+        OCERegressor().fit(X, data["real"], sample_weight=np.zeros(300))
+    with pytest.raises(ValueError, match="'maybe', which is not among the classes"):
+        OCEClassifier().fit(X, y).losses(X[:1], ["maybe"])
