@@ -57,4 +57,4 @@ def test_public_names():
     for name in certeq.learn.__all__:
         assert getattr(certeq.learn, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        certeq.learn.Nothing  # noqa: B018
+        certeq.learn.Nothing

@@ -72,7 +72,8 @@ def test_without_hidden_layers_it_is_the_linear_classifier(two, utility):
     exact = OCEClassifier(utility, C=np.inf, tol=1e-10).fit(X, y, sample_weight=weight)
     reached = ce.oce(net.losses(X, y), utility, weight)
     best = ce.oce(exact.losses(X, y), utility, weight)
-    assert best - 1e-9 <= reached <= best + 2e-3
+    # Scores in float32 may round the losses down a little.
+    assert best - 1e-7 <= reached <= best + 2e-3
     assert net.history_[-1, "train_loss"] == pytest.approx(reached, abs=2e-3)
 
 
@@ -83,7 +84,9 @@ def test_more_than_two_classes(two):
     assert model.score(X, y) > 0.9
     assert model.decision_function(X).shape == (200, 3)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-    np.testing.assert_allclose(model.losses(X, y), -np.log(model.predict_proba(X)[np.arange(200), np.searchsorted(model.classes_, y)]))
+    np.testing.assert_allclose(
+        model.losses(X, y), -np.log(model.predict_proba(X)[np.arange(200), np.searchsorted(model.classes_, y)])
+    )
 
 
 def test_weights_of_samples_and_classes(two):
@@ -112,7 +115,9 @@ def test_early_stopping(estimator, two):
 def test_a_stable_network_learns_a_curve(real):
     X = np.linspace(-2, 2, 100)[:, None]
     y = np.sin(2 * X[:, 0])
-    model = make_pipeline(StandardScaler(), OCENetworkRegressor(ce.CVaR(0.2), epochs=300, learning_rate=0.01, random_state=0))
+    model = make_pipeline(
+        StandardScaler(), OCENetworkRegressor(ce.CVaR(0.2), epochs=300, learning_rate=0.01, random_state=0)
+    )
     assert np.abs(model.fit(X, y).predict(X) - y).max() < 0.2
 
 
@@ -151,7 +156,7 @@ def test_bad_data(two):
     with pytest.raises(NotFittedError):
         OCENetworkClassifier().predict(X)
     with pytest.raises(NotFittedError):
-        OCENetworkRegressor().history_  # noqa: B018
+        OCENetworkRegressor().history_
     with pytest.raises(ValueError, match="one class only: 0"):
         OCENetworkClassifier().fit(X, np.zeros(200))
     with pytest.raises(ValueError, match="one class only"):

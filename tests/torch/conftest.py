@@ -1,7 +1,8 @@
 """Fixtures of the tests of `certeq.torch`, which are skipped where PyTorch is missing."""
 
 import pytest
-from torch_cases import EVERY, PLAIN
+
+from tests.torch.cases import EVERY, PLAIN
 
 pytest.importorskip("torch")
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
-from torch_cases import PLAIN
 
 import certeq as ce
 from certeq.torch import OCELoss, oce, shortfall, tilt
+from tests.torch.cases import PLAIN
 
 SMOOTH = ["entropic", "mean-variance", "mmv3", "quartic", "leaky", "smooth"]
 

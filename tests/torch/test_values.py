@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from torch_cases import SAMPLES
 
 import certeq as ce
 from certeq.torch import _search, oce, shortfall, tilt
 from certeq.torch._rows import oce_rows, tilt_rows
+from tests.torch.cases import SAMPLES
 
 
 def tensors(x, w):

@@ -23,8 +23,9 @@ class Calibration:
 def calibration(y: Any, mean: Any, std: Any) -> Calibration:
     r"""Compare the share of y inside each central interval of N(mean, std**2) with the share that should be.
 
-    .. math:: \mathrm{MACE} = \frac1K \sum_k |\hat p_k - p_k|, \quad \mathrm{RMSCE} = \sqrt{\tfrac1K \sum_k (\hat p_k - p_k)^2},
-              \quad \mathrm{MA} = \int_0^1 |\hat p(p) - p|\,dp
+    .. math:: \mathrm{MACE} = \frac1K \sum_k |\hat p_k - p_k|, \quad
+              \mathrm{RMSCE} = \sqrt{\tfrac1K \sum_k (\hat p_k - p_k)^2}, \quad
+              \mathrm{MA} = \int_0^1 |\hat p(p) - p|\,dp
 
     over K = 100 levels p. Needs uncertainty-toolbox: ``pip install certeq[uq]``.
 

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from certeq.learn._checks import check_classes, check_number, check_sample_weight, combine_weights
-from certeq.learn._labels import positions
+from certeq.learn._labels import ScoreClassifier
 from certeq.learn._linear import LinearOCE
-from certeq.learn._scores import Floats, LogisticScore, ScoreLoss, SoftmaxScore
+from certeq.learn._scores import LogisticScore, ScoreLoss, SoftmaxScore
 
 
-class OCEClassifier(ClassifierMixin, LinearOCE):  # type: ignore[misc]
+class OCEClassifier(ScoreClassifier, LinearOCE):
     r"""Logistic regression that minimises an OCE of cross-entropies.
 
     .. math:: \min_{W, b}\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i)\big) + \frac{1}{2Cn}\,\lVert W\rVert^2
@@ -110,36 +108,6 @@ class OCEClassifier(ClassifierMixin, LinearOCE):  # type: ignore[misc]
         self.coef_, self.intercept_ = self._split(theta, X.shape[1])
         self.classes_ = classes
         return self
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the scores: (n,) for two classes, positive for the second; else (n, classes)."""
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class."""
-        scores = self.decision_function(X)
-        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities (n, classes)."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        return np.asarray(np.exp(log_softmax(scores, axis=1)))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return logarithms of the class probabilities, exact where a probability rounds to 0."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
-        return np.asarray(log_softmax(scores, axis=1))
-
-    def losses(self, X: Any, y: Any) -> Floats:
-        """Return the cross-entropies, for `certeq.estimate` or a histogram."""
-        scores = self._scores(X)
-        return _loss(positions(y, self.classes_, len(scores)), len(self.classes_)).evaluate(scores)[0]
 
 
 def _loss(places: NDArray[np.intp], count: int) -> ScoreLoss:

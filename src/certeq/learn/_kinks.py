@@ -55,10 +55,11 @@ class CornerProblem:
     # -- the smooth part ----------------------------------------------------------------------------------------
 
     def _smooth_value(self, x: Floats) -> Floats:
-        return np.asarray(self.utility.value(x)) - (self.jumps * np.maximum(x - self.kinks, 0.0)).sum(axis=0)
+        corners = (self.jumps * np.maximum(x - self.kinks, 0.0)).sum(axis=0)
+        return np.asarray(self.utility.value(x) - corners)
 
     def _smooth_slope(self, x: Floats) -> Floats:
-        return np.asarray(self.utility.slope(x)) - (self.jumps * (x > self.kinks)).sum(axis=0)
+        return np.asarray(self.utility.slope(x) - (self.jumps * (x > self.kinks)).sum(axis=0))
 
     def _over(self, point: _Point) -> Floats:
         """F - t - k, one row per kink."""

@@ -105,7 +105,7 @@ class MVERegressor(OCENetworkRegressor):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the means, and with ``return_std`` the standard deviations too."""
-        output = self._output(X)
+        output = self._scores(X)
         if not return_std:
             return output[:, 0]
         return output[:, 0], np.sqrt(FLOOR + np.exp(output[:, 1]))

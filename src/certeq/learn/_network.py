@@ -45,6 +45,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
     verbose: int
     random_state: Any
     net_: Any
+    _random: Tensor
 
     def _criterion(self, utility: Utility, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
         return PackedRisk(utility, base)
@@ -140,7 +141,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
             yield
             self._random = torch.get_rng_state()
 
-    def _output(self, X: Any) -> Floats:
+    def _scores(self, X: Any) -> Floats:
         """The network's output at X, in float64."""
         check_is_fitted(self, "net_")
         X = validate_data(self, X, reset=False, dtype=np.float64)

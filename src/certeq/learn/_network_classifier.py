@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, log_softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import nn
 
 from certeq.learn._checks import check_classes, check_sample_weight, combine_weights
-from certeq.learn._labels import positions
+from certeq.learn._labels import ScoreClassifier, positions
 from certeq.learn._net import ClassEntropy, one_output
 from certeq.learn._network import NetworkOCE
-from certeq.learn._scores import Floats
 
 
-class OCENetworkClassifier(ClassifierMixin, NetworkOCE):  # type: ignore[misc]
+class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     r"""A perceptron that minimises an OCE of cross-entropies by Adam on mini-batches, trained by skorch.
 
     .. math:: \min_\theta\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i; \theta)\big)
@@ -143,36 +139,6 @@ class OCENetworkClassifier(ClassifierMixin, NetworkOCE):  # type: ignore[misc]
         base, outputs = _base(len(self.classes_))
         self._train(X, places, weight, base, outputs, proceed=True, epochs=1)
         return self
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the logits: (n,) for two classes, positive for the second; else (n, classes)."""
-        scores = self._output(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class."""
-        scores = self.decision_function(X)
-        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities (n, classes)."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        return np.asarray(np.exp(log_softmax(scores, axis=1)))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return logarithms of the class probabilities."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
-        return np.asarray(log_softmax(scores, axis=1))
-
-    def losses(self, X: Any, y: Any) -> Floats:
-        """Return the cross-entropies, for `certeq.estimate` or a histogram."""
-        logs = self.predict_log_proba(X)
-        return np.asarray(-logs[np.arange(len(logs)), positions(y, self.classes_, len(logs))])
 
 
 def _base(count: int) -> tuple[Any, int]:

@@ -99,11 +99,11 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:
         """Return the network's output."""
-        return self._output(X)[:, 0]
+        return self._scores(X)[:, 0]
 
     def losses(self, X: Any, y: Any) -> Floats:
         """Return the squared errors, for `certeq.estimate` or a histogram."""
-        predicted = self._output(X)[:, 0]
+        predicted = self._scores(X)[:, 0]
         y = np.asarray(y, dtype=np.float64)
         check_consistent_length(predicted, y)
         return np.asarray(np.square(predicted - y))

@@ -24,8 +24,8 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: ``utility.scaled``
-        chooses the size of a squared error that matters.
+        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y:
+        ``utility.scaled`` chooses the size of a squared error that matters.
     alpha : float
         Strength of the ridge, at least 0. The intercept is not penalised.
     fit_intercept : bool
@@ -66,8 +66,8 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
     primal-dual interior-point method with the same matrix. Sparse X is not supported.
 
     On data a tenth of which follows another law (1000 training and 10,000 test samples, 5 features, 20 seeds),
-    ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors by
-    11 % on average, in all 20 seeds, and raises the mean squared error by 15 %: that is the price.
+    ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors
+    by 11 % on average, in all 20 seeds, and raises the mean squared error by 15 %: that is the price.
     ``Entropic(1.0)`` overdoes it there: it follows the few largest training errors, and the held-out tail grows.
 
     Examples

@@ -80,10 +80,10 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
     X_train, X_held, y_train, y_held = train_test_split(X_rest, y_rest, test_size=0.125, random_state=split_state)
     X_valid, X_cal, y_valid, y_cal = train_test_split(X_held, y_held, test_size=0.4, random_state=split_state)
     in_x, in_y = StandardScaler().fit(X_train), StandardScaler().fit(y_train)
-    parts = []
+    parts: list[Any] = []
     for X, target in ((X_train, y_train), (X_valid, y_valid), (X_cal, y_cal), (X_test, y_test)):
         parts += [in_x.transform(X), in_y.transform(target)[:, 0]]
-    return ToyData(*parts, in_x, in_y)
+    return ToyData(*parts, *(in_x, in_y))
 
 
 def _mean(x: Any) -> Any:

@@ -141,5 +141,5 @@ class _Oce(torch.autograd.Function):
         return grads[0] * q, None
 
 
-# Function.apply less its search for functorch wrappers, which cannot be here: a tenth of the whole cost of the loss.
+# Function.apply less its search for functorch wrappers, which cannot be here and would cost a few per cent of a step.
 _apply: Callable[..., Tensor] = super(torch.autograd.Function, _Oce).apply

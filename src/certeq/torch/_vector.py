@@ -1,9 +1,9 @@
 """One vector of losses on the CPU: OCE, shortfall and tilt in one go, at the least overhead.
 
-A training batch is small: the cost of its loss is the number of calls, not the arithmetic. NumPy calls cost half of
-torch's, a Python loop may stop as soon as it has converged, and value and gradient share all the work. In the midst
-of a training step a call is mostly a wait for code to reach the cache, so the fewer *different* calls the better:
-one sort tells the least and greatest loss, whether all are finite, and the quantile.
+A training batch is small: the cost of its loss is the number of calls, not the arithmetic. A Python loop may stop as
+soon as it has converged, and value and gradient share all the work. In the midst of a training step the first call of
+a function costs several times a repeated one, so the fewer *different* calls the better: one sort tells the least and
+greatest loss, whether all are finite, and the quantile.
 
 Everything else (rows of a batch, other devices, compiled code, derivatives of derivatives) is in ``_rows``; the two
 share no code, and the tests hold them against each other.
