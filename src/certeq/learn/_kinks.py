@@ -51,6 +51,7 @@ class CornerProblem:
         self.w = objective.shares()
         self.kinks = np.array([kink for kink, _ in self.utility.kinks])[:, None]
         self.jumps = np.array([jump for _, jump in self.utility.kinks])[:, None]
+        self._least = 1e-300
 
     # -- the smooth part ----------------------------------------------------------------------------------------
 
@@ -79,6 +80,7 @@ class CornerProblem:
     def solve(self, theta: Floats, tol: float, max_iter: int) -> Corners:
         """Step until the gap is at most tol times the spread of the losses."""
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
+        self._least = 1e-9 * self._spread(losses)  # a perfect fit has no spread of its own to be measured by
         t = self.objective.shortfall(losses)
         point = _Point(theta, t, np.zeros(0), losses, slopes)
         mu = 0.2 * self._spread(losses)
@@ -153,7 +155,7 @@ class CornerProblem:
     def _spread(self, losses: Floats) -> float:
         middle = float(self.w @ losses)
         spread = float(np.sqrt(self.w @ np.square(losses - middle)))
-        return max(spread, 0.1 * abs(middle), 1e-300)
+        return max(spread, 0.1 * abs(middle), self._least)
 
     # -- the bound ----------------------------------------------------------------------------------------------
 

@@ -58,6 +58,10 @@ class LinearObjective:
         self.shape = (loss.outputs, self.columns + intercept)
         self.size = self.shape[0] * self.shape[1]
 
+    def with_utility(self, utility: Utility) -> LinearObjective:
+        """Return the same losses under another utility."""
+        return LinearObjective(self.X, self.loss, self.weights, utility, self.penalty, self.intercept)
+
     def take(self, rows: NDArray[np.intp]) -> LinearObjective:
         """Return the objective on some of the samples."""
         weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()

@@ -41,7 +41,7 @@ def solve_linear(
             good = found.gap <= tol * corners.spread_at(found.theta)
             gap = found.gap if objective.utility.is_monotone else float("nan")
             return Fitted(found.theta, found.value, found.shortfall, found.gradient_norm, gap, found.iterations, good)
-        theta, solve, spent = _on_few_rows(objective, theta, tol * scale, max_iter, rng)
+        theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
         reached = minimise(objective, theta, tol * scale, max_iter - spent, solve=solve)
     gap = reached.decrement if objective.utility.is_monotone else float("nan")
     at = reached.at
@@ -49,14 +49,41 @@ def solve_linear(
     return Fitted(at.theta, at.value, at.shortfall, reached.gradient_norm, gap, iterations, reached.converged)
 
 
-def _on_few_rows(
+def _start(
     objective: LinearObjective, theta: Floats, tol: float, max_iter: int, rng: np.random.RandomState
 ) -> tuple[Floats, Solve | None, int]:
-    """A start, and an approximate inverse Hessian, from a random part of the rows: cheap, and off by a few percent."""
-    n = len(objective.X)
-    few = max(4000, 20 * objective.size)
+    """A start, the steps it took and, from a random part of many rows, an inverse Hessian that is off by a few percent."""
+    n, few = len(objective.X), max(4000, 20 * objective.size)
     if n < 5 * few:
-        return theta, None, 0
-    rows = np.sort(rng.permutation(n)[:few])
-    reached = minimise(objective.take(rows), theta, max(tol, 1e-4), max_iter // 2)
-    return reached.at.theta, reached.solve, reached.iterations
+        theta, spent = _widened(objective, theta, max_iter // 2)
+        return theta, None, spent
+    part = objective.take(np.sort(rng.permutation(n)[:few]))
+    theta, spent = _widened(part, theta, max_iter // 4)
+    reached = minimise(part, theta, max(tol, 1e-4), max_iter // 4)
+    return reached.at.theta, reached.solve, spent + reached.iterations
+
+
+def _widened(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[Floats, int]:
+    """Solve roughly with s*u(x/s), s falling to 1, where u is sharp compared with the losses.
+
+    The curvature of u then rests on very few samples: its quadratic model holds in a tiny neighbourhood only, and
+    Newton's method from afar crawls.
+    """
+    scale, utility = 1.0, objective.utility
+    enough = min(0.02 * len(objective.X), 2.0 * objective.size)
+    wide = objective
+    for _ in range(20):
+        bend = wide.bend(wide.evaluate(theta))
+        square = float(bend @ bend)
+        if square == 0.0 or float(bend.sum()) ** 2 >= enough * square:
+            break
+        scale *= 4.0
+        wide = objective.with_utility(utility.scaled(scale))
+    spent = 0
+    while scale > 1.0 and spent < max_iter:
+        wide = objective.with_utility(utility.scaled(scale))
+        rough = 0.05 * float(np.abs(wide.evaluate(theta).gradient).max())
+        reached = minimise(wide, theta, rough, max_iter - spent)
+        theta, spent = reached.at.theta, spent + reached.iterations
+        scale /= 4.0
+    return theta, spent

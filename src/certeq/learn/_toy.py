@@ -83,7 +83,8 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
     parts: list[Any] = []
     for X, target in ((X_train, y_train), (X_valid, y_valid), (X_cal, y_cal), (X_test, y_test)):
         parts += [in_x.transform(X), in_y.transform(target)[:, 0]]
-    return ToyData(*parts, *(in_x, in_y))
+    parts += [in_x, in_y]
+    return ToyData(*parts)
 
 
 def _mean(x: Any) -> Any:
