@@ -186,6 +186,23 @@ def test_units_of_y_and_x_do_not_matter_to_the_tolerance(data):
         np.testing.assert_allclose(1e3 * model.coef_ / scale, base.coef_, rtol=1e-4)
 
 
+@pytest.mark.parametrize("utility", [ce.Entropic(1.0), ce.Quartic(), ce.SmoothCVaR(0.05, 0.01), ce.CVaR(0.05)])
+def test_a_utility_that_is_sharp_compared_with_the_losses(data, utility):
+    """Targets in the thousands make squared errors of 1e6: nearly a minimax problem."""
+    model = OCERegressor(utility).fit(data["X"], 1e3 * data["real"])
+    assert model.converged_
+    assert model.gap_ < 1e-6 * model.objective_
+
+
+def test_a_perfect_fit():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(20, 30)), rng.normal(size=20)
+    for utility in (ce.Entropic(1.0), ce.CVaR(0.2)):
+        model = OCERegressor(utility, alpha=0.0).fit(X, y)
+        assert model.converged_
+        np.testing.assert_allclose(model.predict(X), y, atol=1e-4)
+
+
 def test_separable_classes_without_a_penalty_say_so():
     X, y = np.array([[-1.0], [1.0]]), [0, 1]
     with warnings.catch_warnings():

@@ -53,7 +53,8 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
         start = self._previous(objective) if self.warm_start and hasattr(self, "coef_") else None
         scale = float(np.abs(objective.evaluate(cold).gradient).max()) if relative else 1.0
         rng = check_random_state(self.random_state)
-        fitted = solve_linear(objective, cold if start is None else start, tol, max_iter, scale, rng)
+        warm = start is not None
+        fitted = solve_linear(objective, cold if start is None else start, tol, max_iter, scale, rng, warm)
         if not fitted.converged:
             what = f"gap {fitted.gap:.2g}" if utility.kinks else f"gradient norm {fitted.gradient_norm:.2g}"
             warnings.warn(

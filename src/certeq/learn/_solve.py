@@ -27,9 +27,15 @@ class Fitted:
 
 
 def solve_linear(
-    objective: LinearObjective, theta: Floats, tol: float, max_iter: int, scale: float, rng: np.random.RandomState
+    objective: LinearObjective,
+    theta: Floats,
+    tol: float,
+    max_iter: int,
+    scale: float,
+    rng: np.random.RandomState,
+    warm: bool = False,
 ) -> Fitted:
-    """Minimise from theta.
+    """Minimise from theta; with ``warm``, theta is trusted to be near the solution.
 
     A smooth utility has converged when no entry of the gradient exceeds tol*scale, one with kinks when the gap is at
     most tol times the spread of the losses.
@@ -41,7 +47,9 @@ def solve_linear(
             good = found.gap <= tol * corners.spread_at(found.theta)
             gap = found.gap if objective.utility.is_monotone else float("nan")
             return Fitted(found.theta, found.value, found.shortfall, found.gradient_norm, gap, found.iterations, good)
-        theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
+        solve, spent = None, 0
+        if not warm:
+            theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
         reached = minimise(objective, theta, tol * scale, max_iter - spent, solve=solve)
     gap = reached.decrement if objective.utility.is_monotone else float("nan")
     at = reached.at
@@ -52,7 +60,7 @@ def solve_linear(
 def _start(
     objective: LinearObjective, theta: Floats, tol: float, max_iter: int, rng: np.random.RandomState
 ) -> tuple[Floats, Solve | None, int]:
-    """A start, the steps it took and, from a random part of many rows, an inverse Hessian that is off by a few percent."""
+    """A start, an inverse Hessian from a random part of many rows (off by a few percent), and the steps this took."""
     n, few = len(objective.X), max(4000, 20 * objective.size)
     if n < 5 * few:
         theta, spent = _widened(objective, theta, max_iter // 2)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from certeq.risk._long import survey
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean
+from certeq.risk._sample import Sample
 from certeq.utilities import Utility
+
+Means = Callable[[Callable[[Floats], Floats], Floats], Floats]
 
 
 @dataclass
@@ -35,24 +40,49 @@ def bisect_rows(
     The printed rule asks for both whatever the utility; for CVaR the residual may never get there (m = 10, alpha = 0.15
     leaves 1/3), so a bracket of two neighbouring floats ends it too.
     """
-    for name, found in (("delta", delta), ("epsilon", epsilon)):
-        if not found > 0:
-            raise ValueError(f"{name} must be above 0; found {found!r}.")
+    _check(delta, epsilon)
     held = z if weights is None else np.where(weights > 0, z, np.nan)
     centre = np.nanmax(held, axis=1)
     y = z - centre[:, None]
     if weights is not None:
         y = np.where(weights > 0, y, 0.0)
+
+    def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            return mean(np.asarray(function(y - t[:, None])), weights)
+
     low = np.nanmin(held, axis=1) - centre - utility.anchor
+    return _bisect(means, centre, low, utility, delta, epsilon)
+
+
+def bisect_long(sample: Sample, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
+    """The same for one long sample, a pass over its blocks for every step."""
+    _check(delta, epsilon)
+    size, _ = survey(sample)
+
+    def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
+        def kernel(z: Floats, w: Floats | None) -> tuple[float]:
+            with np.errstate(over="ignore"):
+                part = np.asarray(function((z - size.high) - t[0]))
+            return (float(part.sum() if w is None else (w * part).sum()),)
+
+        return sample.total(kernel) / size.mass
+
+    low = np.array([size.low - size.high - utility.anchor])
+    return _bisect(means, np.array([size.high]), low, utility, delta, epsilon)
+
+
+def _check(delta: float, epsilon: float) -> None:
+    for name, found in (("delta", delta), ("epsilon", epsilon)):
+        if not (isinstance(found, (int, float)) and found > 0):
+            raise ValueError(f"{name} must be a number above 0; found {found!r}.")
+
+
+def _bisect(means: Means, centre: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:
     # One float below the least possible shortfall, so that the slope there exceeds 1 strictly.
     low = np.nextafter(low, -np.inf)
-    high = np.full(len(z), -utility.anchor)
-
-    def slope_at(t: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            return mean(np.asarray(utility.slope(y - t[:, None])), weights) - 1.0
-
-    residual = slope_at(high)
+    high = np.full(len(low), -utility.anchor)
+    residual = means(utility.slope, high) - 1.0
     iterations = 0
     while True:
         middle = 0.5 * (low + high)
@@ -60,11 +90,10 @@ def bisect_rows(
         open_ = split & ((high - low > delta) | (np.abs(residual) > epsilon))
         if not np.any(open_):
             break
-        g = slope_at(middle)
+        g = means(utility.slope, middle) - 1.0
         iterations += 1
         low = np.where(open_ & (g > 0), middle, low)
         high = np.where(open_ & (g <= 0), middle, high)
         residual = np.where(open_ & (g <= 0), g, residual)
-    with np.errstate(over="ignore"):
-        value = centre + (high + mean(np.asarray(utility.value(y - high[:, None])), weights))
+    value = centre + (high + means(utility.value, high))
     return Bisection(value, centre + high, residual, high - low, iterations)

@@ -13,7 +13,7 @@ from certeq.risk._inference import density_at, reliability
 from certeq.risk._input import Floats, as_array, as_weights, check_not_empty, check_utility, complain_not_finite
 from certeq.risk._long import LongSolved, NotFinite, solve_long, survey
 from certeq.risk._oce import oce, tilt
-from certeq.risk._rows import slope_and_bend
+from certeq.risk._rows import near_kink, slope_and_bend
 from certeq.risk._sample import ArraySample
 from certeq.utilities import Exponential, Utility
 
@@ -90,14 +90,10 @@ class Estimate:
         ReliabilityWarning
             Where ``doubts`` is not empty.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie strictly between 0 and 1 (0.95 for 95 %); found {level!r}.")
+        reach = self.interval_reach(level)
         for doubt in self.doubts:
             warnings.warn(doubt, ReliabilityWarning, stacklevel=2)
         if method == "normal":
-            from scipy.special import ndtri
-
-            reach = float(ndtri(0.5 + 0.5 * level)) * self.stderr
             return self.value - reach, self.value + reach
         if method != "bootstrap":
             raise ValueError(f'method must be "normal" or "bootstrap"; found {method!r}.')
@@ -124,11 +120,12 @@ class Estimate:
         """How many samples like these would bring the normal interval down to +- ``halfwidth``."""
         if not halfwidth > 0:
             raise ValueError(f"halfwidth must be above 0; found {halfwidth!r}.")
-        low, high = self.value - self.interval_reach(level), self.value + self.interval_reach(level)
-        return max(1, int(np.ceil(self.n * ((high - low) / (2.0 * halfwidth)) ** 2)))
+        return max(1, int(np.ceil(self.n * (self.interval_reach(level) / halfwidth) ** 2)))
 
     def interval_reach(self, level: float) -> float:
         """Half the width of the normal interval, without its warnings."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1 (0.95 for 95 %); found {level!r}.")
         from scipy.special import ndtri
 
         return float(ndtri(0.5 + 0.5 * level)) * self.stderr
@@ -216,27 +213,26 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
         with np.errstate(over="ignore", under="ignore"):
             away = np.asarray(utility.value(x)) - level
             slope, curvature = slope_and_bend(utility, x)
-        away, spread = away * away, (slope - 1.0) ** 2
-        if w is None:
-            return (
-                float(away.sum()),
-                float(spread.sum()),
-                float(slope.sum()),
-                float((slope**2).sum()),
-                float(curvature.sum()),
-            )
+            jump = np.zeros_like(slope)
+            if utility.kinks:
+                slope, right = near_kink(x, utility)
+                jump = right - slope
+        w = np.ones_like(z) if w is None else w
         w2 = w * w
-        sums = (w2 * away).sum(), (w2 * spread).sum(), (w * slope).sum(), (w2 * slope**2).sum(), (w * curvature).sum()
-        return tuple(float(part) for part in sums)
+        squares = away * away, (slope - 1.0) ** 2, slope * slope, slope * jump, jump * jump
+        return tuple(float((w2 * part).sum()) for part in squares) + tuple(
+            float((w * part).sum()) for part in (slope, jump, curvature)
+        )
 
-    away, spread, slope, slope2, curvature = solved.sample.total(kernel)
+    away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.sample.total(kernel)
     mass, square = solved.extent.mass, solved.extent.square
     # With equal weights of 1 these are the usual formulas; ``square`` is 1/n then.
     k = 1.0 / square
     correction = k / (k - 1.0) if k > 1.0 else 1.0
     stderr = float(np.sqrt(away / mass**2 * correction))
-    tied = max(0.0, 1.0 - slope / mass)  # mass that ties at a kink share; counted as one point
-    ess = 1.0 / (slope2 / mass**2 + (tied**2 if utility.kinks else 0.0))
+    # The tilt is w (left slope + share * jump), with the share that makes it sum to 1.
+    share = min(max((mass - slope) / jump, 0.0), 1.0) if jump > 0.0 else 0.0
+    ess = mass**2 / (slope2 + 2.0 * share * mixed + share**2 * jump2)
     if not utility.has_curvature:
         curvature = mass * _bend_by_difference(solved, utility)
     bend = curvature / mass + sum(

@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from certeq.risk._long import LongSolved
 from certeq.risk._sample import Floats, Sample
-from certeq.utilities import Utility
+from certeq.utilities import Exponential, Utility
 
 _ENOUGH_IN_TAIL = 20.0
 _DRAW = 1 << 18
@@ -64,7 +64,7 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
         return None
     # u is steepest at the largest losses; where it is not monotone the smallest count as well.
     ends = [_extremes(sample, top + 1, upper=True)]
-    if not utility.is_monotone:
+    if not utility.is_monotone or utility.slope_range[0] > 0.0:
         ends.append(_extremes(sample, top + 1, upper=False))
     far = np.concatenate(ends)
     power, sizes = 1.0, np.zeros(1)
@@ -73,6 +73,8 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
         with np.errstate(over="ignore"):
             values = np.asarray(utility.value((far - solved.centre) - solved.s))
             base = float(utility.value((low - solved.centre) - solved.s)) if utility.is_monotone else 0.0
+        if isinstance(utility.shape, Exponential):  # u grows like u', which needs no shift to be a pure exponential
+            values, base = np.asarray(utility.slope((far - solved.centre) - solved.s)), 0.0
         sizes = np.sort(np.abs(values - base))[::-1][: top + 1]
         power = utility.growth + 1.0
     if sizes[-1] <= 0.0:
@@ -86,18 +88,28 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
 
 
 def _extremes(sample: Sample, count: int, upper: bool) -> Floats:
-    """The ``count`` largest (or smallest) losses of positive weight; each block keeps no more than that."""
+    """The ``count`` largest (or smallest) losses of positive weight.
+
+    A draw gives a threshold that a few times as many losses pass, so that no more than those are ever kept.
+    """
     sign = 1.0 if upper else -1.0
+    drawn, w = sample.draw(1 << 15)
+    drawn = sign * (drawn if w is None else drawn[w > 0])
+    drawn = drawn[np.isfinite(drawn)]
+    share = min(1.0, (2.0 * count + 8.0 * np.sqrt(count)) / sample.size + 8.0 / max(drawn.size, 1))
+    threshold = float(np.quantile(drawn, 1.0 - share)) if drawn.size else -np.inf
+    while True:
 
-    def kernel(z: Floats, w: Floats | None) -> Floats:
-        y = sign * (z if w is None else z[w > 0])
-        y = y[np.isfinite(y)]
-        return np.partition(y, y.size - count)[y.size - count :] if y.size > count else y.copy()
+        def kernel(z: Floats, w: Floats | None, least: float = threshold) -> tuple[Floats, int]:
+            y = sign * z
+            return y[(y > least) & (y < np.inf)], int(np.count_nonzero(y == least))
 
-    # Blocks are merged as they come so that a long file never holds more than a few blocks' worth.
-    best: Floats = np.empty(0)
-    for part in sample.map(kernel):
-        best = np.concatenate([best, part])
-        if best.size > 4 * count:
-            best = np.partition(best, best.size - count)[best.size - count :]
+        parts = sample.map(kernel)
+        best = np.concatenate([part[0] for part in parts])
+        ties = sum(part[1] for part in parts)
+        if best.size < count and ties:
+            best = np.append(best, np.full(min(ties, count - best.size), threshold))
+        if best.size >= count or threshold == -np.inf:
+            break
+        threshold = -np.inf  # the draw misled: look at everything
     return sign * (np.partition(best, best.size - count)[best.size - count :] if best.size > count else best)

@@ -38,7 +38,9 @@ def as_array(name: str, x: Any) -> Floats:
     if kind == "c":
         raise TypeError(f"{name} must be real; found complex numbers ({array.dtype}).")
     if kind == "O":
-        found = next((type(item).__name__ for item in array.flat if not isinstance(item, (int, float))), "object")
+        found = next(
+            (type(item).__name__ for item in array.flat if not isinstance(item, (int, float))), "numbers as objects"
+        )
         raise TypeError(
             f"{name} must be an array of numbers; found an object array (holding {found}). Convert it first, for "
             f"instance np.asarray({name}, dtype=float)."
@@ -55,6 +57,8 @@ def as_axis_last(x: Floats, axis: int | tuple[int, ...] | None) -> tuple[Floats,
     if axis is None:
         flat = x if x.ndim == 1 else x.reshape(-1)
         return flat[None, :], ()
+    if not isinstance(axis, (int, np.integer, tuple, list)):
+        raise TypeError(f"axis must be a whole number, a tuple of them, or None; found {axis!r}.")
     axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     try:
         axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, x.ndim))
@@ -79,6 +83,9 @@ def as_weights(weights: Any, x: Floats, axis: int | tuple[int, ...] | None) -> F
     if weights is None:
         return None
     w = as_array("weights", weights)
+    top = float(w.max()) if w.size else 0.0
+    if np.isfinite(top) and top > 0.0 and not 1e-100 < top < 1e100:
+        w = np.asarray(w, dtype=np.float64) / top  # squares and sums of weights must neither overflow nor vanish
     if w.shape == x.shape:
         rows, _ = as_axis_last(w, axis)
     else:

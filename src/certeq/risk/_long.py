@@ -6,6 +6,7 @@ range, already does the work of a closed form or of a first Newton step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,18 +48,19 @@ def survey(sample: Sample, extra: Extra | None = None, allow_low: bool = False) 
     """
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-        more = () if extra is None else extra(z, w)
         if w is None:
             low = -np.inf if allow_low else float(z.min())
+            more = () if extra is None else extra(z, w)
             return low, float(z.max()), float(z.size), float(z.size), 0.0, 0.0, *more
         held = z[w > 0]
         low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
+        more = () if extra is None else extra(held, w[w > 0])
         if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
             low, high = float(z.min()), float(z.max())
         return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
 
     with np.errstate(invalid="ignore", over="ignore"):
-        parts = np.array(sample.map(kernel))
+        parts = np.array(sample.map(kernel, every=True))
         sums = parts[:, 2:4].sum(axis=0)
     if sample.weighted:
         check_weights(float(parts[:, 4].min()), float(sums[0]), float(parts[:, 5].max()))
@@ -141,6 +143,38 @@ def solve_long(sample: Sample, utility: Utility) -> LongSolved:
         case Pieces() as pieces:
             return _quantile(sample, draw, pieces, utility)
     return _newton(sample, draw, utility)
+
+
+def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
+    """Write the tilt of every sample into ``out``, block by block; ties at a kink share what is left of 1."""
+    centre, s, share = solved.centre, solved.s, 0.0
+    shape = utility.shape
+    if isinstance(shape, Pieces) and shape.low == shape.high:
+        s = 0.0
+    elif utility.kinks:
+
+        def ends(z: Floats, w: Floats | None) -> tuple[float, float]:
+            left, right = near_kink(_shift(z, centre, s), utility)
+            return _sum(left, w), _sum(right, w)
+
+        below, above = solved.sample.total(ends) / solved.extent.mass
+        share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
+    place = 0
+
+    def write(z: Floats, w: Floats | None) -> None:
+        nonlocal place
+        part = out[place : place + z.size]
+        place += z.size
+        held = slice(None) if w is None else w > 0
+        with np.errstate(under="ignore"):
+            left, right = near_kink(_shift(z[held], centre, s), utility)
+        part[:] = 0.0
+        part[held] = left + share * (right - left)
+        if w is not None:
+            part *= w
+
+    solved.sample.in_order(write)
+    out /= math.fsum(float(out[i : i + BLOCK].sum()) for i in range(0, out.size, BLOCK))
 
 
 def _log_mean_exp(sample: Sample, draw: _Draw, rate: float, utility: Utility) -> LongSolved:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certeq.risk._bisect import bisect_rows
+from certeq.risk._bisect import bisect_long, bisect_rows
 from certeq.risk._input import (
     Floats,
     as_array,
@@ -19,7 +19,7 @@ from certeq.risk._input import (
     check_weights,
     complain_not_finite,
 )
-from certeq.risk._long import LongSolved, NotFinite, solve_long
+from certeq.risk._long import LongSolved, NotFinite, solve_long, tilt_long
 from certeq.risk._rows import Solved, solve_rows, tilt_rows
 from certeq.risk._sample import BLOCK, ArraySample
 from certeq.risk._threads import run_all
@@ -75,7 +75,8 @@ def oce(
     """
     if method == "bisect":
         problem = _Problem(x, utility, weights, axis)
-        return problem.shaped(problem.rows_by(lambda z, w, u: bisect_rows(z, w, u, delta, epsilon).value))
+        problem.takes_low = False
+        return problem.shaped(problem.bisect(delta, epsilon))
     _check_method(method)
     return _Problem(x, utility, weights, axis).collect(lambda solved: solved.value)
 
@@ -173,19 +174,18 @@ class _Problem:
             complain_not_finite(self.rows, self.takes_low)
             raise
 
+    def samples(self) -> list[ArraySample]:
+        if self.weights is None:
+            return [ArraySample(row) for row in self.rows]
+        return [ArraySample(row, self.weights[min(i, len(self.weights) - 1)]) for i, row in enumerate(self.rows)]
+
     def long_rows(self) -> list[LongSolved]:
-        solved = []
-        for i in range(self.rows.shape[0]):
-            w = None
-            if self.weights is not None:
-                w = self.weights[0 if self.weights.shape[0] == 1 else i]
-            try:
-                solved.append(solve_long(ArraySample(self.rows[i], w), self.utility))
-            except NotFinite:
-                complain_not_finite(self.rows, self.takes_low)
-                complain_not_finite(self.rows, False)  # nothing but -inf
-                raise
-        return solved
+        try:
+            return [solve_long(sample, self.utility) for sample in self.samples()]
+        except NotFinite:
+            complain_not_finite(self.rows, self.takes_low)
+            complain_not_finite(self.rows, False)  # nothing but -inf
+            raise
 
     def collect(self, use: Callable[[Any], Any]) -> Any:
         if self.is_long:
@@ -193,22 +193,29 @@ class _Problem:
         blocks = self.solve_blocks(use)
         return self.shaped(np.concatenate(blocks) if blocks else np.empty(0))
 
-    def rows_by(self, solve: Callable[[Floats, Floats | None, Utility], Floats]) -> Floats:
+    def bisect(self, delta: float, epsilon: float) -> Floats:
+        if self.is_long:
+            try:
+                return np.concatenate(
+                    [bisect_long(sample, self.utility, delta, epsilon).value for sample in self.samples()]
+                )
+            except NotFinite:
+                complain_not_finite(self.rows, False)
+                raise
         height = max(1, BLOCK // self.rows.shape[1])
         parts = [slice(start, start + height) for start in range(0, self.rows.shape[0], height)]
-        found = [solve(self.losses_of(part), self.weights_of(part), self.utility) for part in parts]
-        return np.concatenate(found) if found else np.empty(0)
+        found = [
+            bisect_rows(self.losses_of(part), self.weights_of(part), self.utility, delta, epsilon) for part in parts
+        ]
+        return np.concatenate([part.value for part in found]) if found else np.empty(0)
 
     def tilts(self) -> Floats:
         if not self.is_long:
             blocks = self.solve_blocks(lambda solved: tilt_rows(solved, self.utility))
             return np.concatenate(blocks) if blocks else np.empty(self.rows.shape)
         result = np.empty(self.rows.shape)
-        for i, solved in enumerate(self.long_rows()):
-            part = slice(i, i + 1)
-            y = self.losses_of(part) - solved.centre
-            small = Solved(y, self.weights_of(part), np.array([solved.centre]), np.array([solved.s]), np.array([0.0]))
-            result[i] = tilt_rows(small, self.utility)[0]
+        for row, solved in zip(result, self.long_rows(), strict=True):
+            tilt_long(solved, self.utility, row)
         return result
 
     def shaped(self, answers: Floats) -> Any:

@@ -76,9 +76,10 @@ def find_root(
             done = (residual <= 4.0 * _EPS * target) | (np.abs(step) <= _EPS * np.abs(at))
             done |= slow & (residual <= 256.0 * _EPS * target)
             # Newton squares the error: the residual to come is about (residual / before**2) * residual**2. When that
-            # is far below rounding the last step is taken on trust, which saves one pass over the data.
+            # is far below rounding the last step is taken on trust, which saves one pass over the data. Only near the
+            # root, though: from afar a residual can fall a millionfold and still be large.
             trusted = inside & ~slow & (16.0 * (residual / before) ** 2 * residual <= 4.0 * _EPS * target)
-            trusted &= np.isfinite(before) & (residual <= 1e-2 * before) & ~done
+            trusted &= (before <= 0.1 * target) & (residual <= 1e-2 * before) & ~done
             closed = ~((middle > lo) & (middle < hi))
             t[rows] = np.where(closed, hi, np.where(done, at, np.where(inside & ~slow, trial, middle)))
             rows = rows[~(done | closed | trusted)]

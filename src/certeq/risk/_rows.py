@@ -27,11 +27,12 @@ class Solved:
     s: Floats
     value: Floats
     evaluations: int = 1
+    t: Floats | None = None
 
     @property
     def shortfall(self) -> Floats:
         """t* in the units of the losses."""
-        return self.centre + self.s
+        return self.centre + self.s if self.t is None else self.t
 
 
 def mean(a: Floats, weights: Floats | None) -> Floats:
@@ -65,7 +66,7 @@ def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
         case Quadratic(bend):
             _mean_and_variance(solved, bend, utility)
         case Pieces() as pieces:
-            _quantile(solved, pieces, utility)
+            _quantile(solved, pieces, utility, z)
         case _:
             _newton(solved, utility)
     return solved
@@ -94,7 +95,7 @@ def _mean_and_variance(solved: Solved, bend: float, utility: Utility) -> None:
     solved.value = solved.centre + average + utility.oce_of_zero + 0.5 * bend * variance
 
 
-def _quantile(solved: Solved, pieces: Pieces, utility: Utility) -> None:
+def _quantile(solved: Solved, pieces: Pieces, utility: Utility, z: Floats) -> None:
     y, weights = solved.y, solved.weights
     samples = y.shape[1]
     average = mean(y, weights)
@@ -103,9 +104,10 @@ def _quantile(solved: Solved, pieces: Pieces, utility: Utility) -> None:
         quantile = average
     elif weights is None:
         above = tail_count(pieces.tail, samples)
-        part = np.partition(y, samples - 1 - above, axis=1)
-        quantile = part[:, samples - 1 - above]
-        excess = (part[:, samples - above :] - quantile[:, None]).sum(axis=1) / samples
+        part = np.partition(z, samples - 1 - above, axis=1)
+        solved.t = part[:, samples - 1 - above]
+        quantile = solved.t - solved.centre
+        excess = (part[:, samples - above :] - solved.t[:, None]).sum(axis=1) / samples
     else:
         order = np.argsort(-y, axis=1, kind="stable")
         mass = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
@@ -116,10 +118,13 @@ def _quantile(solved: Solved, pieces: Pieces, utility: Utility) -> None:
         last = samples - 1 - np.argmax(within[:, ::-1], axis=1)
         held = np.take_along_axis(weights, order, axis=1) > 0
         last = np.minimum(last, samples - 1 - np.argmax(held[:, ::-1], axis=1))
-        quantile = np.take_along_axis(np.take_along_axis(y, order, axis=1), last[:, None], axis=1)[:, 0]
+        solved.t = np.take_along_axis(np.take_along_axis(z, order, axis=1), last[:, None], axis=1)[:, 0]
+        quantile = solved.t - solved.centre
         excess = mean(np.maximum(y - quantile[:, None], 0.0), weights)
     if pieces.low != pieces.high:
         solved.s = quantile - pieces.kink
+        assert solved.t is not None
+        solved.t = solved.t - pieces.kink  # a loss itself, where the kink is at 0
     base = float(utility.value(pieces.kink)) - pieces.kink
     level = quantile + pieces.low * (average - quantile) + (pieces.high - pieces.low) * excess
     solved.value = solved.centre + level + base

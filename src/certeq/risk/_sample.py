@@ -30,12 +30,16 @@ class Sample(ABC):
     weighted: bool
 
     @abstractmethod
-    def map(self, kernel: Kernel) -> list[Any]:
-        """kernel(losses, weights) of every block, in order."""
+    def map(self, kernel: Kernel, every: bool = False) -> list[Any]:
+        """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
 
     @abstractmethod
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """About ``count`` losses (and their weights) spread over the sample, the same ones every time."""
+
+    def in_order(self, visit: Kernel) -> None:
+        """Call visit(losses, weights) on every block, one after the other, losses of weight 0 included."""
+        raise TypeError(f"{type(self).__name__} cannot be walked through in order.")
 
     def total(self, kernel: Kernel) -> Floats:
         """The sum over blocks of what the kernel returns (a tuple of numbers), added without rounding."""
@@ -50,8 +54,8 @@ class ArraySample(Sample):
         self.z, self.weights = z, weights
         self.size, self.weighted = int(z.shape[0]), weights is not None
 
-    def map(self, kernel: Kernel) -> list[Any]:
-        """kernel(losses, weights) of every block, in order."""
+    def map(self, kernel: Kernel, every: bool = False) -> list[Any]:
+        """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
         blocks = -(-self.size // BLOCK)
         per_task = max(1, min(64, blocks // (4 * thread_count()) or 1))
         starts = range(0, blocks, per_task)
@@ -60,8 +64,14 @@ class ArraySample(Sample):
             results = []
             for block in range(first, min(first + per_task, blocks)):
                 part = slice(block * BLOCK, (block + 1) * BLOCK)
-                w = None if self.weights is None else _floats(self.weights[part])
-                results.append(kernel(_floats(self.z[part]), w))
+                z, w = _floats(self.z[part]), None if self.weights is None else _floats(self.weights[part])
+                if w is not None and not every:
+                    held = w > 0
+                    if not held.any():
+                        continue
+                    # Such a loss may be so large that u overflows, and 0 * inf is not 0.
+                    z, w = (z, w) if held.all() else (z[held], w[held])
+                results.append(kernel(z, w))
             span = (first * BLOCK, min((first + per_task) * BLOCK, self.size))
             _release(self.z, *span)
             if self.weights is not None:
@@ -69,6 +79,13 @@ class ArraySample(Sample):
             return results
 
         return [result for results in run_all(task, starts, blocks >= 8) for result in results]
+
+    def in_order(self, visit: Kernel) -> None:
+        """Call visit(losses, weights) on every block, one after the other, losses of weight 0 included."""
+        for start in range(0, self.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            visit(_floats(self.z[part]), None if self.weights is None else _floats(self.weights[part]))
+            _release(self.z, start, min(start + BLOCK, self.size))
 
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """Losses at random places, from a fixed seed: a pattern in the order must not bias them."""

@@ -111,6 +111,8 @@ def _pass(sample: Sample, a: float, b: float) -> _Window:
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, float, float, float, Floats, Floats | None]:
         greatest = float(z.max())  # NaN, if there is one
+        if float(z.min()) == -np.inf:
+            greatest = np.nan
         chosen = z >= a
         top = z[chosen]
         over = top > b

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from certeq.risk._input import as_array, as_axis_last, as_weights, check_not_empty, check_weights, complain_not_finite
+from certeq.risk._long import survey
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean
-from certeq.risk._sample import BLOCK
+from certeq.risk._sample import BLOCK, ArraySample
 from certeq.utilities import Utility
 
 _FAR = 1e150
@@ -64,18 +65,24 @@ def ubsr(
     held = as_weights(weights, array, axis)
     complain_not_finite(rows, False)
     anchor = _anchor(function, level)
-    height = max(1, BLOCK // rows.shape[1])
-    found = []
-    for start in range(0, rows.shape[0], height):
-        z = np.ascontiguousarray(rows[start : start + height], dtype=np.float64)
-        w = None
-        if held is not None:
-            chosen = held if held.shape[0] == 1 else held[start : start + height]
-            w = np.array(np.broadcast_to(chosen, z.shape), dtype=np.float64)
-            total = w.sum(axis=1, keepdims=True)
-            check_weights(float(w.min()), float(total.min()), float(w.max()))
-            w /= total
-        found.append(_solve(z, w, function, level, anchor))
+    if rows.shape[1] >= 4 * BLOCK:
+        found = [
+            _solve_long(row, None if held is None else held[min(i, len(held) - 1)], function, level, anchor)
+            for i, row in enumerate(rows)
+        ]
+    else:
+        height = max(1, BLOCK // rows.shape[1])
+        found = []
+        for start in range(0, rows.shape[0], height):
+            z = np.ascontiguousarray(rows[start : start + height], dtype=np.float64)
+            w = None
+            if held is not None:
+                chosen = held if held.shape[0] == 1 else held[start : start + height]
+                w = np.array(np.broadcast_to(chosen, z.shape), dtype=np.float64)
+                total = w.sum(axis=1, keepdims=True)
+                check_weights(float(w.min()), float(total.min()), float(w.max()))
+                w /= total
+            found.append(_solve_rows(z, w, function, level, anchor))
     answers = np.concatenate(found) if found else np.empty(0)
     return float(answers[0]) if lead == () else answers.reshape(lead)
 
@@ -114,17 +121,38 @@ def _anchor(function: Callable[[Any], Any], level: float) -> float:
     return a
 
 
-def _solve(z: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float) -> Floats:
+def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float) -> Floats:
     held = z if w is None else np.where(w > 0, z, np.nan)
     centre = np.nanmax(held, axis=1)
     y = z - centre[:, None] if w is None else np.where(w > 0, z - centre[:, None], 0.0)
     low = np.nextafter(np.nanmin(held, axis=1) - centre - anchor, -np.inf)
-    high = np.full(len(z), -anchor)
 
-    def excess(t: Floats) -> NDArray[np.float64]:
+    def excess(t: Floats) -> Floats:
         with np.errstate(all="ignore"):
             return mean(np.asarray(function(y - t[:, None]), dtype=float), w) - level
 
+    return np.asarray(centre + _smallest(excess, low, np.full(len(z), -anchor), level))
+
+
+def _solve_long(row: Any, w: Any, function: Callable[[Any], Any], level: float, anchor: float) -> Floats:
+    """One long row, a pass over its blocks for every trial t: no copy of it is ever made."""
+    sample = ArraySample(row, w)
+    size, _ = survey(sample)
+
+    def excess(t: Floats) -> Floats:
+        def kernel(z: Floats, w: Floats | None) -> tuple[float]:
+            with np.errstate(all="ignore"):
+                part = np.asarray(function((z - size.high) - t[0]), dtype=float)
+            return (float(part.sum() if w is None else (w * part).sum()),)
+
+        return sample.total(kernel) / size.mass - level
+
+    low = np.array([np.nextafter(size.low - size.high - anchor, -np.inf)])
+    return size.high + _smallest(excess, low, np.array([-anchor]), level)
+
+
+def _smallest(excess: Callable[[Floats], Floats], low: Floats, high: Floats, level: float) -> Floats:
+    """The smallest t with excess(t) <= 0, by chords safeguarded by bisection, to neighbouring floats."""
     above, below = excess(low), excess(high)
     noise = 1e-9 * (np.abs(level) + np.abs(above) + np.abs(below))
     if np.any(below > noise) or np.any(above < -noise):
@@ -144,4 +172,4 @@ def _solve(z: Floats, w: Floats | None, function: Callable[[Any], Any], level: f
         up = (g > 0) & ~closed
         low, above = np.where(up, trial, low), np.where(up, g, above)
         high, below = np.where(up, high, trial), np.where(up, below, g)
-    return np.asarray(centre + high)
+    return high

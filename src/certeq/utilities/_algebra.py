@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -177,6 +178,13 @@ class Sum(Utility):
         self.terms = terms
         self._facts: dict[str, Any] = {}
 
+    def _known(self) -> dict[str, Any]:
+        """Facts that were searched for, forgotten when a term was changed behind this sum's back."""
+        name = repr(self)
+        if self._facts.get("of") != name:
+            self._facts = {"of": name}
+        return self._facts
+
     def _combined(self, parts: list[Array]) -> Array:
         total = self.weights[0] * parts[0]
         for weight, part in zip(self.weights[1:], parts[1:], strict=True):
@@ -212,7 +220,7 @@ class Sum(Utility):
     @property
     def slope_range(self) -> tuple[float, float]:
         """The weighted sums of the terms' ends."""
-        pairs = [(float(w), term.slope_range) for w, term in zip(self.weights, self.terms, strict=True)]
+        pairs = [(float(w), term.slope_range) for w, term in zip(self.weights, self.terms, strict=True) if float(w) > 0]
         return sum(w * low for w, (low, _) in pairs), sum(w * high for w, (_, high) in pairs)
 
     @property
@@ -227,7 +235,7 @@ class Sum(Utility):
     @property
     def anchor(self) -> float:
         """Where the weighted slope passes 1; an error where it never does."""
-        if "anchor" not in self._facts:
+        if "anchor" not in self._known():
             low, high = self.slope_range
             if low == high and abs(low - 1.0) <= 1e-12:  # a multiple of the mean that adds up to the mean
                 self._facts["anchor"] = 0.0
@@ -243,7 +251,7 @@ class Sum(Utility):
     @property
     def kappa(self) -> float:
         """Largest mean curvature at mean slope 1, found numerically on a fine grid (relative error about 1e-4)."""
-        if "kappa" not in self._facts:
+        if "kappa" not in self._known():
             self._facts["kappa"] = float("inf") if self.kinks else curvature_bound(self)
         return float(self._facts["kappa"])
 
@@ -296,7 +304,7 @@ class Sum(Utility):
             if kind == "weight":
                 weights[int(place)] = item
             elif rest:
-                terms[int(place)].set_params(**{rest: item})
+                terms[int(place)] = copy.deepcopy(terms[int(place)]).set_params(**{rest: item})
             else:
                 terms[int(place)] = item
         for weight in weights:
@@ -323,9 +331,9 @@ def weighted(weight: Any, utility: Utility) -> Sum:
 
 def _check_weight(weight: Any) -> None:
     if isinstance(weight, (Utility, str, bool, complex)) or not (np.isscalar(weight) or is_tensor(weight)):
-        raise TypeError(f"A utility can be multiplied by a number above 0 only; found {weight!r}.")
-    if not 0.0 < float(weight) < np.inf:
-        raise ValueError(f"The weight of a utility must be a finite number above 0; found {weight!r}.")
+        raise TypeError(f"A utility can be multiplied by a number only; found {weight!r}.")
+    if not 0.0 <= float(weight) < np.inf:
+        raise ValueError(f"The weight of a utility must be a finite number, not negative; found {weight!r}.")
 
 
 def _in_brackets(utility: Utility) -> str:

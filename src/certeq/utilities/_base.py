@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, backend
+from certeq.utilities._backend import Array, backend, is_tensor
 from certeq.utilities._shapes import Logistic, Pieces, Shape
 
 if TYPE_CHECKING:
@@ -172,7 +173,10 @@ class Utility(ABC):
         if not isinstance(other, Utility):
             return NotImplemented
         left, right = weighted(1.0, self), weighted(1.0, other)
-        return Sum(left.weights + right.weights, left.terms + right.terms)
+        weights, terms = left.weights + right.weights, left.terms + right.terms
+        # A term of weight 0 adds nothing, and 0 times an unbounded slope would be no number.
+        kept = [i for i, weight in enumerate(weights) if is_tensor(weight) or weight != 0] or [0]
+        return Sum(tuple(weights[i] for i in kept), tuple(terms[i] for i in kept))
 
     def __radd__(self, other: object) -> Sum:
         from certeq.utilities._algebra import weighted
@@ -211,8 +215,8 @@ class Utility(ABC):
                 nested.setdefault(name, {})[rest] = item
             else:
                 own[name] = item
-        for name, changes in nested.items():
-            own[name].set_params(**changes)
+        for name, changes in nested.items():  # on copies: a refusal further on must leave everything as it was
+            own[name] = copy.deepcopy(own[name]).set_params(**changes)
         fresh = type(self)(**own)  # refuses bad values before anything here is touched
         self.__dict__.clear()
         self.__dict__.update(fresh.__dict__)
@@ -221,7 +225,7 @@ class Utility(ABC):
     def __repr__(self) -> str:
         params = inspect.signature(type(self).__init__).parameters
         inside = ", ".join(
-            f"{name}={getattr(self, name)!r}"
+            f"{name}={_plain(getattr(self, name))!r}"
             for name in self._parameter_names()
             if not (params[name].default is None and getattr(self, name) is None)
         )
@@ -233,7 +237,12 @@ class Utility(ABC):
         return bool(self.get_params(deep=False) == other.get_params(deep=False))
 
     def __hash__(self) -> int:
-        return hash((type(self), repr(self)))
+        return hash((type(self), tuple(self.get_params(deep=False).items())))  # 1 and 1.0 hash alike, as they compare
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python number it is, so that a repr can be evaluated without NumPy."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 # -- checks of parameters, shared by the utilities ----------------------------------------------------------------

@@ -1,0 +1,155 @@
+"""Samples that once gave a wrong number, or would fool a careless solver."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import certeq as ce
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("outlier", [-1e4, -1e6, -1e9])
+@pytest.mark.parametrize(
+    "utility",
+    [ce.Quartic(), ce.MonotoneMeanVariance(4), ce.MonotoneMeanVariance(10), 0.3 * ce.Mean() + 0.7 * ce.Quartic()],
+    ids=repr,
+)
+def test_a_gain_far_below_the_bulk(utility, outlier):
+    """The start is then far from the root, and the residual falls by orders of magnitude before it is small."""
+    z = np.r_[np.random.default_rng(0).normal(size=50), outlier]
+    t = ce.shortfall(z, utility)
+    assert np.mean(utility.slope(z - t)) == pytest.approx(1.0, abs=1e-9)
+    exact = ce.oce(z, utility, method="bisect", delta=1e-13, epsilon=1e-13)
+    assert ce.oce(z, utility) == pytest.approx(exact, rel=1e-12)
+    milder = np.where(z == outlier, -50.0, z)
+    assert ce.oce(z, utility) <= ce.oce(milder, utility) + 1e-12 * abs(outlier)
+
+
+def test_heavy_left_tails():
+    for seed in range(5):
+        z = -np.random.default_rng(seed).lognormal(0, 3, 300)
+        utility = ce.MonotoneMeanVariance(10)
+        t = ce.shortfall(z, utility)
+        assert np.mean(utility.slope(z - t)) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [ce.Entropic(1.0), ce.Quartic(), ce.MeanVariance(1.0), 0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.1)],
+    ids=repr,
+)
+def test_a_huge_loss_without_weight_counts_for_nothing(utility):
+    z = RNG.normal(size=100_000)
+    w = np.ones(z.size)
+    w[7] = 0.0
+    expected = ce.oce(np.delete(z, 7), utility)
+    z[7] = 1e200
+    assert ce.oce(z, utility, w) == pytest.approx(expected, rel=1e-12)
+    assert ce.estimate(z, utility, w).value == pytest.approx(expected, rel=1e-12)
+    tilt = ce.tilt(z, utility, w)
+    assert tilt[7] == 0.0
+    assert tilt.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "custom",
+    [
+        ce.utility(lambda x: np.where(x >= 0, x / 0.3, 0)),
+        ce.utility(lambda x: np.maximum(x, 0) / 0.3, du=lambda x: (x >= 0) / 0.3),
+        ce.utility(lambda x: (x >= 0) * x / 0.3),
+    ],
+)
+def test_a_custom_utility_that_took_the_right_derivative(custom):
+    for z in ([0, 1, 1, 2, 5.0, -3], [1.0, 2, 3, 4]):
+        assert ce.oce(z, custom) == pytest.approx(ce.oce(z, ce.CVaR(0.3)), rel=1e-14)
+        np.testing.assert_allclose(ce.tilt(z, custom), ce.tilt(z, ce.CVaR(0.3)), atol=1e-14)
+
+
+def test_two_kinks_side_by_side_are_both_found():
+    custom = ce.utility(lambda x: 0.5 * x + np.maximum(x - 1000, 0) + np.maximum(x - 1010, 0))
+    assert custom.kinks == ((1000.0, 1.0), (1010.0, 1.0))
+
+
+def test_derivatives_slightly_off_are_noticed():
+    with pytest.raises(ValueError, match="du is not the derivative"):
+        ce.utility(np.expm1, lambda x: np.exp(x) * (1 + 0.02 * x / (1 + x * x)))
+    with pytest.raises(ValueError, match="d2u is not the derivative"):
+        ce.utility(lambda x: 20 * 0.01 * np.logaddexp(0, x / 0.01), d2u=lambda x: 0 * x)
+    with pytest.raises(ValueError, match="pass du="):
+        ce.utility(lambda x: (x + np.sqrt(x**2)) / 2 / 0.3)
+
+
+def test_effective_size_at_ties():
+    for z in ((RNG.random(5000) < 0.2).astype(float), np.round(RNG.normal(size=5000)), np.ones(100)):
+        found = ce.estimate(z, ce.CVaR(0.05))
+        assert found.ess == pytest.approx(1 / np.sum(found.tilt**2), rel=1e-9)
+
+
+def test_a_heavy_lower_tail_spoils_the_mean():
+    assert ce.estimate(-np.abs(RNG.standard_cauchy(5000)), ce.Mean()).doubts
+    assert not ce.estimate(RNG.exponential(size=5000), ce.Entropic(0.3)).doubts
+
+
+def test_weight_zero_in_a_sum_and_weights_at_the_ends_of_the_floats():
+    assert ce.oce([1, 2, 3.0], 0.0 * ce.Entropic(1.0) + 1.0 * ce.CVaR(0.3)) == ce.oce([1, 2, 3.0], ce.CVaR(0.3))
+    for scale in (1e-300, 1e-170, 1e160, 1e308):
+        assert ce.oce([1, 2, 3.0, 4], ce.CVaR(0.3), [scale] * 4) == ce.oce([1, 2, 3.0, 4], ce.CVaR(0.3))
+        assert np.isfinite(ce.estimate(np.arange(50.0), ce.Entropic(0.1), [scale] * 50).stderr)
+
+
+def test_hash_agrees_with_equality_and_a_failed_change_changes_nothing():
+    assert hash(ce.Entropic(1)) == hash(ce.Entropic(1.0))
+    assert hash(ce.CVaR(np.float64(0.1))) == hash(ce.CVaR(0.1))
+    assert repr(ce.CVaR(np.float64(0.1))) == "CVaR(alpha=0.1)"
+    scaled = ce.CVaR(0.05).scaled(2.0)
+    with pytest.raises(ValueError, match="scale"):
+        scaled.set_params(utility__alpha=0.2, scale=-1)
+    assert scaled == ce.CVaR(0.05).scaled(2.0)
+
+
+def test_a_sum_notices_that_its_term_changed():
+    inner = ce.LeakyCVaR(0.2)
+    mixed = 0.5 * ce.Entropic(1.0) + 0.5 * inner
+    before = ce.oce([3.0], mixed)
+    mixed.terms[1].set_params(alpha=0.6)
+    assert ce.oce([3.0], mixed) == pytest.approx(3.0 + mixed.oce_of_zero)
+    assert ce.oce([3.0], mixed) != before
+
+
+def test_the_value_at_risk_is_a_loss_that_occurred():
+    for seed in range(50):
+        z = np.random.default_rng(seed).normal(size=37) * 10
+        assert ce.shortfall(z, ce.CVaR(0.13)) in z
+
+
+def test_bisection_refuses_minus_infinity():
+    with pytest.raises(ValueError, match="-inf"):
+        ce.oce([1, -np.inf], ce.Entropic(1.0), method="bisect")
+    for z in (np.r_[-np.inf, 1.0, 2.0], np.r_[-np.inf, np.ones(100_000)]):
+        with pytest.raises(ValueError, match="-inf"):
+            ce.oce(z, ce.CVaR(0.1))
+
+
+def test_memory_of_everything_that_reads_a_file(tmp_path):
+    path = tmp_path / "losses.npy"
+    np.save(path, RNG.standard_normal(2_000_000).astype(np.float32))
+    mapped = np.load(path, mmap_mode="r")
+    calls = {
+        "estimate": (lambda: ce.estimate(mapped, ce.CVaR(0.05)), 16e6),
+        "ubsr": (lambda: ce.ubsr(mapped, np.exp, 1.0), 8e6),
+        "bisect": (lambda: ce.oce(mapped, ce.Entropic(1.0), method="bisect"), 8e6),
+        "tilt": (lambda: ce.tilt(mapped, ce.CVaR(0.05)), 16e6 + 12e6),  # the answer itself is 16 MB
+    }
+    for name, (call, limit) in calls.items():
+        tracemalloc.start()
+        call()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < limit, f"{name}: {peak / 1e6:.1f} MB"
+
+
+def test_axis_of_the_wrong_type():
+    with pytest.raises(TypeError, match="axis must be a whole number"):
+        ce.oce([[1.0, 2.0]], ce.CVaR(0.1), axis=1.0)
