@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certeq.risk._input import check_weights
 from certeq.risk._root import find_root
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
-from certeq.risk._sample import BLOCK, ArraySample, Floats, Sample
+from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Sample
 from certeq.risk._select import upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
@@ -126,23 +126,22 @@ class _Draw:
         return 0.0 if max(abs(low), abs(high)) <= 16.0 * (high - low) else high
 
 
-def _draw(sample: Sample) -> _Draw:
-    z, w = sample.draw(min(DRAW, max(sample.size // 32, 1 << 12)))
+def _draw(sample: Sample, most: int = DRAW) -> _Draw:
+    z, w = sample.draw(min(most, max(sample.size // 32, 1 << 12)))
     held = np.isfinite(z) if w is None else np.isfinite(z) & (w > 0)
     return _Draw(z[held], None if w is None else w[held])
 
 
 def solve_long(sample: Sample, utility: Utility) -> LongSolved:
     """Shortfall and OCE of a long sample; `NotFinite` where a loss is NaN or infinite."""
-    draw = _draw(sample)
     match utility.shape:
-        case Exponential(rate):
-            return _log_mean_exp(sample, draw, rate, utility)
+        case Exponential(rate):  # a rough idea of the range is enough
+            return _log_mean_exp(sample, _draw(sample, 1 << 12), rate, utility)
         case Quadratic(bend):
-            return _mean_and_variance(sample, draw, bend, utility)
+            return _mean_and_variance(sample, _draw(sample, 1 << 12), bend, utility)
         case Pieces() as pieces:
-            return _quantile(sample, draw, pieces, utility)
-    return _newton(sample, draw, utility)
+            return _quantile(sample, _draw(sample), pieces, utility)
+    return _newton(sample, _draw(sample), utility)
 
 
 def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
@@ -181,15 +180,17 @@ def _log_mean_exp(sample: Sample, draw: _Draw, rate: float, utility: Utility) ->
     passes = 0
     centre = float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (centre - float(draw.z.min())) < 1.0
+    if draw.z.size and not flat and rate * float(np.abs(draw.z).max()) <= 30.0:
+        centre = 0.0  # nothing near overflow or underflow: a subtraction saved
     while True:
         power = np.expm1 if flat else np.exp
 
         def kernel(z: Floats, w: Floats | None, centre: float = centre, power: Any = power) -> tuple[float]:
             with np.errstate(under="ignore", over="ignore"):
-                x = z - centre
+                x = z if centre == 0.0 else z - centre
                 if rate != 1.0:
-                    x *= rate
-                power(x, out=x)
+                    x = rate * x
+                x = power(x)
             return (_sum(x, w),)
 
         size, (total,) = survey(sample, kernel, allow_low=True)
@@ -309,7 +310,7 @@ def _newton(sample: Sample, draw: _Draw, utility: Utility) -> LongSolved:
 
 def _rough(draw: _Draw, utility: Utility) -> float:
     """The shortfall of the draw; a large draw is a long sample itself, with a draw of its own."""
-    if draw.z.size >= 4 * BLOCK:
+    if draw.z.size >= LONG:
         return solve_long(ArraySample(draw.z, draw.weights), utility).shortfall
     w = draw.weights
     return float(solve_rows(draw.z[None, :], None if w is None else (w / w.sum())[None, :], utility).shortfall[0])

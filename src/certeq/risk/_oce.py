@@ -21,12 +21,11 @@ from certeq.risk._input import (
 )
 from certeq.risk._long import LongSolved, NotFinite, solve_long, tilt_long
 from certeq.risk._rows import Solved, solve_rows, tilt_rows
-from certeq.risk._sample import BLOCK, ArraySample
+from certeq.risk._sample import BLOCK, LONG, ArraySample
 from certeq.risk._threads import run_all
 from certeq.utilities import Exponential, Utility
 
 Axis = int | tuple[int, ...] | None
-LONG = 4 * BLOCK  # a row at least this long is read in blocks rather than copied
 
 
 def oce(
@@ -169,7 +168,7 @@ class _Problem:
             return []
         # Look at every block before complaining of one: NaN is reported with the row it has in x.
         try:
-            return run_all(task, starts, count * samples >= 8 * BLOCK)
+            return run_all(task, starts, count * samples >= 4 * BLOCK)
         except ValueError:
             complain_not_finite(self.rows, self.takes_low)
             raise

@@ -12,7 +12,7 @@ from certeq.risk._input import as_array, as_axis_last, as_weights, check_not_emp
 from certeq.risk._long import survey
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean
-from certeq.risk._sample import BLOCK, ArraySample
+from certeq.risk._sample import BLOCK, LONG, ArraySample
 from certeq.utilities import Utility
 
 _FAR = 1e150
@@ -65,7 +65,7 @@ def ubsr(
     held = as_weights(weights, array, axis)
     complain_not_finite(rows, False)
     anchor = _anchor(function, level)
-    if rows.shape[1] >= 4 * BLOCK:
+    if rows.shape[1] >= LONG:
         found = [
             _solve_long(row, None if held is None else held[min(i, len(held) - 1)], function, level, anchor)
             for i, row in enumerate(rows)
