@@ -6,7 +6,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from test_domains import BOUNDED, CASES, D, constraints, each_bounded, each_case, points, solve
 
 from certeq.optimize.domains import (
     Ball,
@@ -21,6 +20,7 @@ from certeq.optimize.domains import (
     Simplex,
     UnboundedError,
 )
+from tests.optimize.test_domains import BOUNDED, CASES, D, constraints, each_bounded, each_case, points, solve
 
 
 @each_bounded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_domains import D, each_case
 
 from certeq.optimize.domains import (
     Ball,
@@ -18,6 +17,7 @@ from certeq.optimize.domains import (
     Product,
     Simplex,
 )
+from tests.optimize.test_domains import D, each_case
 
 
 @each_case

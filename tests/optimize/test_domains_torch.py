@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_domains import CASES, D, each_case
 
 from certeq.optimize.domains import Ball, Simplex
+from tests.optimize.test_domains import CASES, D, each_case
 
 torch = pytest.importorskip("torch")
 

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from test_exact import NAMES, UTILITIES, check, panel, simplex
 
 import certeq.utilities as ce
 from certeq.optimize.domains._errors import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
+from tests.optimize.test_exact import NAMES, UTILITIES, check, panel, simplex
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("domain, constraints", CASES, ids=lambda case: repr(case)[:40])
+@pytest.mark.parametrize(
+    "domain, constraints", CASES, ids=["130/30", "130/30 with bounds", "L1 ball", "L1 ball off centre"]
+)
 @pytest.mark.parametrize("linear", [None, np.linspace(-1e-3, 1e-3, 6)], ids=["plain", "linear"])
 def test_long_short_and_l1(domain, constraints, linear):
     found = ce.minimize(ce.LinearLoss(A), ce.CVaR(0.1), domain=domain, linear=linear)
