@@ -135,7 +135,9 @@ def test_memory_mapped_arrays_need_little_memory(tmp_path, utility):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found == expected
-    assert peak < 10e6, f"{peak / 1e6:.1f} MB for a file of {8 * n / 1e6:.0f} MB"
+    # A derived slope carries three arrays through every operation.
+    limit = 20e6 if isinstance(utility, ce.CustomUtility) else 10e6
+    assert peak < limit, f"{peak / 1e6:.1f} MB for a file of {8 * n / 1e6:.0f} MB"
 
 
 def test_a_copy_on_write_map_keeps_what_was_written(tmp_path):

@@ -140,7 +140,7 @@ def solve_long(sample: Sample, utility: Utility) -> LongSolved:
         case Quadratic(bend):
             return _mean_and_variance(sample, _draw(sample, 1 << 12), bend, utility)
         case Pieces() as pieces:
-            return _quantile(sample, _draw(sample), pieces, utility)
+            return _quantile(sample, _draw(sample, 1 << 15), pieces, utility)
     return _newton(sample, _draw(sample), utility)
 
 

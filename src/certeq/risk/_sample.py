@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 # (losses, weights or None) of one block -> partial results; see Sample.total and Sample.collect
 Kernel = Callable[[Floats, Floats | None], Any]
 
-BLOCK = 100_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
+BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
 
 
