@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-
 import torch
+from numpy.typing import ArrayLike
 
 from ._backend import Backend, HostSolver
 
