@@ -138,7 +138,7 @@ class ExponentialTilt(Tilt):
     """
 
     #: norm of y up to which the polynomial of each degree is exact to 1e-15
-    REACH = tuple((1e-15 * math.factorial(p + 1)) ** (1.0 / (p + 1)) for p in range(1, 6))
+    REACH = tuple((1e-15 * math.factorial(p + 1)) ** (1.0 / (p + 1)) for p in range(1, 8))
     AGE = 32
 
     def __init__(self, utility: Utility, rate: float, weights: Floats | None) -> None:
@@ -153,6 +153,8 @@ class ExponentialTilt(Tilt):
             y: Floats = z - self.last
             y *= self.rate
             norm = math.sqrt(np.dot(y, y))  # at least the largest entry
+            if norm > self.REACH[-1]:
+                norm = float(np.abs(y).max())
             for degree, reach in enumerate(self.REACH, start=1):
                 if norm <= reach:
                     q = _taylor_exp(y, degree)
