@@ -52,8 +52,8 @@ def run(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the seven utilities, equal weights, risk parity and maximum Sharpe: fitted on the first 75 % of "
-    "the days, judged on the rest."""
+    """Compare the seven utilities, equal weights, risk parity and maximum Sharpe: fitted on the first
+    days, judged on the last quarter."""
     try:
         wanted = find(focus)
     except UnknownChoice as error:
