@@ -52,8 +52,7 @@ def run(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the seven utilities, equal weights, risk parity and maximum Sharpe: fitted on the first
-    days, judged on the last quarter."""
+    """Compare the seven utilities, equal weights, risk parity and maximum Sharpe, judged on days held out."""
     try:
         wanted = find(focus)
     except UnknownChoice as error:
