@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.risk._exp_sum import REACH, sum_exp
 from certeq.risk._input import check_weights
 from certeq.risk._root import find_root
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
-from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Sample
+from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
+from certeq.risk._sample import shifted as _shift
+from certeq.risk._sample import weighted_sum as _sum
 from certeq.risk._select import upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
 DRAW = 1 << 17  # at most so many losses are drawn for the start
+_HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the greatest one drawn
 
 
 class NotFinite(ValueError):
@@ -59,15 +62,20 @@ def survey(sample: Sample, extra: Extra | None = None, allow_low: bool = False) 
             low, high = float(z.min()), float(z.max())
         return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
 
-    with np.errstate(invalid="ignore", over="ignore"):
-        parts = np.array(sample.map(kernel, every=True))
-        sums = parts[:, 2:4].sum(axis=0)
+    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True)
     if sample.weighted:
-        check_weights(float(parts[:, 4].min()), float(sums[0]), float(parts[:, 5].max()))
-    low, high = float(parts[:, 0].min()), float(parts[:, 1].max())
+        check_weights(lightest, mass, heaviest)
     if not np.isfinite(high) or not (np.isfinite(low) or (allow_low and low == -np.inf)):
         raise NotFinite
-    return Extent(low, high, float(sums[0]), float(sums[1] / sums[0] ** 2)), parts[:, 6:].sum(axis=0) / sums[0]
+    return Extent(low, high, mass, square / mass**2), np.array(sums) / mass
+
+
+def _merge_survey(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
+    table = np.array(parts)
+    low, high, lightest, heaviest = table[:, 0].min(), table[:, 1].max(), table[:, 4].min(), table[:, 5].max()
+    with np.errstate(invalid="ignore", over="ignore"):
+        mass, square, *sums = table[:, [2, 3, *range(6, table.shape[1])]].sum(axis=0)
+    return tuple(float(number) for number in (low, high, mass, square, lightest, heaviest, *sums))
 
 
 @dataclass
@@ -94,20 +102,6 @@ class LongSolved:
             return tuple(_sum(part, w) for part in function(_shift(z, centre, s)))
 
         return self.sample.total(kernel) / self.extent.mass
-
-
-def _sum(part: Floats, w: Floats | None) -> float:
-    # Not np.dot: a threaded BLAS inside our own threads would fight for the same cores.
-    return float(part.sum()) if w is None else float((w * part).sum())
-
-
-def _shift(z: Floats, centre: float, s: float) -> Floats:
-    """(z - centre) - s, in two roundings only where the offset of the losses would cost digits."""
-    if centre == 0.0:
-        return z - s
-    x = z - centre
-    x -= s
-    return x
 
 
 @dataclass
@@ -180,25 +174,24 @@ def _log_mean_exp(sample: Sample, draw: _Draw, rate: float, utility: Utility) ->
     passes = 0
     centre = float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (centre - float(draw.z.min())) < 1.0
-    if draw.z.size and not flat and rate * float(np.abs(draw.z).max()) <= 30.0:
-        centre = 0.0  # nothing near overflow or underflow: a subtraction saved
+    if draw.z.size and not flat:
+        # Nothing near overflow or underflow: a subtraction saved. Else the greatest losses go to the table's upper end.
+        centre = 0.0 if rate * float(np.abs(draw.z).max()) <= _HEADROOM else centre - _HEADROOM / rate
     while True:
-        power = np.expm1 if flat else np.exp
 
-        def kernel(z: Floats, w: Floats | None, centre: float = centre, power: Any = power) -> tuple[float]:
+        def kernel(z: Floats, w: Floats | None, centre: float = centre, flat: bool = flat) -> tuple[float]:
             with np.errstate(under="ignore", over="ignore"):
                 x = z if centre == 0.0 else z - centre
                 if rate != 1.0:
                     x = rate * x
-                x = power(x)
-            return (_sum(x, w),)
+                return (_sum(np.expm1(x), w) if flat else sum_exp(x, w),)
 
         size, (total,) = survey(sample, kernel, allow_low=True)
         passes += 1
         # Any centre will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - centre)) <= 300.0 and not (flat and total <= -0.9):
             break
-        centre, flat = size.high, False
+        centre, flat = size.high - _HEADROOM / rate, False
     level = float(np.log1p(total) if flat else np.log(total)) / rate
     return LongSolved(sample, size, centre, level - utility.anchor, centre + level + utility.oce_of_zero, passes)
 
