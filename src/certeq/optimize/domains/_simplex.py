@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,6 +127,12 @@ class Simplex(Domain):
         return float(self.total * np.sqrt(2.0)) if d > 1 else 0.0
 
     def _as_polyhedron(self, d: int) -> Polyhedron:
-        from ._polyhedron import Polyhedron
+        return _polyhedron(self.total, d)
 
-        return Polyhedron(np.zeros(d), np.inf, C=np.ones((1, d)), c=[self.total])
+
+@lru_cache(maxsize=64)
+def _polyhedron(total: float, d: int) -> Polyhedron:
+    """Kept, since its checks take longer than a step of the exact solver; a polyhedron cannot be changed."""
+    from ._polyhedron import Polyhedron
+
+    return Polyhedron(np.zeros(d), np.inf, C=np.ones((1, d)), c=[total])

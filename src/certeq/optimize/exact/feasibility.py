@@ -48,29 +48,29 @@ def _propagate(
         if right < 0.0 and name.startswith("G"):
             raise InfeasibleError(f"{name} is zero but asks for a value of at most {right:g}: no point satisfies it.")
         return
-    a = row[held]
-    least = np.where(a > 0, a * low[held], a * high[held])
+    a, lo, hi = row[held], low[held], high[held]
+    up = a > 0
+    least = np.where(up, a * lo, a * hi)
     endless = np.isneginf(least)
-    total = float(least[~endless].sum())
-    size = 1.0 + abs(right) + float(np.abs(least[~endless]).sum())
-    if not endless.any() and total > right + _SLACK * size:
+    many = int(np.count_nonzero(endless))
+    if many > 1:
+        return
+    sure = least if many == 0 else np.where(endless, 0.0, least)
+    total = float(sure.sum())
+    size = 1.0 + abs(right) + float(np.abs(sure).sum())
+    if many == 0 and total > right + _SLACK * size:
         if report:
             raise InfeasibleError(_blame(name, total, right, flipped, bool(np.all(a == a[0]))))
         raise InfeasibleError(
             f"{name} conflicts with the other constraints: they force its value "
             f"{'below' if flipped else 'above'} {-right if flipped else right:g}."
         )
-    if endless.sum() > 1:
-        return
+    reach = (right - (total - sure)) / a
+    pad = 4e-16 * len(held) * size / np.abs(a)  # rounding must widen the box, never shrink it
     # With one endless term only that variable can be bounded; with none, all can.
-    pick = endless if endless.any() else np.ones(len(held), dtype=bool)
-    rest = total - np.where(endless[pick], 0.0, least[pick])
-    reach = (right - rest) / a[pick]
-    pad = 4e-16 * len(held) * size / np.abs(a[pick])  # rounding must widen the box, never shrink it
-    target = held[pick]
-    up = a[pick] > 0
-    high[target[up]] = np.maximum(np.minimum(high[target[up]], (reach + pad)[up]), low[target[up]])
-    low[target[~up]] = np.minimum(np.maximum(low[target[~up]], (reach - pad)[~up]), high[target[~up]])
+    over, under = (up, ~up) if many == 0 else (up & endless, ~up & endless)
+    high[held] = np.where(over, np.maximum(np.minimum(hi, reach + pad), lo), hi)
+    low[held] = np.where(under, np.minimum(np.maximum(lo, reach - pad), hi), lo)
 
 
 def _blame(name: str, total: float, right: float, flipped: bool, plain: bool) -> str:
@@ -158,12 +158,18 @@ def restore(v: Vector, C: Vector, c: Vector, low: Vector, high: Vector) -> Vecto
         # Weighting by the room moves large holdings first, so that small ones do not hit their bounds.
         weight = np.where(free, np.minimum(room, 1.0 + np.abs(v)), 0.0)
         part = C * weight
-        step = np.linalg.lstsq(part @ C.T, residual, rcond=None)[0]
+        step = _least_squares(part @ C.T, residual)
         moved = np.clip(v - step @ part, low, high)
         if float(np.max(np.abs(C @ moved - c))) >= float(np.max(np.abs(residual))):
             break
         v = moved
     return v
+
+
+def _least_squares(square: Vector, right: Vector) -> Vector:
+    if len(right) == 1:  # the usual case, a budget; a library call would cost more than all the rest
+        return right / square[0] if square[0, 0] != 0.0 else np.zeros(1)
+    return np.asarray(np.linalg.lstsq(square, right, rcond=None)[0])
 
 
 def _by_linear_programme(presolved: Rows, low: Vector, high: Vector) -> Vector:

@@ -62,7 +62,10 @@ class InteriorMethod:
         p, o = q.cap * h / root, q.cap * r / root  # both products of a hinge are then equal: r p = h o
         slope = q.gradient(v) + p @ q.B
         y = np.zeros(len(q.c))
-        if len(y):
+        if len(y) == 1:
+            budget = q.C[0, :-1]
+            y[0] = float(budget @ slope[:-1]) / max(float(budget @ budget), 1e-300)
+        elif len(y):
             y[:] = np.linalg.lstsq(q.C[:, :-1].T, slope[:-1], rcond=None)[0]
         rest = slope - y @ q.C
         price = max(float(np.mean(np.abs(rest[:-1]))) if len(rest) > 1 else 0.0, 1e-3)
@@ -131,12 +134,15 @@ class InteriorMethod:
 
     def _residuals(self) -> tuple[Vector, Vector, Vector]:
         q, z = self.problem, self.z
-        slope_gap = q.gradient(self.v) - self.y @ q.C + z[self.r] @ q.B
+        slope_gap = q.gradient(self.v) - self.y @ q.C
+        slack_gap = q.b  # where there are none
+        if len(q.cap):
+            slope_gap += z[self.r] @ q.B
         if len(q.b):
             slope_gap += z[self.row] @ q.G
+            slack_gap = q.G @ self.v + self.x[self.row] - q.b
         slope_gap[self.has_lower] -= z[self.low]
         slope_gap[self.has_upper] += z[self.high]
-        slack_gap = q.G @ self.v + self.x[self.row] - q.b
         return slope_gap, q.C @ self.v - q.c, slack_gap
 
     def _lengths(self, dx: Vector, dz: Vector, share: float, together: bool) -> tuple[float, float]:
@@ -148,14 +154,14 @@ class InteriorMethod:
     def _factor(self) -> Solve | None:
         q = self.problem
         self.ratio = self.z / self.x
-        self.bend = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
         K = np.zeros((len(q.g), len(q.g))) if q.H is None else q.H.copy()
         if len(q.cap):
+            self.bend = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
             half = q.B * np.sqrt(self.bend)[:, None]
             K += half.T @ half
         if len(q.b):
             K += (q.G.T * self.ratio[self.row]) @ q.G
-        diagonal = np.einsum("ii->i", K)
+        diagonal = K.reshape(-1)[:: len(K) + 1]
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
         # The floor only matters for directions that nothing bends: a free t beside a linear utility.
@@ -172,7 +178,8 @@ class InteriorMethod:
             return lambda a, _: (_potrs(factor, a, lower=1)[0], np.zeros(0))
         half = _potrs(factor, q.C.T, lower=1)[0]
         middle = q.C @ half
-        np.einsum("ii->i", middle)[:] += 1e-14 * float(np.trace(middle)) / len(q.c) + 1e-300
+        ends = middle.reshape(-1)[:: len(middle) + 1]
+        ends += 1e-14 * float(ends.sum()) / len(q.c) + 1e-300
         inner, info = _potrf(middle, lower=1, clean=0)
         if info != 0:
             return None
@@ -192,8 +199,10 @@ class InteriorMethod:
         q = self.problem
         push = target / self.x
         # Hinges: dx_h - dx_r = B dv and dz_h = -dz_r = -dp, from which dp = bend * (B dv) + hinge.
-        hinge = self.bend * (target[self.r] / self.z[self.r] - target[self.h] / self.z[self.h])
-        rhs = -slope_gap - hinge @ q.B
+        rhs = -slope_gap
+        if len(q.cap):
+            hinge = self.bend * (target[self.r] / self.z[self.r] - target[self.h] / self.z[self.h])
+            rhs -= hinge @ q.B
         if len(q.b):
             rhs -= (push[self.row] + self.ratio[self.row] * slack_gap) @ q.G
         rhs[self.has_lower] += push[self.low]
