@@ -139,3 +139,28 @@ def test_the_lean_simplex_projection_is_the_projection(data, d, total):
 
 def test_other_sets_use_their_own_projection():
     np.testing.assert_array_equal(step_projection(Box(0.0, 1.0), 2)(np.zeros(2), np.array([3.0, -1.0])), [1.0, 0.0])
+
+
+def test_the_tail_alone_gives_the_same_gradient() -> None:
+    rng = np.random.default_rng(5)
+    A = np.round(rng.normal(size=(400, 3)), 1)  # with ties
+    theta = np.array([0.2, 0.5, 0.3])
+    whole, tail = make_tilt(ce.CVaR(0.07)), make_tilt(ce.CVaR(0.07), sparse=True)
+    for _ in range(5):
+        theta = theta + 0.01 * rng.normal(size=3)
+        q, mass = whole.weigh(A @ theta, True)
+        part, same_mass = tail.weigh(A @ theta, True)
+        assert same_mass == mass
+        rows = np.arange(len(A)) if tail.rows is None else tail.rows
+        assert part @ A[rows] == pytest.approx(q @ A, rel=1e-12)
+    assert tail.rows is not None
+    assert len(tail.rows) < 100
+
+
+def test_two_pieces_with_weight_below_are_never_sparse() -> None:
+    tilt = make_tilt(0.3 * ce.Mean() + 0.7 * ce.CVaR(0.1), sparse=True)
+    z = np.random.default_rng(0).normal(size=300)
+    for _ in range(3):
+        q, _mass = tilt.weigh(z, True)
+        assert tilt.rows is None
+        assert q.shape == z.shape

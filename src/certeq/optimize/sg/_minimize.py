@@ -26,7 +26,7 @@ from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import full_batch
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
-from certeq.utilities import Utility
+from certeq.utilities import Pieces, Utility
 
 
 def minimize_sg(
@@ -141,7 +141,9 @@ def minimize_sg(
     fixed = source.samples if isinstance(source, ArraySource) else None
     theta = check_start(theta0, loss, fixed, domain)
     plan = choose_plan(loss, utility, domain, source, theta, regime, step, batch, average)
-    if isinstance(source, ArraySource) and plan.batch == full_batch():
+    # The gradient under two pieces is that of the tail's rows, which are at hand where A is kept by rows.
+    by_rows = isinstance(utility.shape, Pieces)
+    if isinstance(source, ArraySource) and plan.batch == full_batch() and not by_rows:
         fixed = source.samples = loss.lay_out(source.samples)
     objective = None if fixed is None else Objective(loss, utility, fixed, shares)
     run = Run(loss, utility, domain, source, objective, theta, plan, seed)

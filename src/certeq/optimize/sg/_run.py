@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.domains import Domain
-from certeq.optimize.losses import Loss, Objective
+from certeq.optimize.losses import LinearLoss, Loss, Objective
 from certeq.optimize.losses._samples import Floats
 from certeq.optimize.sg._averages import make_average
 from certeq.optimize.sg._checkpoint import Checkpoint, load, refuse_other_problem, save
@@ -59,9 +59,11 @@ class Run:
         self.iteration = 0
         self.seconds = 0.0
         self.average = make_average(plan.average, theta.size)
-        self.tilt = make_tilt(utility, None if objective is None else objective.weights)
+        sparse = isinstance(loss, LinearLoss)  # the rows of a batch are then the gradients
+        self.tilt = make_tilt(utility, None if objective is None else objective.weights, sparse=sparse)
         # Weights belong to the full sample; a drawn batch has them in its odds already.
-        self.plain = self.tilt if objective is None or objective.weights is None else make_tilt(utility)
+        shared = objective is None or objective.weights is None
+        self.plain = self.tilt if shared else make_tilt(utility, sparse=sparse)
         self.full = source.samples if isinstance(source, ArraySource) else None
         self.log = Log()
         self.last_batch: Any = None
@@ -115,7 +117,8 @@ class Run:
                 raise self._not_finite(k, losses)
             if averaging:
                 average.add(self.theta, step)
-            self.theta = project(self.theta, self.theta - (step / mass) * product(q))
+            slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
+            self.theta = project(self.theta, self.theta - (step / mass) * slope)
             self.iteration, self.last_batch, self.last_losses = k, batch, losses
             elapsed = time.perf_counter() - start
             self.seconds = before + elapsed

@@ -26,6 +26,7 @@ class Tilt(ABC):
     def __init__(self, utility: Utility, weights: Floats | None = None) -> None:
         self.utility = utility
         self.weights = weights  # of the full sample, summing to 1; None for equal weights
+        self.rows: Any = None  # the samples that q belongs to, where it is 0 for all others; None for all of them
         self._ones: Floats = np.ones(0)
 
     def _sum(self, q: Floats) -> float:
@@ -69,11 +70,15 @@ class PiecesTilt(Tilt):
 
     On the same samples the selection is made among the losses above a guess from last time. Whatever the guess, the
     quantile found is exact, so nothing of it needs to be remembered by a checkpoint.
+
+    With ``sparse`` a q that is 0 outside the losses looked at is returned for these ``rows`` alone: the gradient of a
+    linear loss then needs no other row.
     """
 
-    def __init__(self, utility: Utility, pieces: Pieces) -> None:
+    def __init__(self, utility: Utility, pieces: Pieces, sparse: bool = False) -> None:
         super().__init__(utility)
         self.pieces = pieces
+        self.sparse = sparse and pieces.low == 0.0 < pieces.high
         self.guess = -math.inf
 
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
@@ -98,7 +103,8 @@ class PiecesTilt(Tilt):
         tail = pieces.tail * m
         share = min(max((tail - np.count_nonzero(whole)) / np.count_nonzero(tie), 0.0), 1.0)
         part = np.add(whole, share * tie, dtype=np.float64)
-        if place is None:
+        self.rows = place if self.sparse else None
+        if place is None or self.sparse:
             q = part
         else:
             q = np.zeros(m)
@@ -151,16 +157,12 @@ class ExponentialTilt(Tilt):
         """Return q from that of last time, or by exponentials about the largest loss."""
         if same and self.age < self.AGE:
             y: Floats = z - self.last
-            y *= self.rate
-            norm = math.sqrt(np.dot(y, y))  # at least the largest entry
-            if norm > self.REACH[-1]:
-                norm = float(np.abs(y).max())
-            for degree, reach in enumerate(self.REACH, start=1):
-                if norm <= reach:
-                    q = _taylor_exp(y, degree)
-                    q *= self.powers
-                    self.last, self.powers, self.age = z, q, self.age + 1
-                    return q, self._sum(q)
+            degree = self._degree(y)
+            if degree:
+                q = _taylor_exp(y, self.rate, degree)
+                q *= self.powers
+                self.last, self.powers, self.age = z, q, self.age + 1
+                return q, self._sum(q)
         q = z - z.max()
         q *= self.rate
         np.exp(q, out=q)
@@ -169,6 +171,16 @@ class ExponentialTilt(Tilt):
         # A batch seen once is not worth remembering.
         self.last, self.powers, self.age = (z, q, 0) if same else (self.last, self.powers, self.AGE)
         return q, self._sum(q)
+
+    def _degree(self, y: Floats) -> int:
+        """Return the least degree that does for exp(rate y), or 0 where none does."""
+        norm = self.rate * math.sqrt(np.dot(y, y))  # at least the largest entry, and quicker to find
+        if norm > self.REACH[1]:
+            norm = self.rate * max(float(y.max()), -float(y.min()))
+        for degree, reach in enumerate(self.REACH, start=1):
+            if norm <= reach:
+                return degree
+        return 0
 
     def state(self) -> State:
         """Return the losses and powers of last time."""
@@ -182,11 +194,11 @@ class ExponentialTilt(Tilt):
             self.last, self.powers, self.age = state["last"], state["powers"], int(state["age"][0])
 
 
-def _taylor_exp(y: Floats, degree: int) -> Floats:
-    """Return sum of y^k / k! up to the degree, by Horner's rule: two passes per degree."""
-    q: Floats = y * (1.0 / math.factorial(degree))
+def _taylor_exp(y: Floats, rate: float, degree: int) -> Floats:
+    """Return sum of (rate y)^k / k! up to the degree, by Horner's rule: two passes per degree."""
+    q: Floats = y * (rate**degree / math.factorial(degree))
     for k in range(degree - 1, 0, -1):
-        q += 1.0 / math.factorial(k)
+        q += rate**k / math.factorial(k)
         q *= y
     q += 1.0
     return q
@@ -207,6 +219,7 @@ class NewtonTilt(Tilt):
     def __init__(self, utility: Utility, weights: Floats | None) -> None:
         super().__init__(utility, weights)
         self.growth = utility.growth
+        self.height = 1.0  # by which `_slopes` leaves the slopes too small
         self.t = math.nan
         self.bend = np.ones(0)  # curvatures of some earlier time
         self.rise = 0.0  # their sum
@@ -229,10 +242,11 @@ class NewtonTilt(Tilt):
         for trial in range(self.EVALUATIONS if math.isfinite(t) else 0):
             slope = self._slopes(z, t)
             total = float(np.dot(slope, self._ones))
-            error = abs(total / z.size - 1.0)
+            mean = self.height * total / z.size
+            error = abs(mean - 1.0)
             if not (self.rise > 0.0 and error < math.inf and math.isfinite(self.level)):
                 break
-            move = self._step(total / z.size, self.rise / z.size)
+            move = self._step(mean, self.rise / z.size)
             if error <= self.TOLERANCE or t + move == t:
                 # The slopes are good at t; what is remembered is the better t + move, or errors would add up.
                 self._remember(t + move, t + move - straight, fresh, trial)
@@ -251,10 +265,14 @@ class NewtonTilt(Tilt):
         if not self.stale:
             return np.asarray(self.utility.slope(z - t))
         slope, bend = self.utility.derivatives(z - t)
+        self._renew(bend, z)
+        return np.asarray(slope)
+
+    def _renew(self, bend: Floats, z: Floats) -> None:
+        """Take new curvatures for the prediction of t."""
         self.bend = bend if self.weights is None else bend * self._ones
         self.rise = float(np.add.reduce(self.bend))
         self.level = float(np.dot(self.bend, z))
-        return np.asarray(slope)
 
     def _step(self, mean: float, rise: float) -> float:
         if self.growth == 1.0 or mean <= 0.0:
@@ -283,70 +301,51 @@ class NewtonTilt(Tilt):
         self.stale, self.bend = bool(stale), state["bend"]
 
 
-class LogisticTilt(Tilt):
-    r"""A logistic slope: q proportional to p/(p + c) with p = exp(rate z), so that t enters through the number c alone.
+class LogisticTilt(NewtonTilt):
+    r"""A logistic slope: p/(p + c) times its height, with p = exp(rate z), so that t enters through the number c alone.
 
-    The powers p are carried from step to step by `ExponentialTilt`; Newton's method on ln c then costs a division per
-    loss and evaluation, and no exponential.
+    The powers p are carried from step to step by `ExponentialTilt`; an evaluation of the slope then costs a division
+    per loss, and no exponential.
     """
 
     def __init__(self, utility: Utility, curve: Logistic, weights: Floats | None) -> None:
         super().__init__(utility, weights)
-        self.curve = curve
+        self.curve, self.height = curve, curve.high
         self.powers = ExponentialTilt(utility, curve.rate, None)
-        self.log_c, self.centre, self.drift = math.nan, math.nan, 0.0
+        self.p: Floats = np.ones(0)
+        self.centre = math.nan
 
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
-        """Return q by Newton's method from the last c, or from scratch."""
-        p, mass = self.powers.weigh(z, same)
-        if not math.isfinite(mass):
-            return z, math.nan
-        if not same or self.powers.age == 0:  # the powers are taken about the largest loss; c moves with it
-            centre = float(z.max())
-            self.log_c += self.curve.rate * (self.centre - centre)
-            self.centre = centre
-        target = z.size / self.curve.high
-        weights = self.weights if self.weights is None else self.weights * z.size
-        log_c = self.log_c + self.drift if same else math.nan
-        for _ in range(NewtonTilt.EVALUATIONS if math.isfinite(log_c) else 0):
-            q: Floats = p + math.exp(log_c)
-            np.divide(p, q, out=q)
-            if weights is None:
-                total, square = self._sum(q), float(np.dot(q, q))
-            else:
-                tilted = q * weights
-                total, square = self._sum(tilted), float(np.dot(q, tilted))
-                q = tilted
-            step = (total - target) / (total - square) if total > square else math.nan
-            if not abs(step) < 2.0:
-                break
-            if abs(total - target) <= NewtonTilt.TOLERANCE * target:
-                self.drift, self.log_c = 0.5 * (log_c + step - self.log_c), log_c + step
-                return q, total
-            log_c += step
-        return self._cold(z)
+        """Return q = u'(z - t*) / high, times the weights."""
+        self.p = self.powers.weigh(z, same)[0]
+        if not same or self.powers.age == 0:  # the powers are taken about the largest loss
+            self.centre = float(z.max())
+        return super().weigh(z, same)
 
-    def _cold(self, z: Floats) -> tuple[Floats, float]:
-        weights = None if self.weights is None else self.weights[None, :]
-        solved = solve_rows(np.ascontiguousarray(z)[None, :], weights, self.utility)
-        shift = float(solved.centre[0] - self.centre + solved.s[0]) + self.utility.anchor
-        self.log_c = math.log(self.curve.high - 1.0) + self.curve.rate * shift
-        self.drift = 0.0
-        return tilt_rows(solved, self.utility)[0], 1.0
+    def _slopes(self, z: Floats, t: float) -> Floats:
+        high, rate = self.curve.high, self.curve.rate
+        q: Floats = self.p + (high - 1.0) * math.exp(min(rate * (t - self.centre + self.utility.anchor), 700.0))
+        np.divide(self.p, q, out=q)
+        if self.stale:
+            bend = q * q
+            np.subtract(q, bend, out=bend)
+            bend *= high * rate
+            self._renew(bend, z)
+        return q
 
     def state(self) -> State:
-        """Return c and the powers."""
-        return {"numbers": np.array([self.log_c, self.centre, self.drift]), **self.powers.state()}
+        """Return t, what predicts the next one, and the powers."""
+        return {**super().state(), "centre": np.array([self.centre]), **self.powers.state()}
 
     def restore(self, state: State) -> None:
         """Put them back."""
-        if state:
-            self.log_c, self.centre, self.drift = (float(number) for number in state["numbers"])
-            self.powers.restore({key: item for key, item in state.items() if key != "numbers"})
+        super().restore(state)
+        self.centre = float(state["centre"][0])
+        self.powers.restore({key: state[key] for key in ("last", "powers", "age") if key in state})
 
 
-def make_tilt(utility: Utility, weights: Floats | None = None) -> Tilt:
-    """Return the engine for a utility, chosen by the closed form it declares."""
+def make_tilt(utility: Utility, weights: Floats | None = None, sparse: bool = False) -> Tilt:
+    """Return the engine for a utility, chosen by the closed form it declares; ``sparse`` allows it to set ``rows``."""
     shape: Any = utility.shape
     match shape:
         case Exponential(rate):
@@ -354,7 +353,7 @@ def make_tilt(utility: Utility, weights: Floats | None = None) -> Tilt:
         case Quadratic(bend):
             return QuadraticTilt(utility, bend, weights)
         case Pieces() if weights is None:
-            return PiecesTilt(utility, shape)
+            return PiecesTilt(utility, shape, sparse)
     if utility.kinks or shape is not None or utility.kappa == 0.0:
         return ColdTilt(utility, weights)
     if utility.logistic is not None:
