@@ -168,7 +168,8 @@ def test_no_curvature_still_gives_error_bars():
     ids=repr,
 )
 def test_coverage_is_nominal(utility, truth, n):
-    """95 % intervals cover in 93 to 97 % of 4000 samples (Monte Carlo error 0.35 points)."""
+    """95 % intervals cover in 93 to 97 % of 4000 samples (Monte Carlo error 0.35 points); bootstrap ones likewise in 800,
+    give or take their own Monte Carlo error of 0.8 points."""
     if truth is None:
         grid = stats.norm.ppf((np.arange(2_000_000) + 0.5) / 2_000_000)
         truth = ce.oce(grid, utility)
@@ -180,11 +181,11 @@ def test_coverage_is_nominal(utility, truth, n):
         reach = found.interval_reach(0.95)
         hits += abs(found.value - truth) <= reach
     assert 0.93 <= hits / repeats <= 0.97
-    for _ in range(400):
+    for _ in range(800):
         found = ce.estimate(rng.standard_normal(n), utility)
-        low, high = found.interval(0.95, "bootstrap", replicates=199, rng=rng)
+        low, high = found.interval(0.95, "bootstrap", replicates=399, rng=rng)
         boots += low <= truth <= high
-    assert 0.91 <= boots / 400 <= 0.985
+    assert 0.922 <= boots / 800 <= 0.978
 
 
 @pytest.mark.slow

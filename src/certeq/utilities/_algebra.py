@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, is_tensor
+from certeq.utilities._backend import Array, as_float, is_tensor
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
@@ -62,28 +62,28 @@ class Scaled(_Around):
     @property
     def anchor(self) -> float:
         """s*x0."""
-        return float(self.scale) * self.utility.anchor
+        return as_float(self.scale) * self.utility.anchor
 
     @property
     def kappa(self) -> float:
         """kappa/s."""
-        return self.utility.kappa / float(self.scale)
+        return self.utility.kappa / as_float(self.scale)
 
     @property
     def kinks(self) -> tuple[tuple[float, float], ...]:
         """The kinks move with the scale; the jumps stay."""
-        return tuple((float(self.scale) * kink, jump) for kink, jump in self.utility.kinks)
+        return tuple((as_float(self.scale) * kink, jump) for kink, jump in self.utility.kinks)
 
     @property
     def logistic(self) -> Logistic | None:
         """The curve inside, in the new units."""
         curve = self.utility.logistic
-        return None if curve is None else Logistic(curve.rate / float(self.scale), curve.high)
+        return None if curve is None else Logistic(curve.rate / as_float(self.scale), curve.high)
 
     @property
     def shape(self) -> Shape | None:
         """The shape inside, in the new units."""
-        shape, scale = self.utility.shape, float(self.scale)
+        shape, scale = self.utility.shape, as_float(self.scale)
         match shape:
             case Exponential(rate):
                 return Exponential(rate / scale)
@@ -108,7 +108,9 @@ class Normalized(_Around):
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
         anchor = self.utility.anchor
-        return self.utility._value(x + anchor, xp) - float(self.utility.value(anchor))
+        # On tensors u(x0) is a tensor too: its gradient in a learned parameter counts, that of x0 cancels (slope 1).
+        level = self.utility._value(x.new_zeros(()) + anchor, xp) if is_tensor(x) else self.utility.value(anchor)
+        return self.utility._value(x + anchor, xp) - level
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
         return self.utility._slope(self._shifted(x), xp)
@@ -121,7 +123,7 @@ class Normalized(_Around):
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         anchor = self.utility.anchor
-        return self.utility._conjugate(y, xp) - anchor * y + float(self.utility.value(anchor))
+        return self.utility._conjugate(y, xp) - anchor * y + as_float(self.utility.value(anchor))
 
     @property
     def anchor(self) -> float:
@@ -220,7 +222,8 @@ class Sum(Utility):
     @property
     def slope_range(self) -> tuple[float, float]:
         """The weighted sums of the terms' ends."""
-        pairs = [(float(w), term.slope_range) for w, term in zip(self.weights, self.terms, strict=True) if float(w) > 0]
+        weighted = zip(map(as_float, self.weights), self.terms, strict=True)
+        pairs = [(weight, term.slope_range) for weight, term in weighted if weight > 0.0]
         return sum(w * low for w, (low, _) in pairs), sum(w * high for w, (_, high) in pairs)
 
     @property
@@ -229,7 +232,7 @@ class Sum(Utility):
         merged: dict[float, float] = {}
         for weight, term in zip(self.weights, self.terms, strict=True):
             for kink, jump in term.kinks:
-                merged[kink] = merged.get(kink, 0.0) + float(weight) * jump
+                merged[kink] = merged.get(kink, 0.0) + as_float(weight) * jump
         return tuple(sorted(merged.items()))
 
     @property
@@ -269,7 +272,7 @@ class Sum(Utility):
     def shape(self) -> Shape | None:
         """Linear pieces that share a kink, quadratics and means, and multiples of 1 keep their shape."""
         shapes = [term.shape for term in self.terms]
-        weights = [float(weight) for weight in self.weights]
+        weights = [as_float(weight) for weight in self.weights]
         if all(isinstance(shape, Pieces) for shape in shapes):
             pieces = [shape for shape in shapes if isinstance(shape, Pieces)]
             bent = {piece.kink for piece in pieces if piece.low != piece.high}
@@ -332,7 +335,7 @@ def weighted(weight: Any, utility: Utility) -> Sum:
 def _check_weight(weight: Any) -> None:
     if isinstance(weight, (Utility, str, bool, complex)) or not (np.isscalar(weight) or is_tensor(weight)):
         raise TypeError(f"A utility can be multiplied by a number only; found {weight!r}.")
-    if not 0.0 <= float(weight) < np.inf:
+    if not 0.0 <= as_float(weight) < np.inf:
         raise ValueError(f"The weight of a utility must be a finite number, not negative; found {weight!r}.")
 
 

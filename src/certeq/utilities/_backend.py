@@ -71,6 +71,11 @@ def is_tensor(x: object) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def as_float(x: Any) -> float:
+    """A parameter as a plain number; one that is being learned, a tensor, gives its value without its gradient."""
+    return float(x.detach()) if is_tensor(x) else float(x)
+
+
 def torch_backend() -> SimpleNamespace:
     """The torch twin of `NUMPY`, made on first use."""
     if not _torch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, backend, is_tensor
+from certeq.utilities._backend import Array, as_float, backend, is_tensor
 from certeq.utilities._shapes import Logistic, Pieces, Shape
 
 if TYPE_CHECKING:
@@ -23,6 +23,15 @@ class Utility(ABC):
 
     A subclass stores its constructor's arguments under their own names, unchanged (scikit-learn's ``clone`` relies
     on it), and writes each formula once, against the namespace ``xp`` it is handed.
+
+    Not to be subclassed for a single experiment: `utility` makes one from a function, and checks it.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> u = 0.5 * ce.Mean() + 0.5 * ce.CVaR(alpha=0.1).scaled(2.0)
+    >>> float(u.value(1.0)), float(u.slope(1.0)), u.lipschitz, u.is_coherent
+    (5.5, 5.5, 5.5, True)
     """
 
     __array_ufunc__ = None  # so that np.float64(0.3) * utility reaches __rmul__
@@ -252,7 +261,7 @@ def _as_number(name: str, found: Any, wanted: str) -> float:
     if isinstance(found, (bool, str, bytes, complex)) or found is None:
         raise TypeError(f"{name} must be {wanted}; found {found!r}.")
     try:
-        number = float(found)
+        number = as_float(found)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be {wanted}; found {found!r}.") from error
     if math.isnan(number):

@@ -21,7 +21,17 @@ _SLACK = 1e-9
 
 
 class CustomUtility(Utility):
-    """A utility given by functions; made and checked by `certeq.utility`."""
+    """A utility given by functions; made and checked by `certeq.utility`.
+
+    Not made directly: `utility` fills in what is missing and gives the clearer errors.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> mine = ce.utility(lambda x: np.expm1(x), name="mine")
+    >>> type(mine).__name__, round(mine.anchor, 9) + 0.0
+    ('CustomUtility', 0.0)
+    """
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array
+from certeq.utilities._backend import Array, as_float
 from certeq.utilities._base import Utility, check_positive, check_tail_mass
 from certeq.utilities._shapes import Logistic, Pieces
 
@@ -52,7 +52,7 @@ class CVaR(Utility):
     @property
     def slope_range(self) -> tuple[float, float]:
         """[0, 1/alpha], of which only the ends are slopes and the rest is the subdifferential at 0."""
-        return (0.0, 1.0 / float(self.alpha))
+        return (0.0, 1.0 / as_float(self.alpha))
 
     @property
     def anchor(self) -> float:
@@ -67,12 +67,12 @@ class CVaR(Utility):
     @property
     def kinks(self) -> tuple[tuple[float, float], ...]:
         """The slope jumps by 1/alpha at 0."""
-        return ((0.0, 1.0 / float(self.alpha)),)
+        return ((0.0, 1.0 / as_float(self.alpha)),)
 
     @property
     def shape(self) -> Pieces:
         """Two linear pieces."""
-        return Pieces(0.0, 1.0 / float(self.alpha), 0.0)
+        return Pieces(0.0, 1.0 / as_float(self.alpha), 0.0)
 
 
 class LeakyCVaR(Utility):
@@ -126,18 +126,18 @@ class LeakyCVaR(Utility):
     @property
     def slope_range(self) -> tuple[float, float]:
         """(0, 1/alpha]."""
-        return (0.0, 1.0 / float(self.alpha))
+        return (0.0, 1.0 / as_float(self.alpha))
 
     @property
     def anchor(self) -> float:
         """-sqrt(alpha(1-alpha))."""
-        alpha = float(self.alpha)
+        alpha = as_float(self.alpha)
         return -math.sqrt(alpha * (1.0 - alpha))
 
     @property
     def kappa(self) -> float:
         """1/alpha up to alpha = 1/2, then 2 sqrt((1-alpha)/alpha)."""
-        alpha = float(self.alpha)
+        alpha = as_float(self.alpha)
         return 1.0 / alpha if alpha <= 0.5 else 2.0 * math.sqrt((1.0 - alpha) / alpha)
 
 
@@ -204,20 +204,20 @@ class SmoothCVaR(Utility):
     @property
     def slope_range(self) -> tuple[float, float]:
         """(0, 1/alpha)."""
-        return (0.0, 1.0 / float(self.alpha))
+        return (0.0, 1.0 / as_float(self.alpha))
 
     @property
     def anchor(self) -> float:
         """tau ln(alpha/(1-alpha))."""
-        alpha = float(self.alpha)
-        return float(self.width) * (math.log(alpha) - math.log1p(-alpha))
+        alpha = as_float(self.alpha)
+        return as_float(self.width) * (math.log(alpha) - math.log1p(-alpha))
 
     @property
     def logistic(self) -> Logistic:
         """The slope is a logistic curve."""
-        return Logistic(1.0 / float(self.width), 1.0 / float(self.alpha))
+        return Logistic(1.0 / as_float(self.width), 1.0 / as_float(self.alpha))
 
     @property
     def kappa(self) -> float:
         """E sigma = alpha forces E sigma(1-sigma) <= alpha - alpha**2, so (1-alpha)/tau."""
-        return (1.0 - float(self.alpha)) / float(self.width)
+        return (1.0 - as_float(self.alpha)) / as_float(self.width)

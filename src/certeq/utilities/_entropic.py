@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array
+from certeq.utilities._backend import Array, as_float
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._shapes import Exponential
 
@@ -65,9 +65,9 @@ class Entropic(Utility):
     @property
     def kappa(self) -> float:
         """u'' = beta * u', so exactly beta."""
-        return float(self.beta)
+        return as_float(self.beta)
 
     @property
     def shape(self) -> Exponential:
         """The slope is an exponential."""
-        return Exponential(float(self.beta))
+        return Exponential(as_float(self.beta))

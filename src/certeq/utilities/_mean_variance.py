@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array
+from certeq.utilities._backend import Array, as_float
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._shapes import Quadratic
 
@@ -60,9 +60,9 @@ class MeanVariance(Utility):
     @property
     def kappa(self) -> float:
         """2 beta, constant."""
-        return 2.0 * float(self.beta)
+        return 2.0 * as_float(self.beta)
 
     @property
     def shape(self) -> Quadratic:
         """The slope is a line."""
-        return Quadratic(2.0 * float(self.beta))
+        return Quadratic(2.0 * as_float(self.beta))

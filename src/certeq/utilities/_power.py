@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array, is_tensor
+from certeq.utilities._backend import Array, as_float, is_tensor
 from certeq.utilities._base import Utility, check_at_least
 
 
@@ -81,12 +81,12 @@ class MonotoneMeanVariance(Utility):
     @property
     def kappa(self) -> float:
         """a - 1, attained by constants."""
-        return float(self.a) - 1.0
+        return as_float(self.a) - 1.0
 
     @property
     def growth(self) -> float:
         """The slope is w**(a-1)."""
-        return float(self.a) - 1.0
+        return as_float(self.a) - 1.0
 
 
 class Quartic(Utility):
