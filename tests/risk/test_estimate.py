@@ -168,8 +168,10 @@ def test_no_curvature_still_gives_error_bars():
     ids=repr,
 )
 def test_coverage_is_nominal(utility, truth, n):
-    """95 % intervals cover in 93 to 97 % of 4000 samples (Monte Carlo error 0.35 points); bootstrap ones likewise in 800,
-    give or take their own Monte Carlo error of 0.8 points."""
+    """95 % intervals cover in 93 to 97 % of 4000 samples (Monte Carlo error 0.35 points).
+
+    Bootstrap ones likewise in 800, give or take their own Monte Carlo error of 0.8 points.
+    """
     if truth is None:
         grid = stats.norm.ppf((np.arange(2_000_000) + 0.5) / 2_000_000)
         truth = ce.oce(grid, utility)
