@@ -23,6 +23,15 @@ class Trace:
     """The course of a run: one entry per logged iteration in each array.
 
     ``gap`` is NaN where there is no certificate, ``value`` an estimate from the batch where samples are a stream.
+
+    Not a record of every iteration unless that was asked for.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> found = ce.minimize(ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]]), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> len(found.trace) >= 1
+    True
     """
 
     iteration: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -73,7 +82,15 @@ class Solution:
     method : str
         Which algorithm it was.
     promise : str or None
-        The rate that theory promises for the regime that was asked for.
+        What theory promises for the run that was made; None where a step, batch or average of the caller's own took
+        the place of the regime's, and no theorem covers them.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> found = ce.minimize(ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]]), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> found.status, round(found.value, 9), bool(found.gap < 1e-9)
+    ('converged', 1.333333333, True)
     """
 
     theta: Floats

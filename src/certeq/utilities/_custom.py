@@ -300,10 +300,12 @@ class _Examination:
         size = 1.0 + np.abs(slope)
         falling = np.diff(slope) < -_SLACK * size[1:]
         if np.any(falling):
+            # The whole fall, not its first step: that may be too small to be seen in the digits of a message.
             i = int(np.argmax(falling))
+            j = i + 1 + int(np.argmax(np.append(~falling[i + 1 :], True)))
             raise ValueError(
-                f"u must be convex, but its slope falls from {slope[i]:.6g} at x = {x[i]:.6g} to {slope[i + 1]:.6g} "
-                f"at x = {x[i + 1]:.6g}."
+                f"u must be convex, but its slope falls from {slope[i]:.6g} at x = {x[i]:.6g} to {slope[j]:.6g} "
+                f"at x = {x[j]:.6g}."
             )
         if np.any(slope < -_SLACK):
             i = int(np.argmax(slope < -_SLACK))

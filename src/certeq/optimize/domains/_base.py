@@ -27,6 +27,13 @@ class Domain(ABC):
     A set holds its parameters and knows nothing of d unless a parameter is a vector; every method takes d from its
     argument. The methods below check their arguments and hand over to the underscored hook of the same name, which
     may trust what it gets. Sets compare equal when their parameters do, hash, pickle, and never change.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> set_ = ce.Simplex()
+    >>> isinstance(set_, ce.Domain), set_.project(np.array([2.0, 0.0])).tolist()
+    (True, [1.0, 0.0])
     """
 
     def project(self, x: Any) -> Any:

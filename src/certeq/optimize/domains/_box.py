@@ -113,6 +113,8 @@ class Box(Bounded):
 class NonNegative(Domain):
     """The orthant {theta: theta >= 0}.
 
+    Not bounded: a gap over it is +inf unless no entry of the gradient is negative.
+
     Examples
     --------
     >>> NonNegative().project([3.0, -1.0])

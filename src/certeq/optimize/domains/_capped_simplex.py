@@ -162,4 +162,9 @@ def refuse_unreachable(domain: object, lower: FloatArray, upper: FloatArray, tot
     if total > high + slack * abs(high):
         raise InfeasibleError(f"{type(domain).__name__} is empty: sum of upper bounds {high:.15g} < {name} {total!r}")
     if total < low - slack * abs(low):
-        raise InfeasibleError(f"{type(domain).__name__} is empty: sum of lower bounds {low:.15g} > {name} {total!r}")
+        # One number in the first place is often meant as the cap.
+        cap = np.ndim(domain.lower) == 0 and np.ndim(domain.upper) == 0 and domain.upper == 1.0
+        hint = f". Did you mean upper={domain.lower!r}?" if cap else ""
+        raise InfeasibleError(
+            f"{type(domain).__name__} is empty: sum of lower bounds {low:.15g} > {name} {total!r}{hint}"
+        )

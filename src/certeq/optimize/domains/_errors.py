@@ -13,6 +13,8 @@ __all__ = ["InfeasibleError", "UnboundedError"]
 class InfeasibleError(ValueError):
     """The set is empty; the message names the constraints to blame.
 
+    Not raised for a set that is merely small, nor for a point outside of it, which is projected.
+
     Examples
     --------
     >>> from certeq.optimize.domains import CappedSimplex

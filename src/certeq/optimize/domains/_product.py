@@ -21,7 +21,9 @@ __all__ = ["Product"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Domain):
-    """The product {theta: block i of theta lies in domains[i]}.
+    r"""The product {theta: block i of theta lies in domains[i]}.
+
+    .. math:: \Theta = \Theta_1 \times \cdots \times \Theta_k
 
     Parameters
     ----------
@@ -33,6 +35,8 @@ class Product(Domain):
     Notes
     -----
     `diameter` is exact when those of all the blocks are.
+
+    Not for constraints that tie blocks together: use `Polyhedron` for those.
 
     Examples
     --------

@@ -92,6 +92,8 @@ class Simplex(Domain):
     -----
     `diameter` is exact.
 
+    Not for short positions, for which see `LongShort`, nor for caps on single weights: see `CappedSimplex`.
+
     Examples
     --------
     >>> Simplex().project([0.5, 1.0, -3.0])

@@ -10,7 +10,7 @@ import numpy as np
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._samples import Floats, as_floats
-from certeq.optimize.sg._regimes import Constants, Plan, oce_smoothness, plan
+from certeq.optimize.sg._regimes import ANY_STEP, Constants, Plan, oce_smoothness, plan
 from certeq.optimize.sg._schedules import as_batch, as_step, choose
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.utilities import Utility
@@ -105,4 +105,7 @@ def choose_plan(
         return chosen
     sizes = chosen.batch if batch is None else as_batch(batch)
     which = chosen.average if average is None else choose("average", average, ("last", "mean", "weighted"))
-    return Plan(chosen.step, sizes, which, chosen.promise)
+    promise = chosen.promise
+    if batch is not None:  # the rates count on batches that grow
+        promise = ANY_STEP if promise is not None and promise.startswith(ANY_STEP) else None
+    return Plan(chosen.step, sizes, which, promise if which == chosen.average else None)

@@ -11,6 +11,7 @@ from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Loss, Objective
 from certeq.optimize.losses._objective import check_weights
 from certeq.optimize.losses._samples import Floats, count_samples
+from certeq.optimize.panels import Panel, weight_vector
 from certeq.optimize.sg._arguments import (
     check_count,
     check_limit,
@@ -21,6 +22,7 @@ from certeq.optimize.sg._arguments import (
 )
 from certeq.optimize.sg._checkpoint import digest
 from certeq.optimize.sg._log import Snapshot
+from certeq.optimize.sg._panel import PanelObjective, panel_digest
 from certeq.optimize.sg._regimes import Plan
 from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import full_batch
@@ -66,7 +68,9 @@ def minimize_sg(
         F, u and the feasible set.
     samples : array, tuple of arrays, callable or iterator, optional
         Where batches come from: a fixed set (default: the loss's own), a sampler ``f(rng, m)`` that returns m fresh
-        samples, or an endless iterator of chunks of any length. Of a stream one batch is held at a time.
+        samples, or an endless iterator of chunks of any length. Of a stream one batch is held at a time. From a Dask
+        array, or a large memory-mapped one, the rows of a batch are fetched; full batches, values and gaps are sums
+        over its blocks.
     theta0 : array (d,), optional
         Start; the domain's own by default. Needed when the samples do not tell the size of theta.
     weights : array (n,), optional
@@ -139,13 +143,17 @@ def minimize_sg(
     shares = None if weights is None else _weights(weights, loss, samples)
     source = make_source(samples, loss, generator, replace, shares)
     fixed = source.samples if isinstance(source, ArraySource) else None
+    objective: Objective | None = None
+    if isinstance(fixed, Panel):  # looks at every row, before any constant is taken from them
+        objective = PanelObjective(loss, utility, fixed, shares)
     theta = check_start(theta0, loss, fixed, domain)
     plan = choose_plan(loss, utility, domain, source, theta, regime, step, batch, average)
     # The gradient under two pieces is that of the tail's rows, which are at hand where A is kept by rows.
     by_rows = isinstance(utility.shape, Pieces)
     if isinstance(source, ArraySource) and plan.batch == full_batch() and not by_rows:
         fixed = source.samples = loss.lay_out(source.samples)
-    objective = None if fixed is None else Objective(loss, utility, fixed, shares)
+    if fixed is not None and objective is None:
+        objective = Objective(loss, utility, fixed, shares)
     run = Run(loss, utility, domain, source, objective, theta, plan, seed)
 
     keep = None
@@ -165,7 +173,15 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
     if data is None or callable(data) or hasattr(data, "__next__"):
         raise ValueError("weights belong to a fixed set of samples; a sampler or an iterator cannot have them.")
     data = data if samples is None else loss.check_samples(data)
+    if isinstance(data, Panel):
+        weights = weight_vector(weights, len(data))
     return check_weights(weights, count_samples(data))
+
+
+def _fingerprint(source: Source) -> str:
+    if not isinstance(source, ArraySource):
+        return source.kind
+    return panel_digest(source.samples) if isinstance(source.samples, Panel) else digest(source.samples)
 
 
 def _problem(
@@ -184,7 +200,7 @@ def _problem(
         "loss": repr(loss),
         "utility": repr(utility),
         "domain": f"{domain!r} #{hashlib.blake2b(repr(domain._key()).encode(), digest_size=8).hexdigest()}",
-        "samples": digest(source.samples) if isinstance(source, ArraySource) else source.kind,
+        "samples": _fingerprint(source),
         "weights": "equal" if weights is None else digest(weights),
         "theta0": digest(theta),
         "step": repr(plan.step),

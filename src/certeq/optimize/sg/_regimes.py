@@ -14,6 +14,7 @@ from certeq.optimize.losses._samples import Floats
 from certeq.optimize.sg._schedules import Schedule, choose, constant, growing_batch, inverse_sqrt
 from certeq.utilities import Utility
 
+ANY_STEP = "E OCE(mean) - min OCE <= [D^2/2 + D sum a_k E norm(zeta_k) + M^2/2 sum a_k^2]/sum a_k"  # and any batches
 REGIMES = ("strongly_convex", "convex", "nonconvex")
 
 
@@ -28,12 +29,12 @@ class Constants:
 
 @dataclass(frozen=True)
 class Plan:
-    """Schedules, the iterate to return, and the rate that is promised for it."""
+    """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer."""
 
     step: Schedule
     batch: Schedule
     average: str
-    promise: str
+    promise: str | None
 
 
 def oce_smoothness(
@@ -71,14 +72,18 @@ def oce_smoothness(
 
 
 def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Plan:
-    """Return the schedules and the promise of a regime; ``step`` replaces the step the theory would choose."""
+    """Return the schedules and the promise of a regime; ``step`` replaces the step the theory would choose.
+
+    The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any.
+    """
+    own = step is None
     match choose("regime", regime, REGIMES):
         case "strongly_convex":
             return Plan(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
-                "E norm(theta_n - theta*)^2 = O(1/n), by r_n <= (1 - mu/L) r_{n-1} + sqrt(C2/n)/L",
+                "E norm(theta_n - theta*)^2 = O(1/n), by r_n <= (1 - mu/L) r_{n-1} + sqrt(C2/n)/L" if own else None,
             )
         case "convex":
             return _convex(constants, step)
@@ -87,17 +92,18 @@ def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Pla
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
-                "E min_k norm(G_k)^2 <= (2 L (OCE(theta_0) - inf) + C2 (1 + ln n))/n, G the gradient (mapping)",
+                "E min_k norm(G_k)^2 <= (2 L (OCE(theta_0) - inf) + C2 (1 + ln n))/n, G the gradient (mapping)"
+                if own
+                else None,
             )
 
 
 def _convex(constants: Constants, step: Schedule | None) -> Plan:
     L, M, D = constants.smoothness, constants.lipschitz, constants.diameter
-    promise = "E OCE(mean) - min OCE <= [D^2/2 + D sum a_k E norm(zeta_k) + M^2/2 sum a_k^2]/sum a_k = O(ln n/sqrt n)"
     if step is not None:
-        return Plan(step, growing_batch(), "weighted", promise)
+        return Plan(step, growing_batch(), "weighted", ANY_STEP)
     if 0.0 < D < math.inf and 0.0 < M < math.inf:
-        return Plan(inverse_sqrt(D / M), growing_batch(), "weighted", promise)
+        return Plan(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
     if 0.0 < L < math.inf:
         promise = "E OCE(mean) - min OCE = O(ln^2 n/sqrt n)"
         return Plan(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)

@@ -14,6 +14,7 @@ import numpy as np
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
 from certeq.optimize.losses._samples import Floats
+from certeq.optimize.panels import Panel
 from certeq.optimize.sg._averages import make_average
 from certeq.optimize.sg._checkpoint import Checkpoint, load, refuse_other_problem, save
 from certeq.optimize.sg._log import Log, Snapshot
@@ -103,6 +104,7 @@ class Run:
         step_at, batch_at, average = self.plan.step, self.plan.batch, self.average
         evaluate, project = self.loss.evaluate, step_projection(self.domain, self.theta.size)
         averaging = self.plan.average != "last"
+        blocks = isinstance(self.full, Panel)
         start, before = time.perf_counter(), self.seconds
         while self.iteration < limits.iterations:
             k = self.iteration + 1
@@ -110,14 +112,17 @@ class Run:
             if not (0.0 < step < math.inf and (m > 0 or m == FULL)):
                 raise ValueError(f"step and batch must be above 0; found {step!r} and {m} at iteration {k}.")
             batch, size = self.source.draw(m)
-            losses, product = evaluate(self.theta, batch)
-            tilt = self.tilt if batch is self.full else self.plain
-            q, mass = tilt.weigh(losses, batch is self.last_batch)
-            if not 0.0 < mass < math.inf:
-                raise self._not_finite(k, losses)
+            if blocks and batch is self.full:
+                losses, mass, slope = self.last_losses, 1.0, self._slope_of_blocks()
+            else:
+                losses, product = evaluate(self.theta, batch)
+                tilt = self.tilt if batch is self.full else self.plain
+                q, mass = tilt.weigh(losses, batch is self.last_batch)
+                if not 0.0 < mass < math.inf:
+                    raise self._not_finite(k, losses)
+                slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
             if averaging:
                 average.add(self.theta, step)
-            slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
             self.theta = project(self.theta, self.theta - (step / mass) * slope)
             self.iteration, self.last_batch, self.last_losses = k, batch, losses
             elapsed = time.perf_counter() - start
@@ -130,6 +135,11 @@ class Run:
                 return
             if keep is not None and k % limits.checkpoint_every == 0 and k < limits.iterations:
                 keep(self)
+
+    def _slope_of_blocks(self) -> Floats:
+        """The gradient over samples that are read in blocks: tilt and losses stay where those are."""
+        assert self.objective is not None
+        return self.objective.evaluate(self.theta).gradient
 
     def _look(
         self,
@@ -179,7 +189,8 @@ class Run:
             value = self.log.rows[-1][1] if self.log.rows else math.nan
         else:
             at = self.objective.evaluate(theta)
-            value, shortfall, tilt = at.value, at.shortfall, at.tilt
+            value, shortfall = at.value, at.shortfall
+            tilt = None if isinstance(self.full, Panel) else at.tilt  # as long as the panel, which is not held
             gap = certified_gap(at, theta, self.loss, self.utility, self.domain)
             residual = stationarity(at, theta, self.domain)
         return Solution(

@@ -42,6 +42,8 @@ class Schedule:
 def constant(c: float) -> Schedule:
     """alpha_k = c.
 
+    Not for CVaR or another risk that is not smooth: the iterates then hover instead of settling.
+
     >>> [constant(0.5)(k) for k in (1, 2, 4)]
     [0.5, 0.5, 0.5]
     """
@@ -52,6 +54,8 @@ def constant(c: float) -> Schedule:
 def inverse(c: float) -> Schedule:
     """alpha_k = c / k.
 
+    Not without strong convexity, nor with a guess of c: if it is below 1/(2 mu) convergence is arbitrarily slow.
+
     >>> [inverse(1.0)(k) for k in (1, 2, 4)]
     [1.0, 0.5, 0.25]
     """
@@ -61,6 +65,8 @@ def inverse(c: float) -> Schedule:
 
 def inverse_sqrt(c: float) -> Schedule:
     """alpha_k = c / sqrt(k).
+
+    Not for smooth problems with full batches, where a constant step is much faster.
 
     >>> [inverse_sqrt(1.0)(k) for k in (1, 4, 16)]
     [1.0, 0.5, 0.25]
@@ -74,6 +80,8 @@ def inverse_sqrt(c: float) -> Schedule:
 
 def growing_batch(first: int = 1) -> Schedule:
     """m_k = first + k - 1, so m_k = k by default: what the any-time rates ask for.
+
+    Not with few samples and many steps: beyond their number a larger batch only repeats them.
 
     >>> [growing_batch()(k) for k in (1, 2, 3)]
     [1, 2, 3]
@@ -93,7 +101,16 @@ def constant_batch(m: int) -> Schedule:
 
 
 def full_batch() -> Schedule:
-    """All samples at every iteration; needs a fixed set of samples."""
+    """All samples at every iteration; needs a fixed set of samples.
+
+    Not for streams, which have no end.
+
+    Examples
+    --------
+    >>> from certeq.optimize import full_batch
+    >>> full_batch()
+    full_batch()
+    """
     return Schedule("full_batch()", lambda k: FULL)
 
 
