@@ -29,7 +29,7 @@ def by_vector(
     validate: bool,
 ) -> Tensor | None:
     """OCE of all entries, or None where the short way is closed: rows, devices, traced code, learned utilities."""
-    if is_traced() or keepdim or not losses.is_cpu or forward_ad._current_level >= 0 or _has_tensors(utility):
+    if is_traced() or keepdim or not losses.is_cpu or forward_ad._current_level >= 0 or has_tensors(utility):
         return None
     if dim is not None and len(normalize_dim(dim, losses.ndim)) < losses.ndim:
         return None
@@ -48,12 +48,13 @@ def by_vector(
     return _as_tensor(value, losses.dtype)
 
 
-def _has_tensors(utility: Utility) -> bool:
+def has_tensors(utility: Utility) -> bool:
+    """Whether a parameter of the utility, or of one inside it, is a tensor."""
     for item in vars(utility).values():
         if item.__class__ is float or item.__class__ is int:  # the common case first: this runs on every step
             continue
         for part in item if isinstance(item, tuple) else (item,):
-            if isinstance(part, Tensor) or (isinstance(part, Utility) and _has_tensors(part)):
+            if isinstance(part, Tensor) or (isinstance(part, Utility) and has_tensors(part)):
                 return True
     return False
 

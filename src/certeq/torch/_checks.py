@@ -23,13 +23,13 @@ def check_utility(utility: object) -> None:
     raise TypeError(f"utility must be a certeq Utility such as CVaR(alpha=0.05); found {utility!r}.")
 
 
-def check_losses(losses: object, name: str = "losses") -> None:
-    """A floating tensor with at least one entry."""
+def check_losses(losses: object, name: str = "losses", may_be_empty: bool = False) -> None:
+    """A floating tensor with at least one entry, unless it is one shard of several."""
     if not isinstance(losses, Tensor):
         raise TypeError(f"{name} must be a torch tensor; found {type(losses).__name__}. For NumPy there is certeq.oce.")
     if not losses.is_floating_point():
         raise TypeError(f"{name} must be floating; found dtype {losses.dtype}. Convert it, for instance with .float().")
-    if losses.numel() == 0:
+    if losses.numel() == 0 and not may_be_empty:
         raise ValueError(f"{name} is empty, with shape {tuple(losses.shape)}: no OCE of no losses exists.")
 
 
@@ -90,12 +90,17 @@ def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, 
         shape[dims[0]] = -1
         weight = weight.reshape(shape).expand_as(losses)
     if validate:
-        fixed = weight.detach()
-        if not bool((torch.isfinite(fixed) & (fixed >= 0)).all()):
-            bad = (~torch.isfinite(fixed) | (fixed < 0)).nonzero()[0]
-            place = tuple(int(i) for i in bad)
-            where = place[0] if len(place) == 1 else place
-            raise ValueError(f"weight must be finite and not negative; found {float(fixed[place])!r} at index {where}.")
-        if not bool((fixed.sum(dims if dims else None) > 0).all()):
+        check_weights(weight)
+        if not bool((weight.detach().sum(dims if dims else None) > 0).all()):
             raise ValueError("weight sums to 0; at least one sample must have a weight above 0.")
     return weight
+
+
+def check_weights(weight: Tensor) -> None:
+    """Finite and not negative, or the first index where not. Makes an accelerator wait."""
+    fixed = weight.detach()
+    if bool((torch.isfinite(fixed) & (fixed >= 0)).all()):
+        return
+    place = tuple(int(i) for i in (~torch.isfinite(fixed) | (fixed < 0)).nonzero()[0])
+    where = place[0] if len(place) == 1 else place
+    raise ValueError(f"weight must be finite and not negative; found {float(fixed[place])!r} at index {where}.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from certeq.torch._batch import by_vector
 from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
-from certeq.torch._rows import oce_rows, shortfall_rows, tilt_rows
+from certeq.torch._rows import as_rows, oce_rows, shortfall_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Utility
 
@@ -23,6 +24,7 @@ def oce(
     keepdim: bool = False,
     allow_inf: bool = False,
     validate: bool = True,
+    process_group: Any = None,
 ) -> Tensor:
     r"""Optimized certainty equivalent of losses: :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
 
@@ -47,10 +49,14 @@ def oce(
         Look for NaN, infinite losses and bad weights. On an accelerator this makes the host wait; without it they
         come out as NaN. Inside `torch.compile` and `torch.func` transforms there is no such check.
 
+    process_group : ProcessGroup or "world", optional
+        The ranks whose losses make one batch, ``"world"`` for all of them; None, the default, is this process alone.
+
     Returns
     -------
     Tensor
         OCE in the units of the losses, of their dtype and on their device. Half precision is computed in float32.
+        With a ``process_group``: OCE of the batch of all ranks, the same number on every one.
 
     Shape:
         - losses: :math:`(*)`, any shape
@@ -62,6 +68,17 @@ def oce(
     First and second derivatives are exact; third ones are not offered. At a tie on a kink (CVaR) the losses that tie
     share the mass that is left in proportion to their weights. With a learned utility the function cannot be part of
     a ``fullgraph`` compilation: compile the network and leave the loss outside.
+
+    With a ``process_group`` every rank must call, with shards of any size, none at all included; t* is that of all
+    losses together. Backward gives the local losses their part of the global tilt **times the number of ranks**, so
+    that the average over the ranks which DistributedDataParallel takes is the gradient of one process on the
+    concatenated batch (where gradients are summed instead, divide the value by the number of ranks). Parameters of the
+    utility, and the value, are complete on every rank and need no averaging, which does not change them. An average
+    of per-rank OCEs is something else: it is too low, as every rank fits a t of its own. An error on one rank (NaN,
+    a bad weight) is raised on all; a rank that does not answer is an error after the group's timeout (with NCCL
+    PyTorch's own watchdog ends the process). Second derivatives are not offered then, and compiled code breaks its
+    graph here. The detached losses of all ranks are gathered, in one round of talk up to 7 kB a rank and in two above;
+    from 2**18 losses on t* comes from sums instead, where the utility allows.
 
     Examples
     --------
@@ -76,6 +93,9 @@ def oce(
     tensor([0.0000, 0.0000, 0.5000, 0.5000])
     """
     check_utility(utility)
+    if process_group is not None:
+        whole = _oce_of_group(losses, utility, weight, dim, allow_inf, validate, process_group)
+        return whole if not keepdim else _with_ones(whole, losses, dim)
     check_losses(losses)
     found = by_vector(losses, utility, weight, dim, keepdim, allow_inf, validate)
     if found is None:
@@ -91,6 +111,7 @@ def shortfall(
     dim: Dim = None,
     keepdim: bool = False,
     validate: bool = True,
+    process_group: Any = None,
 ) -> Tensor:
     r"""The minimiser t* of :math:`t + E[u(X - t)]`: the least t with :math:`E[u'(X - t)] \le 1`.
 
@@ -105,6 +126,10 @@ def shortfall(
     tensor(2.)
     """
     check_utility(utility)
+    if process_group is not None:
+        every, weight, _ = _pool("shortfall", losses, utility, weight, dim, False, validate, process_group)
+        found = shortfall(every, utility, weight=weight, dim=_over(every), validate=False)
+        return found if not keepdim else _with_ones(found, losses, dim)
     check_losses(losses)
     found = _by_rows(shortfall_rows, losses, utility, weight, dim, False, validate)
     return found if not keepdim else _with_ones(found, losses, dim)
@@ -117,11 +142,15 @@ def tilt(
     weight: Tensor | None = None,
     dim: Dim = None,
     validate: bool = True,
+    process_group: Any = None,
 ) -> Tensor:
     r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`, in the shape of the losses; they sum to 1.
 
     The tilt is the gradient of `oce` with respect to the losses, and itself differentiable once. Parameters and
-    shapes are those of `oce`.
+    shapes are those of `oce`. With a ``process_group`` these are this rank's entries of the tilt of all ranks' losses
+    (they sum to 1 over the ranks), without a gradient.
+
+    Not part of the graph: the weights are detached. Not for the gradient either, which ``backward`` of `oce` gives.
 
     Examples
     --------
@@ -131,13 +160,73 @@ def tilt(
     tensor([0.0000, 0.2500, 0.2500, 0.5000])
     """
     check_utility(utility)
-    check_losses(losses)
-    rows = _by_rows(tilt_rows, losses, utility, weight, dim, False, validate)
+    if process_group is None:
+        check_losses(losses)
+        rows = _by_rows(tilt_rows, losses, utility, weight, dim, False, validate)
+    else:
+        rows = _tilt_of_group(losses, utility, weight, dim, validate, process_group)
     dims = normalize_dim(dim, losses.ndim)
     rest = [d for d in range(losses.ndim) if d not in dims]
     sizes = [losses.shape[d] for d in (*rest, *dims)]
     order = (*rest, *dims)
     return rows.reshape(sizes).permute([order.index(d) for d in range(losses.ndim)])
+
+
+# -- the ranks of a process group: their losses as one batch -----------------------------------------------------------
+
+
+def _oce_of_group(
+    losses: Tensor,
+    utility: Utility,
+    weight: Tensor | None,
+    dim: Dim,
+    allow_inf: bool,
+    validate: bool,
+    process_group: Any,
+) -> Tensor:
+    from certeq.torch._sums import oce_of_group  # most people have one process
+
+    def gathered(every: Tensor, w: Tensor | None) -> Tensor:
+        return oce(every, utility, weight=w, dim=_over(every), allow_inf=allow_inf, validate=False)
+
+    return oce_of_group(losses, utility, weight, dim, allow_inf, validate, process_group, gathered)
+
+
+def _pool(
+    asked: str,
+    losses: Tensor,
+    utility: Utility,
+    weight: Tensor | None,
+    dim: Dim,
+    allow_inf: bool,
+    validate: bool,
+    process_group: Any,
+) -> tuple[Tensor, Tensor | None, slice]:
+    from certeq.torch._pool import pool
+
+    return pool(losses, utility, weight, dim, allow_inf, validate, process_group, asked)
+
+
+def pool_losses(losses: Tensor, utility: Utility, validate: bool, process_group: Any) -> Tensor:
+    """The losses of all ranks in one vector, for whoever treats them as a batch of its own."""
+    return _pool("memory", losses, utility, None, None, False, validate, process_group)[0]
+
+
+def _over(pooled: Tensor) -> Dim:
+    return None if pooled.ndim == 1 else -1
+
+
+@torch.no_grad()
+def _tilt_of_group(
+    losses: Tensor, utility: Utility, weight: Tensor | None, dim: Dim, validate: bool, process_group: Any
+) -> Tensor:
+    every, w, own = _pool("tilt", losses, utility, weight, dim, False, validate, process_group)
+    if every.ndim > 1:
+        return tilt(every, utility, weight=w, dim=-1, validate=False)[..., own]
+    with torch.enable_grad():  # by way of `oce`, which is quick and takes utilities written for NumPy
+        live = every.detach().requires_grad_()
+        (q,) = torch.autograd.grad(oce(live, utility, weight=w, validate=False), live)
+    return q[own]
 
 
 # -- rows: any dimension, any device, any derivative -------------------------------------------------------------------
@@ -157,10 +246,10 @@ def _by_rows(
     if validate:
         check_values(losses, utility, allow_inf)
     dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
-    x = _last(losses, dims).to(dtype)
+    x = as_rows(losses, dims).to(dtype)
     w = None
     if weight is not None:
-        w = _last(as_weights(weight, losses, dims, dim, validate), dims).to(dtype)
+        w = as_rows(as_weights(weight, losses, dims, dim, validate), dims).to(dtype)
         w = w / w.sum(-1, keepdim=True)
     if not allow_inf:
         return of_rows(x, w, utility).to(losses.dtype)
@@ -168,14 +257,6 @@ def _by_rows(
     found = of_rows(torch.where(hit, 0.0, x), w, utility)
     # exp(inf) carries a gradient that is not finite either, which is what a GradScaler looks for.
     return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found).to(losses.dtype)
-
-
-def _last(losses: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The samples in one last dimension."""
-    if len(dims) == losses.ndim:
-        return losses.reshape(-1)
-    rest = [d for d in range(losses.ndim) if d not in dims]
-    return losses.permute(*rest, *dims).flatten(len(rest)) if len(dims) else losses.unsqueeze(-1)
 
 
 def _with_ones(found: Tensor, losses: Tensor, dim: Dim) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from certeq.torch._checks import Dim, check_utility
 from certeq.torch._functional import oce
+from certeq.torch._group import check_process_group
 from certeq.utilities import Utility
 
 Base = Callable[[Any, Any], Tensor]
@@ -32,6 +33,9 @@ class OCELoss(nn.Module):
         Where the samples run; None takes all entries together.
     allow_inf, validate : bool
         As in `certeq.torch.oce`.
+    process_group : ProcessGroup or "world", optional
+        The ranks whose losses make one batch. ``"world"`` is looked up when the loss is called, so that it may be
+        written before the group exists, as in a LightningModule; ``torch.distributed.group.WORLD`` is None until then.
 
     Shape:
         - input: :math:`(*)` losses, or whatever ``base`` takes
@@ -40,6 +44,23 @@ class OCELoss(nn.Module):
     Notes
     -----
     A mini-batch sees less of the tail than the whole data: see `MemoryOCELoss` for the size of that bias and a remedy.
+
+    **On several ranks** pass ``process_group="world"`` and use the loss with DistributedDataParallel or Lightning's
+    ``ddp`` as on one: after their averaging, gradients are those of one process on the concatenated batch, whatever
+    the sizes of the shards. The value is the OCE of that batch, on every rank. See `certeq.torch.oce`, and
+    ``torchrun --nproc-per-node 2 examples/torchrun_oce.py``.
+
+    **Accumulating gradients** over parts of a batch: OCEs of the parts do not add up to that of the batch. Two passes
+    are exact; the first, without gradients, finds the tilt of the whole batch (of all ranks), the second uses it as
+    fixed weights. The network must give the same losses in both (mind dropout)::
+
+        with torch.no_grad():
+            losses = [criterion.losses(net(x), y) for x, y in parts]
+        q = tilt(torch.cat(losses), utility, process_group="world")  # leave process_group out on one process
+        for i, ((x, y), q_part) in enumerate(zip(parts, q.split([len(part) for part in losses]))):
+            with net.no_sync() if i + 1 < len(parts) else nullcontext():
+                (world_size * (q_part * criterion.losses(net(x), y)).sum()).backward()
+        optimizer.step()
 
     Examples
     --------
@@ -58,16 +79,19 @@ class OCELoss(nn.Module):
         dim: Dim = None,
         allow_inf: bool = False,
         validate: bool = True,
+        process_group: Any = None,
     ) -> None:
         super().__init__()
         check_utility(utility)
         utility.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here; compiled code finds it known)
         check_base(base)
+        check_process_group(process_group)
         self.utility = utility
         self.base = base
         self.dim = dim
         self.allow_inf = allow_inf
         self.validate = validate
+        self.process_group = process_group
         for name, item in utility.get_params().items():
             if isinstance(item, nn.Parameter):
                 self.register_parameter(f"utility_{name}", item)
@@ -91,11 +115,20 @@ class OCELoss(nn.Module):
         return found
 
     def _reduce(self, losses: Tensor, weight: Tensor | None) -> Tensor:
-        return oce(losses, self.utility, weight=weight, dim=self.dim, allow_inf=self.allow_inf, validate=self.validate)
+        return oce(
+            losses,
+            self.utility,
+            weight=weight,
+            dim=self.dim,
+            allow_inf=self.allow_inf,
+            validate=self.validate,
+            process_group=self.process_group,
+        )
 
     def extra_repr(self) -> str:
         """The utility, and what differs from the defaults."""
-        return f"{self.utility!r}" + ("" if self.dim is None else f", dim={self.dim}")
+        ranks = "" if self.process_group is None else f", process_group={self.process_group!r}"
+        return f"{self.utility!r}" + ("" if self.dim is None else f", dim={self.dim}") + ranks
 
 
 def check_base(base: object) -> None:

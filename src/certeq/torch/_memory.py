@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certeq.torch._functional import oce, shortfall
+from certeq.torch._functional import oce, pool_losses, shortfall
 from certeq.torch._loss import Base, OCELoss
 from certeq.torch._search import TORCH
 from certeq.utilities import Utility
@@ -44,6 +44,8 @@ class MemoryOCELoss(OCELoss):
         high: some ten to fifty batches are enough.
     validate : bool
         As in `certeq.torch.oce`.
+    process_group : ProcessGroup or "world", optional
+        As in `OCELoss`: batch and memory are those of all ranks, and the memory is the same on each.
 
     Notes
     -----
@@ -71,9 +73,15 @@ class MemoryOCELoss(OCELoss):
     place: Tensor
 
     def __init__(
-        self, utility: Utility, base: Base | None = None, *, memory: int = 1024, validate: bool = True
+        self,
+        utility: Utility,
+        base: Base | None = None,
+        *,
+        memory: int = 1024,
+        validate: bool = True,
+        process_group: Any = None,
     ) -> None:
-        super().__init__(utility, base, validate=validate)
+        super().__init__(utility, base, validate=validate, process_group=process_group)
         if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
             raise ValueError(f"memory must be a whole number of losses, at least 1; found {memory!r}.")
         self.memory = memory
@@ -88,6 +96,8 @@ class MemoryOCELoss(OCELoss):
             return self._reduce(losses, weight)
         if weight is not None:
             raise ValueError("weight cannot be combined with a memory of unweighted losses; use OCELoss.")
+        if self.process_group is not None:
+            losses = pool_losses(losses, self.utility, self.validate, self.process_group)
         # The plain OCE checks the losses; it is also what the very first batch is worth.
         plain = oce(losses, self.utility, validate=self.validate)
         if int(self.filled) == 0:

@@ -37,6 +37,14 @@ class Placed(NamedTuple):
     share: Tensor | None
 
 
+def as_rows(losses: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The samples in one last dimension."""
+    if len(dims) == losses.ndim:
+        return losses.reshape(-1)
+    rest = [d for d in range(losses.ndim) if d not in dims]
+    return losses.permute(*rest, *dims).flatten(len(rest)) if len(dims) else losses.unsqueeze(-1)
+
+
 def oce_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """OCE along the last dimension."""
     placed = place(x, weights, utility)

@@ -42,6 +42,10 @@ class OCESG(Optimizer):
         Keep the mean of the iterates :math:`\theta_0, \dots, \theta_{n-1}`, weighted by their steps, for which the
         bounds of convex problems hold; `averages` returns it.
 
+    Notes
+    -----
+    Not where Adam would do: this is the algorithm with guarantees, not the one that trains networks fastest.
+
     Examples
     --------
     >>> import torch, certeq as ce

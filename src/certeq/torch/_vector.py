@@ -137,7 +137,7 @@ def _quantile(
     if pieces.low == pieces.high:
         middle, anchor = mean(z), utility.anchor
         return _Answer(middle + _of_zero(utility, anchor), middle - anchor, np.ones_like(z))
-    size, tail, rise = z.shape[0], pieces.tail, pieces.high - pieces.low
+    size, tail = z.shape[0], pieces.tail
     if weights is None:
         place = size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
         if size > SMALL:
@@ -145,6 +145,12 @@ def _quantile(
         at = float(ranked[place]) - centre
     else:
         at = _upper_quantile(z, weights, tail)
+    return _tail_above(z, at, mean, pieces, utility)
+
+
+def _tail_above(z: Floats, at: float, mean: Mean, pieces: Pieces, utility: Utility) -> _Answer:
+    """The answer once the quantile is known."""
+    tail, rise = pieces.tail, pieces.high - pieces.low
     y = z - at
     density = (y > 0.0).astype(z.dtype)
     ties = y == 0.0
