@@ -208,14 +208,16 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
     That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded (one sigmoid
     would be hit exactly). A step out of the bracket, or a residual that does not halve, is replaced by bisection.
 
-    A float32 batch asks for few digits; then the later steps are secants, which need no curvature.
+    A float32 batch asks for few digits; then the later steps interpolate what is known of t as a function of the
+    residual, by a parabola, and need no curvature.
     """
     power, (least, most) = utility.growth, utility.slope_range
     bounded = math.isfinite(most - least)
     odds = math.log((1.0 - least) / (most - 1.0)) if bounded else 0.0
     coarse, known = tolerance >= 1e-9, False
     t, last = min(max(start, low), high), math.inf
-    f = before = then = math.nan
+    f = math.nan
+    seen: list[tuple[float, float, float]] = []  # (residual, t, dt/d residual or NaN) since the last bisection
     while True:
         y = z - t
         if known:
@@ -234,22 +236,37 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
         middle = 0.5 * (low + high)
         if not low < middle < high or (size > 0.5 * last and size <= 64 * tolerance):
             break  # neighbouring floats, or sums of rounded slopes that wobble
-        before, f = f, math.nan
+        f = math.nan
         if least < m < most:
             f = math.log((m - least) / (most - m)) - odds if bounded else m ** (1.0 / power) - 1.0
-        if known:
-            step = f * (t - then) / (before - f) if before != f else math.nan
-        elif h > 0.0:
+        run = math.nan
+        if not known and h > 0.0:
             steep = (most - least) / ((m - least) * (most - m)) if bounded else m ** (1.0 / power - 1.0) / power
-            step = f / (steep * h)
-        else:
-            step = math.nan
-        then = t
-        if low < t + step < high and not size > 0.5 * last:
-            t, last, known = t + step, size, coarse
+            run = -1.0 / (steep * h)
+        seen.append((f, t, run))
+        trial = _interpolate(seen) if known else t - run * f
+        if low < trial < high and not size > 0.5 * last:
+            t, last, known = trial, size, coarse
         else:
             t, last, known = middle, math.inf, False
+            seen.clear()
     return _Answer(t + mean(utility._value(y, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
+
+
+def _interpolate(seen: list[tuple[float, float, float]]) -> float:
+    """t where the residual is 0, by the parabola t(f) through the last points; through two, with the slope at one."""
+    (f1, t1, run), (f2, t2, _) = seen[-2:]
+    if f1 == f2:
+        return math.nan
+    chord = (t2 - t1) / (f2 - f1)
+    if len(seen) == 2:
+        bend = (chord - run) / (f2 - f1)
+    else:
+        f0, t0, _ = seen[-3]
+        if f0 in (f1, f2):
+            return t2 - chord * f2
+        bend = (chord - (t1 - t0) / (f1 - f0)) / (f2 - f0)
+    return t2 - chord * f2 + bend * f1 * f2
 
 
 def _between_kinks(z: Floats, mean: Mean, utility: Utility, low: float, high: float, tolerance: float) -> _Answer:
