@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 WORKERS ?= 2
+PORT ?= 8000
 
-.PHONY: run test test-slow lint bench docs clean constraints
+.PHONY: run test test-slow lint bench docs docs-serve clean constraints
 
 run: $(STAMPS)/run
 	$(BIN)/certeq compare --force --report certeq-report.html
@@ -18,13 +19,22 @@ test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -m "slow or not slow"
 
 lint: $(STAMPS)/test
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md src tests benchmarks docs
 
 bench: $(STAMPS)/bench
 	$(BIN)/python -m benchmarks
+
+# Any warning fails the build; nothing is fetched.
+docs: $(STAMPS)/docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo "docs/_build/html/index.html is up to date; make docs-serve shows it"
+
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html $(PORT)
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "certeq needs Python 3.11 or newer; set PYTHON=")'
@@ -40,7 +50,7 @@ $(STAMPS)/run: pyproject.toml constraints.txt | $(BIN)/python
 $(STAMPS)/test: pyproject.toml constraints.txt | $(BIN)/python
 	mkdir -p $(STAMPS)
 	$(PIP) install -q -c constraints.txt torch
-	$(PIP) install -q -c constraints.txt -e ".[all,test,lint]"
+	$(PIP) install -q -c constraints.txt -e ".[all,test,lint,docs]"
 # pfhedge asks for NumPy 1; what is compared with here runs on NumPy 2 as well.
 	$(PIP) install -q -c constraints.txt --no-deps pfhedge
 	touch $@
@@ -49,8 +59,14 @@ $(STAMPS)/bench: $(STAMPS)/test
 	$(PIP) install -q -c constraints.txt -e ".[all,test,bench]"
 	touch $@
 
-constraints: $(STAMPS)/bench
+$(STAMPS)/docs: pyproject.toml constraints.txt | $(BIN)/python
+	mkdir -p $(STAMPS)
+	$(PIP) install -q -c constraints.txt torch
+	$(PIP) install -q -c constraints.txt -e ".[all,docs]"
+	touch $@
+
+constraints: $(STAMPS)/bench $(STAMPS)/docs
 	$(PIP) freeze --exclude-editable --exclude certeq > constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from certeq.risk import Estimate, ReliabilityWarning, bounds, estimate, oce, shortfall, tilt, ubsr
+from certeq.risk._places import read_with as _read_with
 from certeq.utilities import (
     CustomUtility,
     CVaR,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = _version("certeq")
+
+_read_with("dask", "certeq.scale")
 
 # The optimizers stand on scipy.optimize, which takes half a second to import: it waits until one is asked for.
 _FROM_OPTIMIZE = (

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from certeq.cli import _compare, _estimate, _portfolio, _utilities
+from certeq.cli import _compare, _estimate, _portfolio, _reproduce, _utilities
 
 app = typer.Typer(
     name="certeq",
@@ -21,7 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _module in (_estimate, _portfolio, _compare, _utilities):
+for _module in (_estimate, _portfolio, _compare, _reproduce, _utilities):
     _lines = "\n".join(f"  {line}" for line in _module.EXAMPLES)
     # A line of \b alone keeps the paragraph after it as it is written.
     _help = f"{cleandoc(_module.run.__doc__ or '')}\n\n\b\nExamples:\n{_lines}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from difflib import get_close_matches
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +12,9 @@ import typer
 from rich.table import Table
 
 from certeq.cli._console import BadData, cell, explained, note, print_json, print_table
+from certeq.cli._lazy import dask_at, is_many, lazy_column
 from certeq.cli._options import Alpha, AsJson, Beta, Normalized, Power, Scale, Tau, UtilityName, chosen, described
-from certeq.cli._tables import column_names, pandas, read_table
+from certeq.cli._tables import column_names, missing_column, only_numeric, pandas, read_table
 from certeq.risk import Estimate, estimate
 
 if TYPE_CHECKING:
@@ -25,11 +26,18 @@ EXAMPLES = (
     "certeq estimate losses.csv --column loss",
     "certeq estimate pnl.parquet -c pnl --gains --alpha 0.01 --level 0.99",
     "certeq estimate losses.csv --utility entropic --beta 2 --json",
+    "certeq estimate 'folder/*.parquet' --column loss --cluster tcp://host:8786",
 )
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="CSV or Parquet with a column of losses.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or Parquet with a column of losses; a folder, or a pattern in quotes, for many files.",
+            show_default=False,
+        ),
+    ],
     column: Annotated[str | None, typer.Option("--column", "-c", help="Its name, where there are several.")] = None,
     gains: Annotated[bool, typer.Option("--gains", help="The column holds gains or returns: negate them.")] = False,
     utility: UtilityName = "cvar",
@@ -40,6 +48,9 @@ def run(
     scale: Scale = None,
     normalized: Normalized = False,
     level: Annotated[float, typer.Option(help="Coverage of the interval.")] = 0.95,
+    cluster: Annotated[
+        str | None, typer.Option(help="A Dask scheduler, tcp://host:port, to run on.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the OCE of a column of losses: value, shortfall t*, interval.
@@ -48,6 +59,8 @@ def run(
 
     Utilities that depend on the unit of the losses (monotone-mean-variance, quartic, leaky-cvar, smooth-cvar) compare
     a loss with 1 here: pass --scale (or --tau) to say what size of loss matters.
+
+    Many files, or any with --cluster, are read by Dask a piece at a time, however large they are together.
     """
     if not 0.0 < level < 1.0:
         raise typer.BadParameter(
@@ -55,16 +68,20 @@ def run(
         )
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=False)
     with explained():
-        name, losses = read_column(file, column)
-        if gains:
-            losses = -losses
         built = choice.build(given, normalized=normalized)
-        result = estimate(losses, built)
+        many = cluster is not None or is_many(file)
+        with dask_at(cluster, quiet=as_json) if many else nullcontext():
+            name, losses = lazy_column(file, column) if many else read_column(file, column)
+            if gains:
+                losses = -losses
+            result = estimate(losses, built)
+            spread = 0.0
+            if choice.depends_on_units:
+                spread = float(losses.std(ddof=0).compute() if many else np.std(losses))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the doubts are printed below
             low, high = result.interval(level)
         if choice.depends_on_units and "scale" not in given and "tau" not in given:
-            spread = float(np.std(losses))
             note(
                 f"{choice.key} depends on units: losses are compared with 1, their standard deviation is "
                 f"{spread:.3g}. See --scale."
@@ -83,17 +100,10 @@ def read_column(path: Path, wanted: str | None) -> tuple[str, NDArray[np.float64
         read_table(path)  # complains
     names = column_names(path)
     if wanted is not None and wanted not in names:
-        close = get_close_matches(wanted, names, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadData(f"{path}: there is no column {wanted!r}.{hint} There are: {_listed(names)}.")
-    pd = pandas()
+        raise missing_column(path, wanted, names)
     table = read_table(path, None if wanted is None else [wanted])
     if wanted is None:
-        numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
-        if len(numeric) != 1:
-            found = "no column of numbers" if not numeric else f"{len(numeric)} columns of numbers"
-            raise BadData(f"{path}: found {found}; say which with --column. There are: {_listed(names)}.")
-        wanted = numeric[0]
+        wanted = only_numeric(path, table.dtypes, names)
     return wanted, _finite(table[wanted], path, wanted)
 
 
@@ -154,8 +164,3 @@ def _table(name: str, result: Estimate, level: float, low: float, high: float) -
     for label, text in rows:
         table.add_row(cell(label, "bold"), cell(text))
     return table
-
-
-def _listed(names: list[str], most: int = 12) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

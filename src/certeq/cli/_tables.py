@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,28 @@ def column_names(path: Path) -> list[str]:
     if _is_parquet(path):
         return [str(name) for name in _parquet_file(path).schema_arrow.names]
     return _header(path)[0]
+
+
+def separator_of(path: Path) -> str:
+    """What stands between the columns of a CSV file."""
+    return _header(path)[1]
+
+
+def missing_column(path: Path, wanted: str, names: list[str]) -> BadData:
+    """That a column is not there, what is, and what may have been meant."""
+    close = get_close_matches(wanted, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return BadData(f"{path}: there is no column {wanted!r}.{hint} There are: {_listed(names)}.")
+
+
+def only_numeric(path: Path, dtypes: Any, names: list[str]) -> str:
+    """The one column of numbers, or a request to say which is meant."""
+    pd = pandas()
+    numeric = [str(name) for name, dtype in dtypes.items() if pd.api.types.is_numeric_dtype(dtype)]
+    if len(numeric) != 1:
+        found = "no column of numbers" if not numeric else f"{len(numeric)} columns of numbers"
+        raise BadData(f"{path}: found {found}; say which with --column. There are: {_listed(names)}.")
+    return numeric[0]
 
 
 def _is_parquet(path: Path) -> bool:
@@ -100,3 +123,8 @@ def _header(path: Path) -> tuple[list[str], str]:
         raise BadData(f"{path}: not UTF-8 text. Save it as UTF-8, or as Parquet.") from None
     except csv.Error as error:
         raise BadData(f"{path}: not a readable CSV file ({error}).") from None
+
+
+def _listed(names: list[str], most: int = 12) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

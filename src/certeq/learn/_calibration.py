@@ -10,7 +10,19 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Calibration:
-    """Mean absolute and root mean squared calibration error, and miscalibration area; 0 is perfect."""
+    """Mean absolute and root mean squared calibration error, and miscalibration area; 0 is perfect.
+
+    Not a measure of accuracy: a forecast that is vague everywhere can be perfectly calibrated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from certeq.learn import calibration
+    >>> y = np.random.default_rng(0).standard_normal(2000)
+    >>> found = calibration(y, np.zeros(2000), np.ones(2000))
+    >>> type(found).__name__, found.mace < 0.02, found.ma < 0.02
+    ('Calibration', True, True)
+    """
 
     mace: float
     rmsce: float

@@ -46,6 +46,8 @@ class MVERegressor(OCENetworkRegressor):
     0.073 +- 0.008 with the mean, 0.066 +- 0.007 with ``Entropic(0.1)`` and 0.066 for the truth itself; on 10,000 fresh
     points 0.017 and 0.015, within a standard deviation (0.005) of each other.
 
+    Not with entropic risk on unbounded targets: its true value is infinite where the predicted variance is small.
+
     Examples
     --------
     >>> import certeq as ce

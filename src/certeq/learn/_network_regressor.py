@@ -35,6 +35,10 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     net_, n_iter_, history_, n_features_in_, feature_names_in_
         As in `OCENetworkClassifier`.
 
+    Notes
+    -----
+    Not for a few hundred samples or a linear truth, where `OCERegressor` is exact and faster.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce

@@ -63,9 +63,13 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
 def hessian_product(
     loss: Loss, utility: Utility, theta: Any, v: Any, samples: Any = None, weights: Any = None
 ) -> Floats:
-    """Hessian of OCE times v, without forming a matrix: two passes over the samples for linear losses.
+    r"""Hessian of OCE times v, without forming a matrix: two passes over the samples for linear losses.
+
+    .. math:: \nabla^2 v = E[u'\,F'' v] + E[u'']\,\mathrm{Cov}_w(\nabla F, \nabla F \cdot v), \qquad w = u''/E[u'']
 
     Parameters and errors are those of `hessian`; v is a vector (d,).
+
+    Not for a utility with kinks: OCE then has no Hessian in general. For few variables `hessian` is as fast.
 
     Examples
     --------

@@ -11,8 +11,10 @@ import numpy as np
 
 from certeq.optimize.domains import Domain, Polyhedron
 from certeq.optimize.exact import ExactResult, solve_exact
+from certeq.optimize.exact.blocks import PanelResult, solve_panel
 from certeq.optimize.lbfgs import minimize_lbfgs
 from certeq.optimize.losses import Loss
+from certeq.optimize.panels import MappedPanel, Panel
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._arguments import check_problem, check_start
 from certeq.optimize.sg._schedules import choose
@@ -88,7 +90,11 @@ def minimize_exact(
     weights: Any = None,
     **options: Any,
 ) -> Solution:
-    """Minimise OCE of linear losses over a polyhedron to rounding; see `certeq.optimize.exact`."""
+    """Minimise OCE of linear losses over a polyhedron to rounding; see `certeq.optimize.exact`.
+
+    Of scenarios that are read in blocks (a Dask array, a large memory-mapped one) the tilt is not returned: it is as
+    long as they are.
+    """
     if not loss.linear:
         raise ValueError(f"loss must be linear for method='exact'; found {loss!r}. Use method='lbfgs' or 'sg'.")
     if callable(samples) or hasattr(samples, "__next__"):
@@ -99,6 +105,7 @@ def minimize_exact(
     start = None if theta0 is None else check_start(theta0, loss, data, domain)
     d = int(data.shape[1])
     begin = time.perf_counter()
+    found: ExactResult | PanelResult
     if hasattr(domain, "split"):
         found, theta = _solve_split(data, utility, domain, start, weights, options)
     else:
@@ -106,7 +113,10 @@ def minimize_exact(
             rows = domain.as_polyhedron(d)
         except TypeError:
             raise ValueError(f"domain must be a polyhedron for method='exact'; found {domain!r}. Use 'sg'.") from None
-        found = solve_exact(data, utility, weights=weights, theta0=start, **_constraints(rows), **options)
+        if isinstance(data, Panel):
+            found = solve_panel(data, utility, weights=weights, theta0=start, **_constraints(rows), **options)
+        else:
+            found = solve_exact(data, utility, weights=weights, theta0=start, **_constraints(rows), **options)
         theta = found.theta
     return Solution(
         theta=theta,
@@ -128,12 +138,12 @@ def _constraints(rows: Polyhedron) -> dict[str, Any]:
 
 def _solve_split(
     data: Any, utility: Utility, domain: Any, start: Any, weights: Any, options: dict[str, Any]
-) -> tuple[ExactResult, Any]:
+) -> tuple[ExactResult | PanelResult, Any]:
     """Solve over theta = middle + p - n with p, n >= 0: budgets of absolute values are linear in (p, n)."""
     d = int(data.shape[1])
     rows = domain.split(d)
     middle = domain.middle(d) if hasattr(domain, "middle") else np.zeros(d)
-    table = [data, -data]
+    parts = [np.eye(d), -np.eye(d)]
     limits = _constraints(rows)
     linear = options.pop("linear", None)
     if linear is not None:
@@ -142,7 +152,7 @@ def _solve_split(
     if start is not None:
         start = np.concatenate([np.maximum(start - middle, 0.0), np.maximum(middle - start, 0.0)])
     if np.any(middle):  # the losses at the middle are a column whose weight is fixed at 1
-        table.append((data @ middle)[:, None])
+        parts.append(middle[:, None])
         limits["lower"] = np.append(np.broadcast_to(limits["lower"], 2 * d), 1.0)
         limits["upper"] = np.append(np.broadcast_to(limits["upper"], 2 * d), 1.0)
         for name in ("C", "G"):
@@ -151,7 +161,13 @@ def _solve_split(
         if linear is not None:
             options["linear"] = np.append(options["linear"], float(linear @ middle))
         start = None if start is None else np.append(start, 1.0)
-    found = solve_exact(np.hstack(table), utility, weights=weights, theta0=start, **limits, **options)
+    found: ExactResult | PanelResult
+    if isinstance(data, Panel):
+        panel = MappedPanel(data, np.hstack(parts))
+        found = solve_panel(panel, utility, weights=weights, theta0=start, **limits, **options)
+    else:
+        table = [data, -data] if len(parts) == 2 else [data, -data, data @ parts[2]]
+        found = solve_exact(np.hstack(table), utility, weights=weights, theta0=start, **limits, **options)
     return found, middle + found.theta[:d] - found.theta[d : 2 * d]
 
 

@@ -45,12 +45,18 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
 
 @dataclass(frozen=True)
 class OCEMeasure:
-    """A measure of skfolio portfolios: call it with one, or with a Population for the mean over its portfolios.
+    r"""A measure of skfolio portfolios: call it with one, or with a Population for the mean over its portfolios.
+
+    For a portfolio with returns r it is :math:`\mathrm{OCE}_u(-r)`.
 
     Parameters
     ----------
     utility : Utility
         What risk means.
+
+    Notes
+    -----
+    Not one of skfolio's own measures: it cannot be passed where those are chosen by name.
 
     Examples
     --------
@@ -76,12 +82,18 @@ class OCEMeasure:
 
 
 def oce_scorer(utility: Utility) -> Callable[..., float]:
-    """A scorer for scikit-learn's searches and cross-validation: minus the OCE of the predicted portfolio.
+    r"""A scorer for scikit-learn's searches and cross-validation: minus the OCE of the predicted portfolio.
+
+    The score is :math:`-\mathrm{OCE}_u(-r)` of the returns r, so that larger is better, as scikit-learn wants it.
 
     Parameters
     ----------
     utility : Utility
         What risk means. It is that of the score, whatever the estimator minimises.
+
+    Notes
+    -----
+    Not comparable between utilities: scores of two utilities differ in what they fear, not in quality.
 
     Examples
     --------

@@ -31,6 +31,14 @@ def intervals(
 
     The same seed draws the same days for every strategy, so that two strategies' replicates are paired. With fewer
     than 60 days no interval is given (NaN): a few blocks cannot say how blocks vary.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from certeq.report import intervals
+    >>> low, high = intervals(np.random.default_rng(0).normal(0.0005, 0.01, 250))["cvar"][-2:]
+    >>> bool(low < high)
+    True
     """
     n = returns.size
     if n < 3 * block:

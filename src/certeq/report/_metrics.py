@@ -19,7 +19,16 @@ _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure: its key in JSON, its label, whether more is better, and how to compute it from rows of returns."""
+    """A figure: its key in JSON, its label, whether more is better, and how to compute it from rows of returns.
+
+    Not open to registration: a report shows the seven of `METRICS`, always in the same order.
+
+    Examples
+    --------
+    >>> from certeq.report import METRICS
+    >>> len(METRICS), METRICS[0].label
+    (7, 'Annualised return')
+    """
 
     key: str
     label: str
@@ -36,7 +45,18 @@ class Metric:
 
 
 def measure(returns: Floats) -> dict[str, float]:
-    """All seven of one series of returns, by key."""
+    """All seven of one series of returns, by key.
+
+    Not for losses: it takes returns, as a portfolio reports them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from certeq.report import measure
+    >>> found = measure(np.array([0.01, -0.02, 0.03, 0.0]))
+    >>> round(float(found["annualized_mean"]), 4)
+    1.26
+    """
     rows = np.atleast_2d(np.asarray(returns, dtype=np.float64))
     return {metric.key: float(metric.of(rows)[0]) for metric in METRICS}
 

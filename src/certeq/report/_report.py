@@ -20,7 +20,24 @@ Figures = dict[str, dict[str, tuple[float, float, float]]]
 
 
 def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
-    """Render a study and write it atomically; an existing file stays unless ``force``."""
+    """Render a study and write it atomically; an existing file stays unless ``force``.
+
+    It does not open a browser, and never overwrites unasked.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, certeq as ce
+    >>> from certeq.portfolio import MinimumOCE
+    >>> from certeq.report import Study, fit_strategy, save
+    >>> days = pd.bdate_range("2024-01-01", periods=120)
+    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
+    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> import tempfile, pathlib
+    >>> path = save(study, pathlib.Path(tempfile.mkdtemp()) / "report.html")
+    >>> path.read_text().startswith("<!doctype html>")
+    True
+    """
     return write_text(path, render(study, found), force=force)
 
 
@@ -33,6 +50,23 @@ def render(study: Study, found: Figures | None = None) -> str:
         What was run.
     found : dict, optional
         The `figures` of the study, where they have been computed already.
+
+    Notes
+    -----
+    Not a fragment: it is a whole page with its own style, not to be pasted into another.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, certeq as ce
+    >>> from certeq.portfolio import MinimumOCE
+    >>> from certeq.report import Study, fit_strategy, render
+    >>> days = pd.bdate_range("2024-01-01", periods=120)
+    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
+    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> page = render(study)
+    >>> "Two assets" in page, "http://" in page.split("<script")[0]
+    (True, False)
     """
     strategy = study.focused
     assert strategy.utility is not None  # the study has checked it

@@ -25,6 +25,15 @@ class Strategy:
 
     ``utility``, ``objective``, ``gap``, ``steps`` and ``contributions`` (of the assets, to OCE less OCE(0)) are None
     for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none.
+
+    Not checked against any panel: the study does that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from certeq.report import Strategy
+    >>> Strategy("Half and half", np.array([0.5, 0.5])).is_benchmark
+    True
     """
 
     name: str
@@ -56,6 +65,16 @@ class Sweep:
 
     ``places`` are the values of what is turned, ``weights`` has one row for each; ``gap`` is the largest proven
     distance to an optimum among them.
+
+    Not a set of strategies: its portfolios are drawn, not judged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from certeq.report import Sweep
+    >>> path = Sweep("alpha", np.array([0.05, 0.1]), np.array([[1.0, 0.0], [0.5, 0.5]]))
+    >>> path.weights.shape
+    (2, 2)
     """
 
     label: str
@@ -87,6 +106,18 @@ class Study:
         What was asked for, as shown under "What was run".
     notes : tuple of str
         What was done to the data on the way in, and anything else the reader should know.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, certeq as ce
+    >>> from certeq.portfolio import MinimumOCE
+    >>> from certeq.report import Study, fit_strategy
+    >>> days = pd.bdate_range("2024-01-01", periods=120)
+    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
+    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study.assets, study.in_sample
+    (['A', 'B'], False)
     """
 
     title: str
@@ -159,6 +190,19 @@ def fit_strategy(name: str, estimator: Any, returns: pd.DataFrame, *, contributi
     """Fit a skfolio optimizer and keep what a report needs; what it raises is passed on.
 
     ``contributions`` of the assets take a while and are needed for the strategy in focus only.
+
+    Not for estimators that return several portfolios: a strategy has one row of weights.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, certeq as ce
+    >>> from certeq.portfolio import MinimumOCE
+    >>> from certeq.report import Study, fit_strategy
+    >>> days = pd.bdate_range("2024-01-01", periods=120)
+    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
+    >>> mine.name, bool(mine.gap < 1e-9), mine.is_benchmark
+    ('CVaR', True, False)
     """
     began = time.perf_counter()
     estimator.fit(returns)

@@ -9,7 +9,22 @@ from pathlib import Path
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> Path:
-    """Refuse early what `write_text` would refuse after the work is done; returns the path."""
+    """Refuse early what `write_text` would refuse after the work is done; returns the path.
+
+    It does not reserve the name: somebody else may take it before the work is done.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from certeq.report import check_writable
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> check_writable(folder / "new.html").name
+    'new.html'
+    >>> check_writable(folder)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    IsADirectoryError: ... is a directory; name a file.
+    """
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a directory; name a file.")
@@ -24,6 +39,20 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     """Write UTF-8 text atomically: readers see the old file or the whole new one, whatever happens in between.
 
     Without ``force`` an existing file stays, even one that appeared while the work was going on.
+
+    Not for large or binary data: the whole text is held in memory.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from certeq.report import write_text
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> write_text(folder / "note.txt", "kept whole").read_text()
+    'kept whole'
+    >>> write_text(folder / "note.txt", "again")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileExistsError: ... exists already; choose another name, or pass --force to replace it.
     """
     target = check_writable(path, force=force)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")

@@ -10,16 +10,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq.risk._inference import density_at, reliability
-from certeq.risk._input import Floats, as_array, as_weights, check_not_empty, check_utility, complain_not_finite
-from certeq.risk._long import LongSolved, NotFinite, solve_long, survey
+from certeq.risk._input import Floats, as_array, as_weights, check_not_empty, check_utility
+from certeq.risk._long import LongSolved, NotFinite, solve_sample, survey
 from certeq.risk._oce import oce, tilt
+from certeq.risk._places import elsewhere, lives_elsewhere
 from certeq.risk._rows import near_kink, slope_and_bend
-from certeq.risk._sample import ArraySample
+from certeq.risk._sample import ArraySample, Sample
 from certeq.utilities import Exponential, Utility
 
 
 class ReliabilityWarning(UserWarning):
-    """An interval was asked for that the sample cannot support."""
+    """An interval was asked for that the sample cannot support.
+
+    It does not change the interval: the numbers are those that were asked for, and are not to be believed.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, certeq as ce
+    >>> heavy = np.random.default_rng(0).pareto(1.5, size=500)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = ce.estimate(heavy, ce.Quartic()).interval()
+    >>> caught[0].category is ce.ReliabilityWarning
+    True
+    """
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,16 @@ class Estimate:
         What risk meant.
     doubts : tuple of str
         Reasons, if any, why the error bars cannot be trusted.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> found = ce.estimate(np.arange(1000.0), ce.CVaR(alpha=0.1))
+    >>> found.value, found.shortfall, round(float(found.tilt.sum()), 12), found.doubts
+    (949.5, 899.0, 1.0, ())
+    >>> low, high = found.interval(0.95)
+    >>> bool(low < found.value < high)
+    True
     """
 
     value: float
@@ -64,8 +88,8 @@ class Estimate:
         return self.value - self.bias
 
     @property
-    def tilt(self) -> Floats:
-        """The worst-case weights, one per sample, computed on demand; they sum to 1."""
+    def tilt(self) -> Any:
+        """The worst-case weights, one per sample, computed on demand; they sum to 1. A Dask array for Dask losses."""
         return tilt(self._x, self.utility, self._weights)
 
     def interval(
@@ -78,8 +102,9 @@ class Estimate:
         level : float
             Nominal coverage.
         method : {"normal", "bootstrap"}
-            value -+ z * stderr, or the basic bootstrap (which also centres on the bias-corrected value; better for
-            CVaR with few points in the tail).
+            value -+ z * stderr, or the basic bootstrap, which needs no formula for the variance and centres on the
+            bias-corrected value. Neither mends a small tail: with fewer than about 15 losses beyond the quantile both
+            cover less than they say, the bootstrap least.
         replicates : int
             Bootstrap samples.
         rng : None, int or numpy.random.Generator
@@ -99,6 +124,11 @@ class Estimate:
             raise ValueError(f'method must be "normal" or "bootstrap"; found {method!r}.')
         if replicates < 2:
             raise ValueError(f"replicates must be at least 2; found {replicates!r}.")
+        if lives_elsewhere(self._x, self._weights):
+            raise TypeError(
+                'method "bootstrap" resamples the losses in memory; these live elsewhere. Use method="normal", or '
+                "estimate from x.compute() where that fits."
+            )
         values = self._bootstrap(replicates, np.random.default_rng(rng))
         low, high = np.quantile(values, [0.5 - 0.5 * level, 0.5 + 0.5 * level])
         return float(2.0 * self.value - high), float(2.0 * self.value - low)
@@ -140,12 +170,15 @@ class Estimate:
 
 
 def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -> Estimate:
-    """OCE of a sample with its shortfall, tilt, standard error, bias and intervals.
+    r"""OCE of a sample with its shortfall, tilt, standard error, bias and intervals.
+
+    .. math:: \mathrm{OCE}_n \pm z\, \mathrm{sd}(u(X - t^*))/\sqrt{n}, \qquad
+              \mathrm{bias} \approx -\mathrm{Var}(u')/(2 n\, \mathrm{E}\, u'')
 
     Parameters
     ----------
     x : array_like
-        Losses, one-dimensional; a memory-mapped array is read in blocks.
+        Losses, one-dimensional; a memory-mapped array is read in blocks, a Dask array or column where its chunks live.
     utility : Utility
         What risk means.
     weights : array_like, optional
@@ -171,23 +204,15 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     True
     """
     check_utility(utility)
-    utility.anchor  # noqa: B018
-    array = as_array("x", x)
-    if array.ndim != 1:
-        raise ValueError(f"x must be one-dimensional; found shape {array.shape}. Estimate one column at a time.")
-    check_not_empty(array[None, :])
-    rows = as_weights(weights, array, -1)
-    held = None if rows is None else rows[0]
-    sample = ArraySample(array, held)
+    sample, losses, held = _as_sample(x, weights)
     takes_low = isinstance(utility.shape, Exponential)
-    try:
-        solved = solve_long(sample, utility)
-        if not np.isfinite(solved.extent.low):  # a closed form may not have needed the range
+    solved = solve_sample(sample, utility)
+    if not np.isfinite(solved.extent.low):  # a closed form may not have needed the range
+        try:
             solved.extent = survey(sample, allow_low=takes_low)[0]
-    except NotFinite:
-        complain_not_finite(array[None, :], takes_low)
-        complain_not_finite(array[None, :], False)
-        raise
+        except NotFinite:
+            sample.complain(takes_low)
+            raise
     facts = _moments(solved, utility)
     doubts = reliability(sample, solved, utility, facts["ess"])
     return Estimate(
@@ -199,17 +224,32 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
         sample.size,
         utility,
         doubts,
-        array,
+        losses,
         held,
     )
+
+
+def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
+    """The losses as a sample, and as what a tilt or a bootstrap starts from later."""
+    far = elsewhere(x, weights)
+    if far is not None:
+        return far, x, weights
+    array = as_array("x", x)
+    if array.ndim != 1:
+        raise ValueError(f"x must be one-dimensional; found shape {array.shape}. Estimate one column at a time.")
+    check_not_empty(array[None, :])
+    rows = as_weights(weights, array, -1)
+    held = None if rows is None else rows[0]
+    return ArraySample(array, held), array, held
 
 
 def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     """Standard error, bias and effective sample size, from one more pass at the shortfall."""
     level = solved.value - solved.shortfall  # the mean of u(X - t*)
+    centre, s = solved.centre, solved.s  # what the kernel takes along wherever it runs
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-        x = (z - solved.centre) - solved.s
+        x = (z - centre) - s
         with np.errstate(over="ignore", under="ignore"):
             away = np.asarray(utility.value(x)) - level
             slope, curvature = slope_and_bend(utility, x)

@@ -120,12 +120,16 @@ def complain_not_finite(rows: Floats, allow_low: bool) -> None:
                 continue
             place = start + int(np.argmax(bad))
             where = f"index {place}" if rows.shape[0] == 1 else f"row {i}, index {place}"
-            found = float(block[place - start])
-            if np.isnan(found):
-                raise ValueError(f"x holds NaN at {where}; drop or fill missing losses first.")
-            if found > 0:
-                raise ValueError(f"x holds +inf at {where}: its OCE is +inf, and no shortfall or tilt exists.")
-            raise ValueError(
-                f"x holds -inf at {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
-                "Drop it, or replace it by a finite loss."
-            )
+            raise not_finite(float(block[place - start]), f"at {where}")
+
+
+def not_finite(found: float, where: str) -> ValueError:
+    """What is wrong with a loss that is NaN or infinite."""
+    if np.isnan(found):
+        return ValueError(f"x holds NaN {where}; drop or fill missing losses first.")
+    if found > 0:
+        return ValueError(f"x holds +inf {where}: its OCE is +inf, and no shortfall or tilt exists.")
+    return ValueError(
+        f"x holds -inf {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
+        "Drop it, or replace it by a finite loss."
+    )

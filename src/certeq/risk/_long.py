@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.risk._exp_sum import REACH, sum_exp
-from certeq.risk._input import check_weights
+from certeq.risk._input import check_utility, check_weights
+from certeq.risk._jumps import JumpSearch, Probe, probing, rate_of_fall
 from certeq.risk._root import find_root
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
@@ -24,6 +25,7 @@ from certeq.risk._select import upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
 DRAW = 1 << 17  # at most so many losses are drawn for the start
+_FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
 _HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the greatest one drawn
 
 
@@ -51,16 +53,17 @@ def survey(sample: Sample, extra: Extra | None = None, allow_low: bool = False) 
     """
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-        if w is None:
-            low = -np.inf if allow_low else float(z.min())
-            more = () if extra is None else extra(z, w)
-            return low, float(z.max()), float(z.size), float(z.size), 0.0, 0.0, *more
-        held = z[w > 0]
-        low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
-        more = () if extra is None else extra(held, w[w > 0])
-        if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
-            low, high = float(z.min()), float(z.max())
-        return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
+        with np.errstate(invalid="ignore", over="ignore"):
+            if w is None:
+                low = -np.inf if allow_low else float(z.min())
+                more = () if extra is None else extra(z, w)
+                return low, float(z.max()), float(z.size), float(z.size), 0.0, 0.0, *more
+            held = z[w > 0]
+            low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
+            more = () if extra is None else extra(held, w[w > 0])
+            if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
+                low, high = float(z.min()), float(z.max())
+            return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
 
     low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True)
     if sample.weighted:
@@ -105,7 +108,7 @@ class LongSolved:
 
 
 @dataclass
-class _Draw:
+class Draw:
     """A small random part of the sample."""
 
     z: Floats
@@ -120,26 +123,40 @@ class _Draw:
         return 0.0 if max(abs(low), abs(high)) <= 16.0 * (high - low) else high
 
 
-def _draw(sample: Sample, most: int = DRAW) -> _Draw:
+def drawn_from(sample: Sample, most: int = DRAW) -> Draw:
+    """Finite losses of positive weight at random places."""
     z, w = sample.draw(min(most, max(sample.size // 32, 1 << 12)))
     held = np.isfinite(z) if w is None else np.isfinite(z) & (w > 0)
-    return _Draw(z[held], None if w is None else w[held])
+    return Draw(z[held], None if w is None else w[held])
 
 
 def solve_long(sample: Sample, utility: Utility) -> LongSolved:
     """Shortfall and OCE of a long sample; `NotFinite` where a loss is NaN or infinite."""
     match utility.shape:
         case Exponential(rate):  # a rough idea of the range is enough
-            return _log_mean_exp(sample, _draw(sample, 1 << 12), rate, utility)
+            return _log_mean_exp(sample, drawn_from(sample, 1 << 12), rate, utility)
         case Quadratic(bend):
-            return _mean_and_variance(sample, _draw(sample, 1 << 12), bend, utility)
+            return _mean_and_variance(sample, drawn_from(sample, 1 << 12), bend, utility)
         case Pieces() as pieces:
-            return _quantile(sample, _draw(sample, 1 << 15), pieces, utility)
-    return _newton(sample, _draw(sample), utility)
+            return _quantile(sample, drawn_from(sample, max(1 << 15, min(sample.size >> 10, 1 << 18))), pieces, utility)
+    if utility.kinks or not utility.has_curvature:
+        return _jumping(sample, drawn_from(sample), utility)
+    return _newton(sample, drawn_from(sample), utility)
 
 
-def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
-    """Write the tilt of every sample into ``out``, block by block; ties at a kink share what is left of 1."""
+def solve_sample(sample: Sample, utility: Utility) -> LongSolved:
+    """`solve_long`, with a complaint that names the loss where one is not finite."""
+    check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
+    try:
+        return solve_long(sample, utility)
+    except NotFinite:
+        sample.complain(isinstance(utility.shape, Exponential))
+        sample.complain(False)  # nothing but -inf
+        raise
+
+
+def tilting(solved: LongSolved, utility: Utility) -> Kernel:
+    """A kernel for the tilt of every loss but for a common factor; ties at a kink share what is left of 1."""
     centre, s, share = solved.centre, solved.s, 0.0
     shape = utility.shape
     if isinstance(shape, Pieces) and shape.low == shape.high:
@@ -152,25 +169,35 @@ def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
 
         below, above = solved.sample.total(ends) / solved.extent.mass
         share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
+
+    def kernel(z: Floats, w: Floats | None) -> Floats:
+        part = np.zeros(z.shape)
+        held = slice(None) if w is None else w > 0
+        with np.errstate(under="ignore"):
+            left, right = near_kink(_shift(z[held], centre, s), utility)
+        part[held] = left + share * (right - left)
+        if w is not None:
+            part *= w
+        return part
+
+    return kernel
+
+
+def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
+    """Write the tilt of every loss into ``out``, block by block."""
+    tilt_of = tilting(solved, utility)
     place = 0
 
     def write(z: Floats, w: Floats | None) -> None:
         nonlocal place
-        part = out[place : place + z.size]
+        out[place : place + z.size] = tilt_of(z, w)
         place += z.size
-        held = slice(None) if w is None else w > 0
-        with np.errstate(under="ignore"):
-            left, right = near_kink(_shift(z[held], centre, s), utility)
-        part[:] = 0.0
-        part[held] = left + share * (right - left)
-        if w is not None:
-            part *= w
 
     solved.sample.in_order(write)
     out /= math.fsum(float(out[i : i + BLOCK].sum()) for i in range(0, out.size, BLOCK))
 
 
-def _log_mean_exp(sample: Sample, draw: _Draw, rate: float, utility: Utility) -> LongSolved:
+def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> LongSolved:
     passes = 0
     centre = float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (centre - float(draw.z.min())) < 1.0
@@ -196,7 +223,7 @@ def _log_mean_exp(sample: Sample, draw: _Draw, rate: float, utility: Utility) ->
     return LongSolved(sample, size, centre, level - utility.anchor, centre + level + utility.oce_of_zero, passes)
 
 
-def _mean_and_variance(sample: Sample, draw: _Draw, bend: float, utility: Utility) -> LongSolved:
+def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility) -> LongSolved:
     middle = float(draw.z.mean()) if draw.z.size else 0.0
     passes = 0
     while True:
@@ -215,7 +242,7 @@ def _mean_and_variance(sample: Sample, draw: _Draw, bend: float, utility: Utilit
     return LongSolved(sample, size, middle, float(shift) - utility.anchor, value, passes)
 
 
-def _quantile(sample: Sample, draw: _Draw, pieces: Pieces, utility: Utility) -> LongSolved:
+def _quantile(sample: Sample, draw: Draw, pieces: Pieces, utility: Utility) -> LongSolved:
     base = float(utility.value(pieces.kink)) - pieces.kink
     average = 0.0
     if pieces.low != 0.0 or sample.weighted:
@@ -245,12 +272,14 @@ class _Slopes:
         self.residual = np.inf
 
     def sums(self, s: float, with_value: bool) -> Extra:
+        utility, centre = self.utility, self.centre  # the kernel may travel: it takes these along, not the sample
+
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-            x = _shift(z, self.centre, s)
+            x = _shift(z, centre, s)
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                slope, curvature = slope_and_bend(self.utility, x)
+                slope, curvature = slope_and_bend(utility, x)
                 pair = _sum(slope, w), _sum(curvature, w)
-                return (*pair, _sum(np.asarray(self.utility.value(x)), w)) if with_value else pair
+                return (*pair, _sum(np.asarray(utility.value(x)), w)) if with_value else pair
 
         return kernel
 
@@ -271,91 +300,46 @@ class _Slopes:
         if len(known) == 3 and abs(s - at) * abs(known[0] - 1.0) <= 1e-14 * (abs(s) + abs(known[2])):
             return at + known[2] - 0.5 * (s - at) * (known[0] - 1.0)
 
+        utility, centre = self.utility, self.centre
+
         def kernel(z: Floats, w: Floats | None) -> tuple[float]:
-            return (_sum(np.asarray(self.utility.value(_shift(z, self.centre, s))), w),)
+            return (_sum(np.asarray(utility.value(_shift(z, centre, s))), w),)
 
         self.passes += 1
         return s + float(self.sample.total(kernel)[0]) / self.mass
 
 
-def _newton(sample: Sample, draw: _Draw, utility: Utility) -> LongSolved:
+def _newton(sample: Sample, draw: Draw, utility: Utility) -> LongSolved:
     slopes = _Slopes(sample, utility, draw.centre)
-    start = 0.0
-    if draw.z.size:
-        start = _rough(draw, utility) - draw.centre
+    start = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
     size, first = survey(sample, slopes.sums(start, False))
     slopes.mass, slopes.passes, slopes.known = size.mass, 1, {start: tuple(first)}
-    low = np.array([size.low - draw.centre - utility.anchor])
-    high = np.array([size.high - draw.centre - utility.anchor])
-    begin = np.array([start])
-    settled = False
-    if utility.kinks:
-        low, high, settled = _between_kinks(slopes, low, high, start)
-        begin = 0.5 * (low + high)
-    if settled:
-        s = float(high[0])
-        slopes.known = {s: ()}
-    else:
-        s = float(find_root(slopes, low, high, begin, utility.growth).t[0])
-    value = draw.centre + slopes.value_at(s)
-    return LongSolved(sample, size, draw.centre, s, value, slopes.passes)
+    # The draw missed what matters: a tail so heavy that few losses decide. Powers are brought near by their own Newton.
+    if utility.growth == 1.0 and not abs(first[0] - 1.0) <= _FAR_OFF:
+        probe = Probe(start, float(first[0]), float(first[0]), float(first[1]), np.nan)
+        return _search(sample, draw, utility, size, probe)
+    low, high = (np.array([end - draw.centre - utility.anchor]) for end in (size.low, size.high))
+    s = float(find_root(slopes, low, high, np.array([start]), utility.growth).t[0])
+    return LongSolved(sample, size, draw.centre, s, float(draw.centre + slopes.value_at(s)), slopes.passes)
 
 
-def _rough(draw: _Draw, utility: Utility) -> float:
+def _jumping(sample: Sample, draw: Draw, utility: Utility) -> LongSolved:
+    start = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
+    size, first = survey(sample, probing(utility, draw.centre, (start,)))
+    return _search(sample, draw, utility, size, Probe(start, *map(float, first)))
+
+
+def _search(sample: Sample, draw: Draw, utility: Utility, size: Extent, first: Probe) -> LongSolved:
+    rate = rate_of_fall(draw.z, draw.weights, utility, first.s + draw.centre) if draw.z.size else 1.0
+    low, high = (end - draw.centre - utility.anchor for end in (size.low, size.high))
+    search = JumpSearch(sample, utility, draw.centre, size.mass)
+    s, value = search.run(low, high, first, rate)
+    return LongSolved(sample, size, draw.centre, s, draw.centre + value, 1 + search.passes)
+
+
+def _rough(draw: Draw, utility: Utility) -> float:
     """The shortfall of the draw; a large draw is a long sample itself, with a draw of its own."""
     if draw.z.size >= LONG:
         return solve_long(ArraySample(draw.z, draw.weights), utility).shortfall
     w = draw.weights
     return float(solve_rows(draw.z[None, :], None if w is None else (w / w.sum())[None, :], utility).shortfall[0])
-
-
-def _between_kinks(slopes: _Slopes, low: Floats, high: Floats, start: float) -> tuple[Floats, Floats, bool]:
-    """Neighbouring breakpoints z_i - kink around the shortfall: narrow by passes, then search the few inside.
-
-    The flag says that the slope jumps past 1 at the right end, which then is the shortfall itself.
-    """
-    nobody = np.zeros(1, dtype=np.intp)
-    a, b = float(low[0]), float(high[0])
-
-    def is_above(t: float) -> bool:
-        return bool(slopes(np.array([t]), nobody)[0][0] > 1.0)
-
-    width = 1e-3 * (b - a)
-    trials = [start - width, start + width]
-    while (inside := _breakpoints(slopes, a, b)) is None:
-        t = trials.pop() if trials else 0.5 * (a + b)
-        t = t if a < t < b else 0.5 * (a + b)
-        a, b = (t, b) if is_above(t) else (a, t)
-    i, j = -1, len(inside)
-    while j - i > 1:
-        k = (i + j) // 2
-        i, j = (k, j) if is_above(float(inside[k])) else (i, k)
-    left, right = (inside[i] if i >= 0 else a), (inside[j] if j < len(inside) else b)
-    settled = False
-    if j < len(inside):
-
-        def kernel(z: Floats, w: Floats | None) -> tuple[float]:
-            return (_sum(near_kink(_shift(z, slopes.centre, float(right)), slopes.utility)[1], w),)
-
-        settled = float(slopes.sample.total(kernel)[0]) / slopes.mass >= 1.0
-        slopes.passes += 1
-    return np.array([left]), np.array([right]), settled
-
-
-def _breakpoints(slopes: _Slopes, a: float, b: float, limit: int = 1 << 16) -> Floats | None:
-    """Sorted distinct breakpoints in (a, b], or None where they are too many to list."""
-    kinks = [kink for kink, _ in slopes.utility.kinks]
-    found = [0]
-
-    def kernel(z: Floats, w: Floats | None) -> Floats:
-        y = z - slopes.centre
-        kept = np.unique(np.concatenate([y[(y - kink > a) & (y - kink <= b)] - kink for kink in kinks]))
-        found[0] += kept.size
-        return kept if found[0] <= limit else kept[:0].copy()
-
-    parts = slopes.sample.map(kernel)
-    slopes.passes += 1
-    # Two neighbouring floats have nothing between them, however many losses sit on the right one.
-    if found[0] > limit and np.nextafter(a, b) < b:
-        return None
-    return np.unique(np.concatenate(parts)) if found[0] <= limit else np.array([b])

@@ -19,9 +19,10 @@ from certeq.risk._input import (
     check_weights,
     complain_not_finite,
 )
-from certeq.risk._long import LongSolved, NotFinite, solve_long, tilt_long
+from certeq.risk._long import LongSolved, NotFinite, solve_long, solve_sample, tilt_long, tilting
+from certeq.risk._places import elsewhere
 from certeq.risk._rows import Solved, solve_rows, tilt_rows
-from certeq.risk._sample import BLOCK, LONG, ArraySample
+from certeq.risk._sample import BLOCK, LONG, ArraySample, Sample
 from certeq.risk._threads import run_all
 from certeq.utilities import Exponential, Utility
 
@@ -45,7 +46,8 @@ def oce(
     Parameters
     ----------
     x : array_like
-        Losses: lower is better. Any real dtype, computed in float64; a memory-mapped array is read in blocks.
+        Losses: lower is better. Any real dtype, computed in float64; a memory-mapped array is read in blocks. A Dask
+        array, or a column of a Dask DataFrame, of one dimension is reduced where its chunks live.
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``.
     weights : array_like, optional
@@ -72,11 +74,16 @@ def oce(
     >>> ce.oce([[0.0, 1.0], [2.0, 2.0]], ce.MeanVariance(0.5))
     array([0.625, 2.   ])
     """
+    far = elsewhere(x, weights, axis)
     if method == "bisect":
+        if far is not None:
+            return _bisect_far(far, utility, delta, epsilon)
         problem = _Problem(x, utility, weights, axis)
         problem.takes_low = False
         return problem.shaped(problem.bisect(delta, epsilon))
     _check_method(method)
+    if far is not None:
+        return solve_sample(far, utility).value
     return _Problem(x, utility, weights, axis).collect(lambda solved: solved.value)
 
 
@@ -92,14 +99,20 @@ def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
     >>> float(ce.shortfall([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5)))
     2.0
     """
+    far = elsewhere(x, weights, axis)
+    if far is not None:
+        return solve_sample(far, utility).shortfall
     return _Problem(x, utility, weights, axis).collect(lambda solved: solved.shortfall)
 
 
-def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Floats:
+def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
     r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 along the axis.
 
     The tilt solves the dual problem, and the gradient of OCE of losses F(theta) is ``sum_i q_i grad F_i``. Losses that
-    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha. Has the shape of x.
+    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha. Has the shape of x; for
+    Dask losses it is a Dask array, chunked as they are and computed when asked for.
+
+    Not a forecast: it says which of these samples matter, and nothing of how likely they are.
 
     Examples
     --------
@@ -107,6 +120,9 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
     >>> ce.tilt([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5))
     array([0. , 0. , 0.5, 0.5])
     """
+    far = elsewhere(x, weights, axis)
+    if far is not None:
+        return _tilt_far(far, utility)
     problem = _Problem(x, utility, weights, axis)
     rows = problem.tilts()
     return problem.restore(rows)
@@ -115,6 +131,20 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
 def _check_method(method: object) -> None:
     if method != "auto":
         raise ValueError(f'method must be "auto" or "bisect"; found {method!r}.')
+
+
+def _tilt_far(sample: Sample, utility: Utility) -> Any:
+    tilt_of = tilting(solve_sample(sample, utility), utility)
+    (total,) = sample.total(lambda z, w: (float(tilt_of(z, w).sum()),))
+    return sample.elementwise(lambda z, w: tilt_of(z, w) / total)
+
+
+def _bisect_far(sample: Sample, utility: Utility, delta: float, epsilon: float) -> float:
+    try:
+        return float(bisect_long(sample, check_utility(utility), delta, epsilon).value[0])
+    except NotFinite:
+        sample.complain(False)
+        raise
 
 
 class _Problem:

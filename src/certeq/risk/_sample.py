@@ -1,6 +1,8 @@
 """A long sample, read in blocks: what the solver asks of wherever the losses live.
 
-`Sample` is the whole contract. An array or memory-mapped file is `ArraySample` here; a cluster can be another.
+`Sample` is the whole contract. An array or memory-mapped file is `ArraySample` here; a cluster is another
+(`certeq.scale`). Kernels may run in other processes, so they are pure: what they know they were given, what they find
+they return, and it is small.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.risk._input import complain_not_finite
 from certeq.risk._threads import run_all, thread_count
 
 Floats = NDArray[np.float64]
-# (losses, weights or None) of one block -> partial results; see Sample.total and Sample.collect
+# (losses, weights or None) of one block -> partial results; see Sample.fold and Sample.total
 Kernel = Callable[[Floats, Floats | None], Any]
+# Several partial results -> one of the same kind; associative, so that neighbours can be merged wherever they are
+Combine = Callable[[list[Any]], Any]
 
 BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
+_WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
 
 
 def _keep_pages() -> None:
@@ -41,10 +47,15 @@ class Sample(ABC):
 
     size: int
     weighted: bool
+    keep = 1 << 22  # losses a pass may bring back at most
 
     @abstractmethod
     def map(self, kernel: Kernel, every: bool = False) -> list[Any]:
         """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
+
+    def fold(self, kernel: Kernel, combine: Combine, every: bool = False) -> Any:
+        """The results of `map` merged into one by ``combine``, which sees neighbours in order and at least one."""
+        return combine(self.map(kernel, every))
 
     @abstractmethod
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
@@ -56,8 +67,47 @@ class Sample(ABC):
 
     def total(self, kernel: Kernel) -> Floats:
         """The sum over blocks of what the kernel returns (a tuple of numbers), added without rounding."""
-        parts = self.map(kernel)
-        return np.array([math.fsum(column) for column in zip(*parts, strict=True)])
+        return np.array(self.fold(kernel, add_columns))
+
+    @abstractmethod
+    def complain(self, allow_low: bool) -> None:
+        """Raise a ValueError that says which loss is NaN or infinite, if any is; ``allow_low`` lets -inf pass."""
+
+    def elementwise(self, kernel: Kernel) -> Any:
+        """kernel(losses, weights), one number per loss, as an array that lives where the losses do."""
+        raise TypeError(f"{type(self).__name__} has no array of its own kind.")
+
+
+def add_columns(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """Sums of the first, second, ... numbers, each rounded once."""
+    return tuple(math.fsum(column) for column in zip(*parts, strict=True))
+
+
+def weighted_sum(part: Floats, w: Floats | None) -> float:
+    """Sum of w * part, or of the part alone."""
+    # Not np.dot: a threaded BLAS inside our own threads would fight for the same cores.
+    return float(part.sum()) if w is None else float((w * part).sum())
+
+
+def shifted(z: Floats, centre: float, s: float) -> Floats:
+    """(z - centre) - s, in two roundings only where the offset of the losses would cost digits."""
+    if centre == 0.0:
+        return z - s
+    x = z - centre
+    x -= s
+    return x
+
+
+def read_block(kernel: Kernel, z: NDArray[Any], w: NDArray[Any] | None, every: bool) -> list[Any]:
+    """[kernel(losses, weights)] of one block, or nothing where no loss of it carries weight."""
+    z, w = _floats(z), None if w is None else _floats(w)
+    if w is not None and not every:
+        held = w > 0
+        if not held.any():
+            return []
+        # Such a loss may be so large that u overflows, and 0 * inf is not 0.
+        z, w = (z, w) if held.all() else (z[held], w[held])
+    return [kernel(z, w)]
 
 
 class ArraySample(Sample):
@@ -69,60 +119,82 @@ class ArraySample(Sample):
 
     def map(self, kernel: Kernel, every: bool = False) -> list[Any]:
         """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
+        starts, task, parallel = self._tasks(kernel, every)
+        return [result for results in run_all(task, starts, parallel) for result in results]
+
+    def fold(self, kernel: Kernel, combine: Combine, every: bool = False) -> Any:
+        """The results of `map` merged into one, a wave of tasks at a time."""
+        starts, task, parallel = self._tasks(kernel, every)
+        merged: list[Any] = []
+        for first in range(0, len(starts), _WAVE):
+            wave = run_all(task, starts[first : first + _WAVE], parallel)
+            merged = [combine(merged + [result for results in wave for result in results])]
+        return merged[0]
+
+    def _tasks(self, kernel: Kernel, every: bool) -> tuple[range, Callable[[int], list[Any]], bool]:
         blocks = -(-self.size // BLOCK)
         per_task = max(1, min(16, blocks // (16 * thread_count())))
-        starts = range(0, blocks, per_task)
 
         def task(first: int) -> list[Any]:
-            results = []
+            results: list[Any] = []
             for block in range(first, min(first + per_task, blocks)):
                 part = slice(block * BLOCK, (block + 1) * BLOCK)
-                z, w = _floats(self.z[part]), None if self.weights is None else _floats(self.weights[part])
-                if w is not None and not every:
-                    held = w > 0
-                    if not held.any():
-                        continue
-                    # Such a loss may be so large that u overflows, and 0 * inf is not 0.
-                    z, w = (z, w) if held.all() else (z[held], w[held])
-                results.append(kernel(z, w))
+                results += read_block(kernel, self.z[part], None if self.weights is None else self.weights[part], every)
             span = (first * BLOCK, min((first + per_task) * BLOCK, self.size))
-            _release(self.z, *span)
+            release(self.z, *span)
             if self.weights is not None:
-                _release(self.weights, *span)
+                release(self.weights, *span)
             return results
 
-        return [result for results in run_all(task, starts, blocks >= 4) for result in results]
+        return range(0, blocks, per_task), task, blocks >= 4
+
+    def complain(self, allow_low: bool) -> None:
+        """Raise a ValueError that says which loss is NaN or infinite, if any is."""
+        complain_not_finite(self.z[None, :], allow_low)
 
     def in_order(self, visit: Kernel) -> None:
         """Call visit(losses, weights) on every block, one after the other, losses of weight 0 included."""
         for start in range(0, self.size, BLOCK):
             part = slice(start, start + BLOCK)
             visit(_floats(self.z[part]), None if self.weights is None else _floats(self.weights[part]))
-            _release(self.z, start, min(start + BLOCK, self.size))
+            release(self.z, start, min(start + BLOCK, self.size))
 
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """Losses at random places, from a fixed seed: a pattern in the order must not bias them."""
         places = np.random.default_rng(20260101).integers(0, self.size, size=min(count, self.size))
         places.sort()  # memory and disks are read forwards
-        w = None if self.weights is None else np.array(self.weights[places], dtype=np.float64)
-        drawn = np.array(self.z[places], dtype=np.float64)
-        _release(self.z, 0, self.size)
-        return drawn, w
+        return picked(self.z, places), None if self.weights is None else picked(self.weights, places)
+
+
+def picked(array: NDArray[Any], places: NDArray[np.int64]) -> Floats:
+    """array[places] for rising places; of a mapped file no more than a few pages at a time are ever resident.
+
+    To touch one number may map the 64 KB around it, so that a thousand of them are as much as 64 MB.
+    """
+    found = np.empty(places.size)
+    for start in range(0, places.size, 1024):
+        part = places[start : start + 1024]
+        found[start : start + 1024] = array[part]
+        release(array, int(part[0]), int(part[-1]) + 1)
+    return found
 
 
 def _floats(block: NDArray[Any]) -> Floats:
     return np.ascontiguousarray(block, dtype=np.float64)
 
 
-def _release(array: NDArray[Any], start: int, stop: int) -> None:
+def release(array: NDArray[Any], start: int, stop: int) -> None:
     """Let go of the pages of a memory-mapped stretch, so that resident memory stays flat however long the file.
 
     Only for shared mappings: a copy-on-write mapping would lose what was written to it.
     """
-    source = getattr(array, "_mmap", None)
-    if source is None or getattr(array, "mode", "c") == "c" or not hasattr(source, "madvise"):
+    file: Any = array
+    while file is not None and not hasattr(file, "_mmap"):  # a plain view of a mapped file, as np.asarray makes it
+        file = getattr(file, "base", None)
+    source = getattr(file, "_mmap", None)
+    if source is None or getattr(file, "mode", "c") == "c" or not hasattr(source, "madvise"):
         return
-    if array.ndim != 1 or array.strides[0] <= 0:
+    if array.ndim != 1 or array.size == 0 or array.strides[0] <= 0:
         return
     origin = np.frombuffer(source, dtype=np.uint8).__array_interface__["data"][0]
     begin = array.__array_interface__["data"][0] - origin

@@ -6,14 +6,16 @@ and so either proves that the window holds the quantile or says on which side it
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from certeq.risk._sample import Floats, Sample
+from certeq.risk._sample import BLOCK, Combine, Floats, Kernel, Sample
 
 _EPS = float(np.finfo(np.float64).eps)
-_LIMIT = 1 << 20  # losses kept at once: 8 MB
+_PER_BLOCK = BLOCK // 4  # losses a single block may bring back
+_BINS = 4096
 
 
 @dataclass
@@ -27,8 +29,12 @@ class Quantile:
 
 @dataclass
 class _Window:
-    """What one pass found: mass and excess over b of the losses above b, and the losses in [a, b] with weights."""
+    """What one pass found: mass and excess over b of the losses above b, mass of and losses in [a, b] with weights.
 
+    ``inside`` is None where the window holds too many to list, or a single value that needs no list.
+    """
+
+    least: float
     greatest: float
     above: float
     excess: float
@@ -41,20 +47,27 @@ def upper_quantile(sample: Sample, tail: float, mass: float, drawn: Floats, draw
     """min { q : P(X > q) <= tail }, exactly; NaN where a loss is NaN or +inf. ``mass`` is the sample's total weight."""
     target = tail * mass * (1.0 + 4.0 * _EPS)
     a, b = _predict(drawn, drawn_weights, tail)
+    # A window that is sure to hold too many is not listed but counted in bins, one of which is the next window.
+    held = int(np.count_nonzero((drawn >= a) & (drawn <= b)))
+    crowded = held * (sample.size / max(drawn.size, 1)) > 0.8 * sample.keep
     passes = 0
     while True:
+        if crowded and -np.inf < a < b < np.inf:
+            passes += 1
+            a, b = _narrow(sample, a, b, target)
         found = _pass(sample, a, b)
         passes += 1
-        if not np.isfinite(found.greatest):
+        crowded = False
+        if not (np.isfinite(found.greatest) and np.isfinite(found.least)):
             return Quantile(np.nan, np.nan, passes)
         if found.above > target:  # the quantile lies above the window
-            a, b = b, found.greatest
-        elif found.above + found.mass <= target and a > -np.inf:
-            a, b = _further_down(a, b), a
-        elif found.inside is None and a == b:  # a single value with a million ties
+            a, b = float(np.nextafter(b, np.inf)), found.greatest
+        elif found.above + found.mass <= target and a > found.least:
+            a, b = _further_down(a, b), float(np.nextafter(a, -np.inf))
+        elif a == b:
             return Quantile(b, found.excess / mass, passes)
         elif found.inside is None:
-            a, b = _narrow(sample, a, b, found.greatest, target)
+            a, b, crowded = max(a, found.least), min(b, found.greatest), True
         else:
             return _finish(found, b, target, mass, passes)
 
@@ -106,56 +119,86 @@ def _further_down(a: float, b: float) -> float:
 
 
 def _pass(sample: Sample, a: float, b: float) -> _Window:
-    kept = [0]  # a window that turns out to hold too many is counted, not kept
-    finite = np.isfinite(b)
+    return _Window(*sample.fold(_lister(a, b), _merger(sample.keep)))
 
-    def kernel(z: Floats, w: Floats | None) -> tuple[float, float, float, float, Floats, Floats | None]:
-        greatest = float(z.max())  # NaN, if there is one
-        if float(z.min()) == -np.inf:
-            greatest = np.nan
+
+def _lister(a: float, b: float) -> Kernel:
+    """The parts of a `_Window` that one block adds."""
+    finite, single = bool(np.isfinite(b)), a == b
+
+    def kernel(z: Floats, w: Floats | None) -> tuple[float | Floats | None, ...]:
+        least, greatest = float(z.min()), float(z.max())  # NaN, if there is one
         chosen = z >= a
         top = z[chosen]
         over = top > b
-        high, inside = top[over], top[~over]
-        kept[0] += inside.size
-        if kept[0] > _LIMIT:
-            inside = inside[:0].copy()
+        high = top[over]
+        listed = not single and top.size - high.size <= _PER_BLOCK
+        inside = top[~over] if listed else None
         if w is None:
             excess = float((high - b).sum()) if finite else 0.0
-            return greatest, float(high.size), excess, float(top.size - high.size), inside, None
+            return least, greatest, float(high.size), excess, float(top.size - high.size), inside, None
         heavy = w[chosen]
-        loads = heavy[over]
+        loads, held = heavy[over], heavy[~over]
         excess = float((loads * (high - b)).sum()) if finite else 0.0
-        return greatest, float(loads.sum()), excess, float(heavy[~over].sum()), inside, heavy[~over][: inside.size]
+        return least, greatest, float(loads.sum()), excess, float(held.sum()), inside, held if listed else None
 
-    parts = sample.map(kernel)
-    greatest, above, excess, mass = np.array([part[:4] for part in parts]).T
-    many = kept[0] > _LIMIT
-    return _Window(
-        float(greatest.max()),
-        float(above.sum()),
-        float(excess.sum()),
-        float(mass.sum()),
-        None if many else np.concatenate([part[4] for part in parts]),
-        np.concatenate([part[5] for part in parts]) if sample.weighted and not many else None,
-    )
+    return kernel
 
 
-def _narrow(sample: Sample, a: float, b: float, greatest: float, target: float) -> tuple[float, float]:
-    """Halve a window that holds too many losses, keeping the half with the quantile.
+def _merger(most: int) -> Combine:
+    """Windows of neighbouring blocks as one; more than ``most`` losses are counted and not kept."""
 
-    Ties may fill any window; a window of one value is kept as [q, q] and then needs no list.
+    def combine(parts: list[tuple[float | Floats | None, ...]]) -> tuple[float | Floats | None, ...]:
+        least, greatest, above, excess, mass, inside, weights = zip(*parts, strict=True)
+        few = all(part is not None for part in inside) and sum(part.size for part in inside) <= most
+        return (
+            float(np.min(least)),
+            float(np.max(greatest)),
+            math.fsum(above),
+            math.fsum(excess),
+            math.fsum(mass),
+            np.concatenate(inside) if few else None,
+            np.concatenate(weights) if few and weights[0] is not None else None,
+        )
+
+    return combine
+
+
+def _narrow(sample: Sample, a: float, b: float, target: float) -> tuple[float, float]:
+    """The part of a crowded window that holds the quantile, from one pass that counts it in bins.
+
+    Ties may fill any window: the bins know their least and greatest loss, and one of a single value is kept as [q, q].
     """
-    if not np.isfinite(a):
-        a = float(min(sample.map(lambda z, w: float(z.min()))))
-    b = min(b, greatest)
-    middle = a + 0.5 * (b - a)
-    if not a < middle < b:
-        middle = a
+    edges = a + (b - a) * (np.arange(1, _BINS) / _BINS)
+    above, mass, least, greatest = sample.fold(_counter(a, b, edges), _merge_bins)
+    # Mass above each bin, and with it.
+    beyond = above + np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
+    held = np.flatnonzero((beyond <= target) & (mass > 0))
+    if held.size == 0:  # the draw misled: the quantile lies elsewhere, as the next pass will say
+        return a, b
+    return float(least[held[0]]), float(greatest[held[0]])
 
-    def kernel(z: Floats, w: Floats | None) -> tuple[float]:
-        over = z > middle
-        return (float(np.count_nonzero(over)) if w is None else float(w[over].sum()),)
 
-    beyond = float(sample.total(kernel)[0])
-    return (np.nextafter(middle, np.inf), b) if beyond > target else (a, middle)
+def _counter(a: float, b: float, edges: Floats) -> Kernel:
+    def kernel(z: Floats, w: Floats | None) -> tuple[float, Floats, Floats, Floats]:
+        chosen = (z >= a) & (z <= b)
+        over = z > b
+        order = np.argsort(z[chosen], kind="stable")
+        ranked = z[chosen][order]
+        cuts = np.concatenate([[0], np.searchsorted(ranked, edges, side="right"), [ranked.size]])
+        filled = np.diff(cuts) > 0
+        least, greatest = np.full(_BINS, np.inf), np.full(_BINS, -np.inf)
+        least[filled], greatest[filled] = ranked[cuts[:-1][filled]], ranked[cuts[1:][filled] - 1]
+        if w is None:
+            return float(np.count_nonzero(over)), np.diff(cuts).astype(np.float64), least, greatest
+        mass = np.zeros(_BINS)
+        if filled.any():
+            mass[filled] = np.add.reduceat(w[chosen][order], cuts[:-1][filled])
+        return float(w[over].sum()), mass, least, greatest
+
+    return kernel
+
+
+def _merge_bins(parts: list[tuple[float, Floats, Floats, Floats]]) -> tuple[float, Floats, Floats, Floats]:
+    above, mass, least, greatest = zip(*parts, strict=True)
+    return math.fsum(above), np.sum(mass, axis=0), np.min(least, axis=0), np.max(greatest, axis=0)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq.risk._fan import smallest
 from certeq.risk._input import as_array, as_axis_last, as_weights, check_not_empty, check_weights, complain_not_finite
-from certeq.risk._long import survey
+from certeq.risk._long import NotFinite, drawn_from, survey
+from certeq.risk._places import elsewhere
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean
-from certeq.risk._sample import BLOCK, LONG, ArraySample
+from certeq.risk._sample import BLOCK, LONG, ArraySample, Kernel, Sample, shifted, weighted_sum
 from certeq.utilities import Utility
 
 _FAR = 1e150
@@ -47,7 +49,8 @@ def ubsr(
     -----
     If x0 is the largest point with l(x0) <= level, the answer lies in [min x - x0, max x - x0]; it is found there by
     a secant method safeguarded by bisection, to rounding, for continuous and for jumping l alike. Not for a
-    decreasing l: it is refused where the sample shows it.
+    decreasing l: it is refused where the sample shows it. A long sample takes four to six passes where l is smooth,
+    and about fifteen where it jumps.
 
     Examples
     --------
@@ -59,18 +62,27 @@ def ubsr(
     if not callable(function):
         raise TypeError(f"loss must be an increasing function or a Utility; found {loss!r}.")
     level = _check_level(level)
+    far = elsewhere(x, weights, axis)
+    if far is not None:
+        return _solve_far(far, function, level)
     array = as_array("x", x)
     rows, lead = as_axis_last(array, axis)
     check_not_empty(rows)
     held = as_weights(weights, array, axis)
-    complain_not_finite(rows, False)
-    anchor = _anchor(function, level)
     if rows.shape[1] >= LONG:
-        found = [
-            _solve_long(row, None if held is None else held[min(i, len(held) - 1)], function, level, anchor)
-            for i, row in enumerate(rows)
-        ]
+        try:
+            found = [
+                np.array(
+                    [_solve_long(ArraySample(row, held if held is None else held[i % len(held)]), function, level)]
+                )
+                for i, row in enumerate(rows)
+            ]
+        except NotFinite:
+            complain_not_finite(rows, False)
+            raise
     else:
+        complain_not_finite(rows, False)
+        anchor = _anchor(function, level)
         height = max(1, BLOCK // rows.shape[1])
         found = []
         for start in range(0, rows.shape[0], height):
@@ -134,21 +146,53 @@ def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], lev
     return np.asarray(centre + _smallest(excess, low, np.full(len(z), -anchor), level))
 
 
-def _solve_long(row: Any, w: Any, function: Callable[[Any], Any], level: float, anchor: float) -> Floats:
-    """One long row, a pass over its blocks for every trial t: no copy of it is ever made."""
-    sample = ArraySample(row, w)
-    size, _ = survey(sample)
+def _solve_far(sample: Sample, function: Callable[[Any], Any], level: float) -> float:
+    try:
+        return _solve_long(sample, function, level)
+    except NotFinite:
+        sample.complain(False)
+        raise
 
-    def excess(t: Floats) -> Floats:
-        def kernel(z: Floats, w: Floats | None) -> tuple[float]:
+
+def _solve_long(sample: Sample, function: Callable[[Any], Any], level: float) -> float:
+    """One long sample: a small draw gives the start, each pass over the blocks tries a few t; no copy is ever made."""
+    anchor = _anchor(function, level)
+    draw = drawn_from(sample, 1 << 15)
+    centre = draw.centre
+    first = _first_fan(draw.z - centre, draw.weights, function, level, anchor) if draw.z.size else (0.0,)
+
+    def summing(points: tuple[float, ...]) -> Kernel:
+        def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
             with np.errstate(all="ignore"):
-                part = np.asarray(function((z - size.high) - t[0]), dtype=float)
-            return (float(part.sum() if w is None else (w * part).sum()),)
+                values = (np.asarray(function(shifted(z, centre, t)), dtype=float) for t in points)
+                return tuple(weighted_sum(value, w) for value in values)
 
-        return sample.total(kernel) / size.mass - level
+        return kernel
 
-    low = np.array([np.nextafter(size.low - size.high - anchor, -np.inf)])
-    return size.high + _smallest(excess, low, np.array([-anchor]), level)
+    size, means = survey(sample, summing(first))
+
+    def look(points: tuple[float, ...]) -> list[float]:
+        return [float(total) / size.mass - level for total in sample.total(summing(points))]
+
+    known = {t: float(found) - level for t, found in zip(first, means, strict=True)}
+    low, high = (end - centre - anchor for end in (size.low, size.high))
+    low = float(np.nextafter(low, -np.inf))
+    return centre + smallest(look, low, high, {t: found for t, found in known.items() if low < t < high})
+
+
+def _first_fan(
+    y: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float
+) -> tuple[float, ...]:
+    """The answer of a small sample, and what it could be off by on either side."""
+    share = np.full(y.size, 1.0 / y.size) if w is None else w / w.sum()
+    t = float(_solve_rows(y[None, :], share[None, :], function, level, anchor)[0])
+    reach = 1e-2 * float(y.max() - y.min())
+    with np.errstate(all="ignore"):
+        value, left, right = (np.asarray(function(y - s), dtype=float) for s in (t, t - reach, t + reach))
+        noise = float(np.sqrt((share**2 * (value - level) ** 2).sum()))
+        fall = float((share * (left - right)).sum()) / (2.0 * reach) if reach > 0.0 else 0.0
+        off = 5.0 * noise / fall if fall > 0.0 else reach
+    return (t - off, t, t + off) if np.isfinite(off) and off > 0.0 else (t,)
 
 
 def _smallest(excess: Callable[[Floats], Floats], low: Floats, high: Floats, level: float) -> Floats:

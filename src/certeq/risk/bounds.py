@@ -30,6 +30,8 @@ __all__ = [
 def dispersion(x: ArrayLike) -> float:
     r"""J1 = :math:`\int \sqrt{F(1 - F)}` of the empirical law of x; what the sharp Lipschitz bounds are made of.
 
+    Of a sample it is an estimate, and too low for heavy tails; it is not itself a bound unless J1 of the law is known.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -48,6 +50,8 @@ def dispersion(x: ArrayLike) -> float:
 
 def dispersion_bound(moment: float, q: float = 3.0) -> float:
     r"""J1 <= sqrt(2) q/(q-2) T for every q > 2, with T = inf_c of the L_q norm of X - c.
+
+    Not when the samples are at hand: `dispersion` is several times smaller.
 
     Examples
     --------
@@ -73,6 +77,8 @@ def mae_bound(
     r"""Mean absolute error of OCE_m for a K-Lipschitz utility.
 
     Printed: 39 K T / sqrt(m). Corrected (sharper): K J1 / sqrt(m), J1 from `dispersion` or bounded by the moment T.
+
+    Not for utilities that are not Lipschitz (entropic, mean-variance, powers): see `mse_bound`.
 
     Examples
     --------
@@ -100,6 +106,8 @@ def mse_bound_lipschitz(
     r"""Mean squared error of OCE_m for a K-Lipschitz utility.
 
     Printed: 108 K^2 T^2 / sqrt(m), true but of the wrong order. Corrected: K^2 J1^2 / m.
+
+    Not for utilities that are not Lipschitz; as an error bar it is loose, and `certeq.estimate` is sharper.
 
     Examples
     --------
@@ -212,6 +220,10 @@ def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
         A decreasing function of m, such as ``lambda m: mae_bound(m, lipschitz=20, j1=0.02)``.
     accuracy : float
         What it is to come down to.
+
+    Notes
+    -----
+    A guarantee, not a forecast: `Estimate.samples_for` says how many would do in all likelihood.
 
     Examples
     --------

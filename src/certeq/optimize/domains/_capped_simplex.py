@@ -155,7 +155,7 @@ class CappedSimplex(Bounded):
         return Polyhedron(*self.bounds(d), C=np.ones((1, d)), c=[self.total])
 
 
-def refuse_unreachable(domain: object, lower: FloatArray, upper: FloatArray, total: float, name: str) -> None:
+def refuse_unreachable(domain: Any, lower: FloatArray, upper: FloatArray, total: float, name: str) -> None:
     """Raise InfeasibleError when no theta within the bounds sums to `total`, beyond what rounding explains."""
     low, high = float(np.sum(lower)), float(np.sum(upper))
     slack = 64 * np.finfo(float).eps

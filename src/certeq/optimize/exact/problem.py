@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.optimize.panels import refuse_elsewhere
 from certeq.utilities import Utility
 
 Vector = NDArray[np.float64]
@@ -85,6 +86,7 @@ def _real(name: str, found: Any) -> NDArray[Any]:
 
 
 def _table(found: Any) -> NDArray[np.floating]:
+    refuse_elsewhere(found)
     table = _real("A", found)
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"A must be a table of losses, scenarios x assets; found shape {table.shape}.")

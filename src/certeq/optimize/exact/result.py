@@ -42,6 +42,15 @@ class ExactResult:
     radius : float
         Infinite, unless a variable has no bound at all: the lower bound then holds for points whose unbounded
         entries are within this distance of theta's.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.optimize import solve_exact
+    >>> A = np.array([[1.0, 2.0], [2.0, 0.0]])
+    >>> found = solve_exact(A, ce.CVaR(0.5), lower=0.0, C=np.ones(2), c=1.0)
+    >>> found.status, round(float(found.value), 9)
+    ('optimal', 1.333333333)
     """
 
     theta: Vector

@@ -19,6 +19,13 @@ class Loss(ABC):
     A batch is the sample data itself: rows of a matrix, a tuple ``(X, y)``, whatever the loss is a function of. A
     loss may hold samples of its own, and a batch of None means all of them. The gradient of OCE is
     ``gradient(theta, batch, q)`` with q the tilt, so nothing larger than a batch is ever formed.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> loss = ce.LinearLoss([[1.0, 0.0], [0.0, 1.0]])
+    >>> isinstance(loss, ce.Loss), loss.linear, loss.convex
+    (True, True, True)
     """
 
     #: the samples this loss holds, or None

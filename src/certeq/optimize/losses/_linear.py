@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses._base import Loss, Product
+from certeq.optimize.losses._panel import largest_norm
 from certeq.optimize.losses._samples import Floats, as_floats
+from certeq.optimize.panels import Panel, as_panel
 
 _SPARE_MEMORY = 1 << 26  # bytes that may be spent on a second copy of the samples
 
@@ -18,12 +20,16 @@ class LinearLoss(Loss):
     Parameters
     ----------
     A : array (n, d), optional
-        One row per sample. Leave it out when samples come from a sampler or a stream.
+        One row per sample. Leave it out when samples come from a sampler or a stream. A Dask array, and a
+        memory-mapped array of 256 MB or more, is read in blocks of rows and never held as a whole; `minimize` takes
+        it with method "exact" and "sg".
 
     Notes
     -----
     The gradient of OCE is :math:`A^\top q`. L_F = 0, and the curvature of OCE is at most
     kappa * max norm(a_i - mean a)**2: a common shift of the rows moves OCE without bending it.
+
+    Not for returns as they are: a return is a gain, and minimising it would pick the worst portfolio.
 
     Examples
     --------
@@ -43,12 +49,12 @@ class LinearLoss(Loss):
 
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
         """Return A theta, and q -> A^T q."""
-        A = self._own(batch)
+        A = self._held(batch)
         return np.dot(A, theta), lambda q: np.dot(q, A)
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:
         """Return A."""
-        return np.asarray(self._own(batch))
+        return np.asarray(self._held(batch))
 
     def hessian_product(self, theta: Floats, batch: Any, q: Floats, v: Floats) -> Floats:
         """Return 0: a linear loss has no curvature of its own."""
@@ -65,11 +71,15 @@ class LinearLoss(Loss):
     def lipschitz(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
         """Largest norm(a_i)."""
         A = self._own(batch)
+        if isinstance(A, Panel):
+            return largest_norm(A, False)
         return float(np.sqrt(np.einsum("ij,ij->i", A, A).max()))
 
     def spread(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
         """Largest norm(a_i - mean a)."""
         A = self._own(batch)
+        if isinstance(A, Panel):
+            return min(largest_norm(A, True), largest_norm(A, False))
         centred = A - A.mean(axis=0)
         return min(float(np.sqrt(np.einsum("ij,ij->i", centred, centred).max())), self.lipschitz(batch))
 
@@ -80,12 +90,25 @@ class LinearLoss(Loss):
         return int(self._own(batch).shape[1])
 
     def check_samples(self, samples: Any) -> Any:
-        """Return A as a finite matrix of floats."""
-        return as_floats("A", samples, 2)
+        """Return A as a finite matrix of floats, or as a panel that is read in blocks."""
+        panel = as_panel(samples)
+        return as_floats("A", samples, 2) if panel is None else panel
 
     def lay_out(self, samples: Any) -> Any:
         """Return A by columns, if that does not cost too much memory: both products then run a fifth faster."""
+        if isinstance(samples, Panel):
+            return samples
         return np.asfortranarray(samples) if samples.nbytes <= _SPARE_MEMORY else samples
+
+    def _held(self, batch: Any) -> Any:
+        """The batch, which must be in memory."""
+        A = self._own(batch)
+        if isinstance(A, Panel):
+            raise TypeError(
+                f"{self!r} is read in blocks and never held as a whole, so its losses are not to be had one by one. "
+                "Use minimize with method='exact' or 'sg', or pass a batch of rows."
+            )
+        return A
 
     def __repr__(self) -> str:
         if self.samples is None:

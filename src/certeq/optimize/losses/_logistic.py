@@ -25,6 +25,8 @@ class LogisticLoss(PredictorLoss):
     -----
     L_F = max norm(x_i)**2 / 4 and M = max norm(x_i), so OCE has a smoothness constant for every smooth utility.
 
+    Not for labels 0 and 1, which are refused, nor for more than two classes: see `certeq.learn` for those.
+
     Examples
     --------
     >>> import numpy as np

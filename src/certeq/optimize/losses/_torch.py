@@ -27,6 +27,8 @@ class TorchLoss(Loss):
     theta is one flat vector; a network is used through ``torch.func.functional_call`` and
     ``torch.nn.utils.vector_to_parameters``. Everything runs in float64 on the CPU.
 
+    Not where a closed form exists: `LinearLoss`, `SquaredLoss` and `LogisticLoss` are many times faster.
+
     Examples
     --------
     >>> import numpy as np

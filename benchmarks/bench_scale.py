@@ -1,0 +1,168 @@
+"""Samples on disk, up to 1.6 GB: time per sample, passes and peak memory, read directly and through Dask.
+
+Every route and size runs in a process of its own, whose peak resident memory is that of the worst utility. Processor
+time is printed beside the time on the clock: on a machine that others use as well it is the steadier of the two.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CHART = Path(__file__).parent / "results" / "scale.png"
+CHUNK = 2_000_000  # losses in a Dask chunk: 16 MB
+SIZES = (1_000_000, 10_000_000, 200_000_000)
+ROUTES = ("memory map", "Dask")
+
+WORKER = """
+import json, resource, sys, time
+import numpy as np
+import certeq as ce
+from certeq.risk._long import solve_sample
+from certeq.risk._sample import ArraySample
+
+path, route, repeats, chunk = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+z = np.load(path, mmap_mode="r")
+
+def sample():
+    if route != "Dask":
+        return ArraySample(z)
+    from certeq.scale import as_sample, open_npy
+    return as_sample(open_npy(path, chunk))
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+utilities = [
+    ce.Mean(), ce.Entropic(1.0), ce.MeanVariance(1.0), ce.MonotoneMeanVariance(2), ce.MonotoneMeanVariance(2.5),
+    ce.Quartic(), ce.CVaR(0.05), ce.LeakyCVaR(0.05), ce.SmoothCVaR(0.05), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05),
+    0.5 * ce.Entropic(0.5) + 0.5 * ce.CVaR(0.2),
+]
+solve_sample(ArraySample(np.arange(1e5)), ce.Mean())  # imports and threads are not what is timed
+sample()
+for utility in utilities:
+    best = busy = float("inf")
+    for _ in range(repeats):
+        start, worked = time.perf_counter(), time.process_time()
+        read = sample()
+        solved = solve_sample(read, utility)
+        best, busy = min(best, time.perf_counter() - start), min(busy, time.process_time() - worked)
+    passes = read.passes if route == "Dask" else solved.passes
+    found = {"case": repr(utility), "seconds": best, "busy": busy, "passes": passes, "peak MB": peak()}
+    print(json.dumps(found), flush=True)
+"""
+
+
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    sizes = SIZES[:2] if quick else SIZES
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="certeq-scale-") as folder:
+        for n in sizes:
+            path = Path(folder) / "losses.npy"
+            write_normals(path, n)
+            for route in ROUTES:
+                rows += measure(path, n, route, repeats=max(1, min(5, 50_000_000 // n)))
+            path.unlink()
+    draw_chart(rows, CHART)
+    print(f"chart: {CHART.name}; passes: at most {max(row['passes'] for row in rows)}")
+    return rows + growth(rows)
+
+
+def write_normals(path: Path, n: int) -> None:
+    """A file of standard normals, written a piece at a time."""
+    rng = np.random.default_rng(0)
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(n,))
+    for start in range(0, n, CHUNK):
+        out[start : start + CHUNK] = rng.standard_normal(min(CHUNK, n - start))
+    out.flush()
+
+
+def measure(path: Path, n: int, route: str, repeats: int) -> list[dict[str, Any]]:
+    command = [sys.executable, "-c", WORKER, str(path), route, str(repeats), str(CHUNK)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{route}, n = {n}: {done.stderr.strip().splitlines()[-1]}")
+    rows = []
+    for line in done.stdout.splitlines():
+        found = json.loads(line)
+        rows.append(
+            {
+                "case": found["case"],
+                "route": route,
+                "n": n,
+                "ms": 1e3 * found["seconds"],
+                "ns per sample": 1e9 * found["seconds"] / n,
+                "cpu ns per sample": 1e9 * found["busy"] / n,
+                "passes": found["passes"],
+                "peak MB": found["peak MB"],
+                "wanted": "<= 8 passes, < 500 MB",
+            }
+        )
+    return rows
+
+
+def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Time per sample of the largest size over that of the smallest."""
+    least, most = min(row["n"] for row in rows), max(row["n"] for row in rows)
+    found = []
+    for row in rows:
+        if row["n"] != most:
+            continue
+        small = next(r for r in rows if (r["case"], r["route"], r["n"]) == (row["case"], row["route"], least))
+        found.append(
+            {
+                "case": row["case"],
+                "route": row["route"],
+                "n": f"{most:.0e} / {least:.0e}",
+                "ns per sample": row["ns per sample"] / small["ns per sample"],
+                "cpu ns per sample": row["cpu ns per sample"] / small["cpu ns per sample"],
+                "wanted": "<= 1.3",
+            }
+        )
+    return found
+
+
+def draw_chart(rows: list[dict[str, Any]], path: Path) -> None:
+    """Time and peak memory against n, a line per utility and route."""
+    try:
+        import matplotlib
+    except ImportError:
+        print("matplotlib is not installed: no chart")
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(12, 8), sharex=True)
+    for column, route in enumerate(ROUTES):
+        time_axis, memory_axis = axes[0][column], axes[1][column]
+        chosen = [row for row in rows if row["route"] == route]
+        for case in dict.fromkeys(row["case"] for row in chosen):
+            line = [row for row in chosen if row["case"] == case]
+            time_axis.loglog([row["n"] for row in line], [row["ms"] / 1e3 for row in line], "o-", label=case)
+        sizes = sorted({row["n"] for row in chosen})
+        peaks = [max(row["peak MB"] for row in chosen if row["n"] == n) for n in sizes]
+        memory_axis.semilogx(sizes, peaks, "o-", label="the worst utility")
+        memory_axis.semilogx(sizes, [8e-6 * n for n in sizes], ":", label="the losses themselves")
+        memory_axis.axhline(500.0, color="grey", linewidth=0.8)
+        memory_axis.set(xlabel="losses", ylabel="peak resident memory, MB", ylim=(0.0, 700.0))
+        time_axis.set(title=route, ylabel="seconds")
+        memory_axis.legend()
+    axes[0][0].legend(fontsize=6)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp.png")
+    figure.savefig(temporary, dpi=120)
+    plt.close(figure)
+    temporary.replace(path)
+
+
+if __name__ == "__main__":
+    from benchmarks.timing import table
+
+    print(table(run()))

@@ -1,0 +1,112 @@
+"""The reference's pages, written from each room's ``__all__`` before Sphinx reads anything: no name is forgotten."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sphinx.application import Sphinx
+
+# Room, heading, what it is for. A room that is not installed is left out of the build with a clear error instead.
+ROOMS = {
+    "certeq": ("certeq: risk and its minimisation", "``import certeq as ce``. Needs NumPy and SciPy alone."),
+    "certeq.risk.bounds": (
+        "certeq.bounds: finite-sample bounds",
+        "The paper's bounds, each as printed and as corrected. Also reachable as ``ce.bounds``.",
+    ),
+    "certeq.optimize": (
+        "certeq.optimize: solvers and schedules",
+        "What `certeq.minimize` is made of. Feasible sets, losses and `minimize` itself are under :doc:`certeq`.",
+    ),
+    "certeq.torch": ("certeq.torch: losses for PyTorch", "Needs ``certeq[torch]``."),
+    "certeq.learn": ("certeq.learn: scikit-learn estimators", "Needs ``certeq[learn]``; calibration ``certeq[uq]``."),
+    "certeq.portfolio": ("certeq.portfolio: skfolio optimizers", "Needs ``certeq[portfolio]``."),
+    "certeq.report": ("certeq.report: one-file HTML reports", "Needs ``certeq[cli]``."),
+    "certeq.scale": ("certeq.scale: Dask and long files", "Needs ``certeq[dask]``."),
+    "certeq.paper": ("certeq.paper: the paper's experiments", "Needs ``certeq[all]``; ``certeq reproduce`` runs them."),
+}
+GROUPS = ("Utilities", "Estimates", "Minimisation", "Losses", "Feasible sets", "Errors and warnings")
+
+
+def public_names(room: str) -> list[str]:
+    """What a room offers, less what the front door already lists."""
+    module = importlib.import_module(room)
+    names = list(getattr(module, "__all__", ()))
+    if room == "certeq.optimize":
+        names = [name for name in names if name not in importlib.import_module("certeq").__all__]
+    return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
+
+
+def group_of(module: ModuleType, name: str) -> str:
+    """Under which heading of the first page a name belongs; asked of the thing itself."""
+    thing = getattr(module, name)
+    if inspect.isclass(thing):
+        if issubclass(thing, Exception):
+            return "Errors and warnings"
+        for base, group in (("Utility", "Utilities"), ("Loss", "Losses"), ("Domain", "Feasible sets")):
+            if issubclass(thing, getattr(module, base)):
+                return group
+    if name == "utility":
+        return "Utilities"
+    return "Minimisation" if thing.__module__.startswith("certeq.optimize") else "Estimates"
+
+
+def page(room: str) -> str:
+    """One page of the reference."""
+    title, intro = ROOMS[room]
+    module = importlib.import_module(room)
+    names = public_names(room)
+    lines = [title, "=" * len(title), "", inspect.getdoc(module) or "", "", intro, "", f".. currentmodule:: {room}", ""]
+    if room == "certeq":
+        for group in GROUPS:
+            members = [name for name in names if group_of(module, name) == group]
+            lines += [group, "-" * len(group), "", *_listing(members)]
+    else:
+        lines += _listing(names)
+    return "\n".join(lines) + "\n"
+
+
+def _listing(names: list[str]) -> list[str]:
+    return [".. autosummary::", "   :toctree: generated", "", *[f"   {name}" for name in names], ""]
+
+
+def available() -> list[str]:
+    """Rooms that exist and list public names."""
+    found = []
+    for room in ROOMS:
+        try:
+            names = public_names(room)
+        except ModuleNotFoundError as error:
+            if error.name != room:  # a missing extra must be heard of, not skipped
+                raise
+            continue
+        if names:
+            found.append(room)
+    return found
+
+
+def write(folder: Path) -> None:
+    """Write what changed, so that an incremental build reads no more than it must."""
+    rooms = available()
+    folder.mkdir(exist_ok=True)
+    index = ["API reference", "=============", ""]
+    index += [
+        "Every public name has its formula, an example that is run by the tests, and a word on when not to use it."
+    ]
+    index += ["", ".. toctree::", "   :maxdepth: 1", "", *[f"   {room}" for room in rooms], ""]
+    pages = {"index": "\n".join(index), **{room: page(room) for room in rooms}}
+    for name, text in pages.items():
+        target = folder / f"{name}.rst"
+        if not target.exists() or target.read_text() != text:
+            target.write_text(text)
+    for stale in set(folder.glob("*.rst")) - {folder / f"{name}.rst" for name in pages}:
+        stale.unlink()
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Before autosummary looks for its tables."""
+    write(Path(app.srcdir) / "api")
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,274 @@
+"""The outer method on blocks: one pass a step gives the value, the proof so far, and the next second-order model."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from certeq.optimize.exact.blocks.hinges import Hinges, Places, dual_pairs, pair_up, subproblem
+from certeq.optimize.exact.blocks.losses import PanelLosses
+from certeq.optimize.exact.blocks.sums import Along, Look, Rows, Sums, Units, add_up, join_rows, no_rows
+from certeq.optimize.exact.blocks.zoom import solve_zoomed
+from certeq.optimize.exact.certificate import distance, linear_minimum
+from certeq.optimize.exact.model import Model
+from certeq.optimize.exact.recession import Escape
+from certeq.optimize.exact.solver import solve_subproblem
+from certeq.optimize.exact.subproblem import Subproblem, SubSolution
+from certeq.optimize.panels import Panel, Vector
+from certeq.risk._long import solve_long
+from certeq.utilities import CVaR, Pieces
+
+_KEPT = 1 << 25  # bytes of rows near a kink that are kept
+_LENGTHS = tuple(0.5**k for k in range(1, 16))
+
+
+@dataclass(frozen=True)
+class Point:
+    """(theta, t) with its value and the sums over all rows; ``kept`` are known row by row."""
+
+    v: Vector
+    value: float
+    sums: Sums
+    kept: Rows
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best point, with the multipliers that prove it, in the model's units."""
+
+    point: Point
+    held: int  # how many of the point's rows the multipliers speak of; they come first
+    hinges: Hinges
+    share: Vector
+    y: Vector
+    z: Vector
+    gap: float
+
+
+class BlockDescent:
+    """Minimise a model whose scenarios are a panel, from a feasible start.
+
+    The step's model is that of the solver in memory: a quadratic, and hinges for the rows near a kink. Those rows are
+    the only ones that are kept; all others enter by their sums.
+    """
+
+    def __init__(self, panel: Panel, model: Model, units: Units, movable: Places, widest: float, deadline: float):
+        self.panel, self.model, self.units, self.movable = panel, model, units, movable
+        self.widest, self.deadline = widest, deadline
+        self.curved = not isinstance(model.utility.shape, Pieces)
+        self.limit = max(2000, _KEPT // (8 * panel.shape[1]))
+        self.widths = tuple(0.0 for _ in model.utility.kinks)
+        self.radius = 10.0
+        self.passes = self.iterations = 0
+        self.trace: list[tuple[float, float, float, int]] = []
+        self.best: Answer | None = None
+
+    def run(self, v: Vector, width: float, tolerance: float, max_iter: int) -> Answer:
+        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
+        began = time.perf_counter()
+        self.origin, self.radius = v[:-1], 10.0 * max(1.0, float(np.max(np.abs(v[:-1]), initial=0.0)))
+        self.widths = tuple(width for _ in self.model.utility.kinks)
+        point = self._settle(self._look(v, no_rows(self.panel.shape[1])))
+        last: SubSolution | None = None
+        idle = 0
+        for _ in range(max_iter):
+            self.iterations += 1
+            widths = self._pairing(point.kept)
+            hinges = pair_up(point.kept, self.model.utility, widths)
+            problem = subproblem(
+                self.model, self.units, point.v, point.sums, point.kept, hinges, self.movable, self.radius
+            )
+            columns = np.append(self.movable, len(point.v) - 1)
+            at = point.v[columns]
+            if len(hinges.row):
+                solution = solve_zoomed(problem, at, max(self._spread(point.kept, hinges), *self.widths))
+            else:
+                solution = last = solve_subproblem(problem, at, last)
+            target = point.v.copy()
+            target[columns] = solution.v
+            self._watch(problem, solution, point)
+            self._widen(point, target)
+            fresh = self._look(target, point.kept)
+            answer = self._evidence(fresh, len(point.kept), solution, hinges)
+            whole = fresh.value <= point.value + 1e-13 * (1.0 + abs(point.value))
+            if not whole and not answer.gap <= tolerance:
+                found = self._line(point, target)
+                # Where nothing on the way is better the point stays, with the rows that the step was wrong about.
+                fresh = self._stay(point, fresh.kept) if found is None else self._look(found, point.kept)
+                answer = self._evidence(fresh, len(point.kept), solution, hinges)
+            idle = idle + 1 if self.best is not None and not answer.gap < self.best.gap else 0
+            if self.best is None or answer.gap < self.best.gap:
+                self.best = answer
+            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - began, len(fresh.kept)))
+            if self.best.gap <= tolerance or time.perf_counter() > self.deadline or idle >= 8:
+                break
+            point = self._settle(fresh)
+        assert self.best is not None
+        return self.best
+
+    # -- points -------------------------------------------------------------------------------------------------
+
+    def _look(self, v: Vector, kept: Rows) -> Point:
+        """One pass: all sums at v, and the rows near a kink there besides those kept, which come first."""
+        model, theta, t = self.model, v[:-1], float(v[-1])
+        order = np.sort(kept.ids)
+        share = 2.0 * self.limit / len(self.panel)
+        kernel = Look(theta, t, model.utility, self.units, self.curved, order, self.widths, share)
+        sums, near = self.panel.reduce(kernel)
+        self.passes += 1
+        if len(kept):
+            rows = self.units.rows(kept.raw)
+            x = rows @ theta
+            kept = Rows(kept.ids, kept.raw, kept.weights, x - t)
+            sums = sums.plus(add_up(rows, kept.weights, kept.at, x, model.utility, self.curved))
+        value = t + sums.value + float(model.linear @ theta)
+        return Point(v, value if np.isfinite(value) else np.inf, sums, join_rows([kept, near]))
+
+    def _stay(self, point: Point, kept: Rows) -> Point:
+        """The same point with more rows kept."""
+        at = self.units.rows(kept.raw) @ point.v[:-1] - point.v[-1]
+        return Point(point.v, point.value, point.sums, Rows(kept.ids, kept.raw, kept.weights, at))
+
+    def _settle(self, point: Point) -> Point:
+        """Keep few rows enough; where the model could not balance the mean slope, find the shortfall before it."""
+        if not np.isfinite(point.value) or not self._balanced(point):
+            theta = point.v[:-1]
+            losses = PanelLosses(self.panel, theta / self.units.scale)
+            found = solve_long(losses, self.model.utility)
+            self.passes += found.passes + 1
+            t = found.shortfall - float(self.units.centre @ theta) / self.units.scale
+            if t != point.v[-1]:
+                point = self._look(np.append(theta, t), point.kept)
+        if len(point.kept) > self.limit:
+            kinks = np.array([kink for kink, _ in self.model.utility.kinks])
+            far = np.min(np.abs(point.kept.at[:, None] - kinks), axis=1)
+            nearest = np.sort(np.argpartition(far, self.limit)[: self.limit])
+            point = Point(point.v, point.value, point.sums, point.kept.pick(nearest))
+        return point
+
+    def _balanced(self, point: Point) -> bool:
+        """Whether the hinges at hand, by going to either end, can bring the mean slope to 1.
+
+        Without curvature a model that cannot is unbounded in t; with it, it is a poor one.
+        """
+        hinges = pair_up(point.kept, self.model.utility, self._pairing(point.kept))
+        above = point.kept.at[hinges.row] > hinges.place
+        down, up = float(hinges.cap[above].sum()), float(hinges.cap[~above].sum())
+        margin = 0.25 if self.curved or not self.widths else 0.0
+        return bool(point.sums.slope - down <= 1.0 + margin and point.sums.slope + up >= 1.0 - margin)
+
+    def _line(self, point: Point, target: Vector) -> Vector | None:
+        """The best of some points on the way to the target, all tried in one pass; None if none is better."""
+        here, there = point.v, target
+        kernel = Along(
+            here[:-1], float(here[-1]), there[:-1], float(there[-1]), _LENGTHS, self.model.utility, self.units
+        )
+        values = self.panel.reduce(kernel)
+        self.passes += 1
+        steps = np.array(_LENGTHS)
+        values = values + (1 - steps) * here[-1] + steps * there[-1]
+        values = values + (1 - steps) * float(self.model.linear @ here[:-1])
+        values = values + steps * float(self.model.linear @ there[:-1])
+        values = np.where(np.isfinite(values), values, np.inf)
+        k = int(np.argmin(values))
+        return here + steps[k] * (there - here) if values[k] < point.value else None
+
+    def _widen(self, point: Point, target: Vector) -> None:
+        """How near a kink a row must be to be kept: as far as the rows at hand are about to move.
+
+        A model that moves them far beyond the rows it knows is not to be trusted so far.
+        """
+        if not len(point.kept):
+            self.widths = tuple(2.0 * width for width in self.widths)
+            return
+        step = target - point.v
+        most = float(np.max(np.abs(self.units.rows(point.kept.raw) @ step[:-1] - step[-1])))
+        self.widths = tuple(min(most, 2.0 * width) for width in self.widths)
+
+    def _spread(self, kept: Rows, hinges: Hinges) -> float:
+        """How far from their kinks the hinges are."""
+        return float(np.max(np.abs(kept.at[hinges.row] - hinges.place)))
+
+    def _pairing(self, kept: Rows) -> tuple[float, ...]:
+        """How near a kink a kept row must be to have its hinge: never so near that few rows determine the step."""
+        few = 40 * len(self.movable) + 400
+        widths = []
+        for (kink, _), width in zip(self.model.utility.kinks, self.widths, strict=True):
+            far = np.abs(kept.at - kink)
+            least = float(np.partition(far, few)[few]) if len(far) > few else np.inf
+            widths.append(max(width, least))
+        return tuple(widths)
+
+    # -- evidence -----------------------------------------------------------------------------------------------
+
+    def _evidence(self, point: Point, count: int, solution: SubSolution, hinges: Hinges) -> Answer:
+        """The gap at a point that the model's multipliers prove, up to rounding."""
+        model, theta, t = self.model, point.v[:-1], float(point.v[-1])
+        share = solution.multipliers.p / hinges.cap if len(hinges.cap) else np.zeros(0)
+        if solution.exact:  # a share of 1 but for rounding would support its row at the kink instead of where it is
+            side = solution.partition.side
+            share = np.where(side > 0, 1.0, np.where(side < 0, 0.0, share))
+        constant, slope, pull = point.sums.constant, point.sums.slope, point.sums.pull
+        if len(hinges.row):
+            kept = point.kept.pick(slice(0, count))
+            support, slopes = dual_pairs(kept.at, hinges, share, model.utility)
+            with np.errstate(all="ignore"):
+                old = model.utility.slope(kept.at)
+                moved = kept.weights * (slopes - old)
+                values = kept.weights * (model.utility.value(support) - model.utility.value(kept.at))
+                constant += float(np.sum(values - kept.weights * (slopes * support - old * kept.at)))
+            slope += float(moved.sum())
+            pull = pull + moved @ self.units.rows(kept.raw)
+        far = distance(theta, 1.0)
+        low = np.where(np.isinf(model.low), theta - far, model.low)
+        high = np.where(np.isinf(model.high), theta + far, model.high)
+        y, z = solution.multipliers.y, solution.multipliers.z
+        bound, y = linear_minimum(pull + model.linear, model.polyhedron, low, high, y, z)
+        widest = self.widest if np.isfinite(self.widest) else 1.0 + point.sums.reach
+        gap = point.value - constant - bound + abs(1.0 - slope) * (widest + abs(t))
+        return Answer(point, count, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)
+
+    # -- no minimum ---------------------------------------------------------------------------------------------
+
+    def _watch(self, problem: Subproblem, solution: SubSolution, point: Point) -> None:
+        """Where a variable has no bound the model puts one at a distance; hitting it again and again is escape."""
+        q, assets = self.model.polyhedron, self.movable
+        v = solution.v[:-1]
+        low, high = problem.lower[:-1], problem.upper[:-1]
+        slack = 1e-6 * self.radius
+        hit = ((low != q.lower[assets]) & (v <= low + slack)) | ((high != q.upper[assets]) & (v >= high - slack))
+        if not hit.any():
+            return
+        direction = np.zeros(len(point.v) - 1)
+        direction[assets] = v - point.v[assets]
+        travelled = point.v[:-1] - self.origin
+        for way in (direction, travelled):
+            if np.any(way) and self._falls_for_ever(way):
+                raise Escape(way)
+        if float(np.max(np.abs(travelled))) > 1e6:
+            raise Escape(travelled)
+        self.radius = 10.0 * self.radius if self.radius < 1e9 else 10.0
+
+    def _falls_for_ever(self, direction: Vector) -> bool:
+        """Whether direction lies in the set's cone and the slope of OCE far out along it stays below 0."""
+        model, q, small = self.model, self.model.polyhedron, 1e-6
+        d = direction / float(np.max(np.abs(direction)))
+        d = np.where(np.isfinite(model.low), np.maximum(d, 0.0), d)
+        d = np.where(np.isfinite(model.high), np.minimum(d, 0.0), d)
+        if np.any(np.abs(q.C @ d) > small) or np.any(q.G @ d > small):
+            return False
+        low, high = model.utility.slope_range
+        losses = PanelLosses(self.panel, d / self.units.scale)
+        middle = float(self.units.centre @ d) / self.units.scale  # the mean loss along d
+        self.passes += 1
+        if low == high:
+            far = 0.0
+        elif high == np.inf or low == -np.inf:
+            ends = losses.map(lambda z, w: (float(z.min()), float(z.max())))
+            least, most = min(end[0] for end in ends) - middle, max(end[1] for end in ends) - middle
+            far = (0.0 if most - least <= small else np.inf) if low == -np.inf else (1.0 - low) * most
+        else:
+            far = (1.0 - low) * (solve_long(losses, CVaR((1.0 - low) / (high - low))).value - middle)
+        return far + float(model.linear @ d) < -10.0 * small

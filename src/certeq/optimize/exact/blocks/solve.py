@@ -1,0 +1,196 @@
+"""solve_panel: look at the panel once, solve a small part of it in memory, descend on all of it, and prove the gap."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+
+from certeq.optimize.domains._errors import UnboundedError
+from certeq.optimize.exact.blocks.certificate import prove
+from certeq.optimize.exact.blocks.descent import BlockDescent
+from certeq.optimize.exact.blocks.scan import Extent, scan
+from certeq.optimize.exact.blocks.sums import Units
+from certeq.optimize.exact.certificate import _reach
+from certeq.optimize.exact.feasibility import feasible_point, implied_box
+from certeq.optimize.exact.model import Model, normalise
+from certeq.optimize.exact.problem import Problem, read_problem, read_start
+from certeq.optimize.exact.recession import Escape
+from certeq.optimize.exact.rows import presolve_rows
+from certeq.optimize.exact.scenarios import Scenarios
+from certeq.optimize.exact.shortfall import shortfall
+from certeq.optimize.exact.solve import _check_limits, _status, _tidy, _unbounded, solve_exact
+from certeq.optimize.exact.threads import one_blas_thread
+from certeq.optimize.exact.working_set import FEW
+from certeq.optimize.panels import Panel, Vector
+from certeq.utilities import Utility
+
+_DRAWN = 1 << 26  # bytes of rows that are solved in memory first
+
+
+@dataclass(frozen=True)
+class PanelResult:
+    """As `ExactResult`, without a tilt: it has one entry per scenario and stays where the scenarios are.
+
+    ``passes`` counts how often the panel was read; ``trace`` holds (value, gap, seconds, rows kept near a kink).
+    """
+
+    theta: Vector
+    value: float
+    gap: float
+    lower_bound: float
+    relative_gap: float
+    shortfall: float
+    status: str
+    iterations: int
+    passes: int
+    trace: list[tuple[float, float, float, int]] = field(repr=False)
+    multipliers: dict[str, Vector] = field(repr=False)
+    radius: float = np.inf
+    tilt: None = None
+
+
+def solve_panel(
+    panel: Panel,
+    utility: Utility,
+    *,
+    weights: Any = None,
+    linear: Any = None,
+    lower: Any = None,
+    upper: Any = None,
+    C: Any = None,
+    c: Any = None,
+    G: Any = None,
+    b: Any = None,
+    theta0: Any = None,
+    tol: float = 1e-9,
+    max_iter: int = 200,
+    time_limit: float | None = None,
+) -> PanelResult:
+    """`solve_exact` for scenarios that are read in blocks, from a file or on a cluster; the same arguments.
+
+    Notes
+    -----
+    One pass checks the rows and draws a few of them, whose solution is the start. From there each step is one pass at
+    a trial (theta, t): sums of u, u' and u'' over the rows, and, where u has kinks, the rows near them, which alone
+    are kept. The subproblem is that of the solver in memory. A last pass proves the gap in the caller's units.
+    Where more scenarios than fit the memory set aside lie at a kink (one loss repeated a million times), the method
+    may end as "stalled", with a gap that is valid; merge equal scenarios into one with a weight then.
+    """
+    began = time.perf_counter()
+    _check_limits(tol, max_iter, time_limit)
+    panel = panel if weights is None else panel.with_weights(weights)
+    deadline = np.inf if time_limit is None else began + time_limit
+    assets = panel.shape[1]
+    # The arguments are checked as those of the solver in memory, beside a row that stands for all.
+    asked = read_problem(np.zeros((1, assets)), utility, None, linear, lower, upper, C, c, G, b)
+    given = read_start(theta0, assets)
+    box, rows = implied_box(asked.polyhedron), presolve_rows(asked.polyhedron)
+    with one_blas_thread():
+        rows_drawn = min(max(len(panel) // 4, 16), max(1000, _DRAWN // (8 * assets)))
+        extent = scan(panel, rows_drawn)
+        problem = replace(asked, polyhedron=rows.polyhedron)
+        if given is None:
+            given = _from_a_draw(problem, extent, tol, deadline)
+        order = np.argsort(problem.linear + extent.centre + extent.deviation, kind="stable")
+        start = feasible_point(rows, *box, given, order, FEW)
+        # Only centre and scale are asked of the scenarios here, and both are known for the whole panel.
+        model = normalise(problem, cast(Scenarios, extent), start, *box)
+        units = Units(extent.centre, extent.scale, extent.mass)
+        widest = extent.biggest * _reach(rows.polyhedron, *box) + abs(utility.anchor)
+        movable = np.flatnonzero(
+            model.high - model.low > 1e-13 * np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
+        )
+        descent = BlockDescent(panel, model, units, movable, widest / model.loss, deadline)
+        t, width = _first_shortfall(model, units, extent, start / model.holding)
+        size = min(1.0, max(abs(_rough_value(model, extent, start, t)), 1e-2))
+        try:
+            answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
+        except Escape as escape:
+            raise _unbounded(problem, escape) from None
+        point = answer.point
+        theta = _tidy(problem, model, point.v[:-1])
+        q, scale = rows.polyhedron, extent.scale
+        y = answer.y * scale / np.linalg.norm(q.C, axis=1)
+        z = answer.z * scale / np.linalg.norm(q.G, axis=1)
+        t = float(point.v[-1]) * model.loss + float(extent.centre @ theta)
+        kept = point.kept.pick(slice(0, answer.held))
+        proof = prove(
+            panel,
+            utility,
+            problem.linear,
+            q,
+            box,
+            units,
+            theta,
+            t,
+            kept,
+            answer.hinges,
+            answer.share,
+            y,
+            z,
+            model.holding,
+        )
+    relative = proof.gap / max(abs(proof.value), 1e-2 * model.loss)
+    reduced = proof.slope - proof.y @ q.C + z @ q.G
+    of_c, of_g = rows.multipliers(proof.y, z, asked.polyhedron)
+    late, exhausted = time.perf_counter() > deadline, descent.iterations >= max_iter
+    return PanelResult(
+        theta=theta,
+        value=proof.value,
+        gap=proof.gap,
+        lower_bound=proof.lower_bound,
+        relative_gap=relative,
+        shortfall=t,
+        status=_status(relative <= tol, exhausted, late),
+        iterations=descent.iterations,
+        passes=descent.passes + 2,
+        trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in descent.trace],
+        multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
+        radius=proof.radius,
+    )
+
+
+def _from_a_draw(problem: Problem, extent: Extent, tol: float, deadline: float) -> Vector | None:
+    """The solution for the rows drawn: a start so near that a few steps on all of them are enough."""
+    q = problem.polyhedron
+    try:
+        found = solve_exact(
+            extent.drawn,
+            problem.utility,
+            weights=extent.drawn_weights,
+            linear=problem.linear,
+            lower=q.lower,
+            upper=q.upper,
+            C=q.C,
+            c=q.c,
+            G=q.G,
+            b=q.b,
+            tol=max(tol, 1e-6),
+            time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
+        )
+    except UnboundedError:  # fewer scenarios can be unbounded where all of them are not
+        return None
+    return found.theta
+
+
+def _first_shortfall(model: Model, units: Units, extent: Extent, theta: Vector) -> tuple[float, float]:
+    """The shortfall of the rows drawn, and how near a kink a row must be to be kept at first.
+
+    The solution of m rows is off by about sqrt(d/m) of a deviation, and so are the losses there.
+    """
+    losses = units.rows(extent.drawn) @ theta
+    count = len(losses)
+    raw = extent.drawn_weights
+    w = np.full(count, 1.0 / count) if raw is None else raw / raw.sum()
+    with np.errstate(all="ignore"):
+        t = shortfall(losses, w, model.utility)
+    spread = float(np.std(losses)) or 1.0
+    return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))
+
+
+def _rough_value(model: Model, extent: Extent, start: Vector, t: float) -> float:
+    """The size of the objective, for what a relative gap is relative to."""
+    return t + float(model.linear @ start) / model.holding

@@ -1,0 +1,169 @@
+"""What an experiment is made of: it gets a `Job`, it gives back an `Outcome` of tables, figures and claims.
+
+A module of this package ends with its experiments: `EXPERIMENTS = (Experiment(name, title, where, run), ...)`.
+`run(job)` computes; it neither prints, nor draws, nor writes files: `reproduce` does that for all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Verdict = Literal["reproduced", "within noise", "not reproduced"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
+
+    Examples
+    --------
+    >>> from certeq.paper import Table
+    >>> Table("risks", "Risks by utility", ("Utility", "OCE"), (("CVaR", 0.0226),)).digits
+    4
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+    digits: int = 4
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band.
+
+    Not checked when made: a figure whose series do not fit is refused when it is drawn.
+
+    Examples
+    --------
+    >>> from certeq.paper import Series
+    >>> Series("CVaR", [1, 2, 3], [0.3, 0.2, 0.1]).kind
+    'line'
+    """
+
+    label: str
+    x: Sequence[float] | Sequence[str]
+    y: Sequence[float]
+    kind: Literal["line", "dashed", "points", "band", "stack", "bar"] = "line"
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Not more than one pair of axes: panels side by side are a `Figure`.
+
+    Examples
+    --------
+    >>> from certeq.paper import Panel, Series
+    >>> Panel((Series("CVaR", [1, 2], [0.2, 0.1]),), x="iteration", log_y=True).log_x
+    False
+    """
+
+    series: tuple[Series, ...]
+    title: str = ""
+    x: str = ""
+    y: str = ""
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side, drawn once as PNG and once as interactive HTML; `alt` says in words what is to be seen.
+
+    Not a matplotlib figure: it says what is to be drawn, and draws nothing.
+
+    Examples
+    --------
+    >>> from certeq.paper import Figure, Panel, Series
+    >>> Figure("gap", "The gap", "A falling line.", (Panel((Series("CVaR", [1, 2], [0.2, 0.1]),)),)).name
+    'gap'
+    """
+
+    name: str
+    title: str
+    alt: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, what it prints, what came out here, and what that means.
+
+    Not for opinions: what cannot be computed has no verdict, and belongs in the notes of an `Outcome`.
+
+    Examples
+    --------
+    >>> from certeq.paper import Claim
+    >>> Claim("the quartic risk of 0 is 0", "0", "-0.4725", "not reproduced", why="its slope at 0 is 4").verdict
+    'not reproduced'
+    """
+
+    text: str
+    printed: str
+    ours: str
+    verdict: Verdict
+    spread: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All an experiment has to say. `notes` are plain sentences; `numbers` is what tests and result.json may read.
+
+    Not written by the experiment itself: `reproduce` writes it.
+
+    Examples
+    --------
+    >>> from certeq.paper import Outcome
+    >>> Outcome(notes=("Nothing was random.",)).seeds
+    ()
+    """
+
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    synthetic: bool = False
+
+
+class Job(Protocol):
+    """What an experiment is told, and how it runs many pieces: in parallel, with progress, resumable."""
+
+    quick: bool
+    seeds: int
+
+    def map(self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """`[function(**item) for item in items]`, over processes; answers are JSON values and kept for a resumed run.
+
+        `function` is a module-level function, each item a mapping of JSON values: together they are the key under which
+        an answer is kept.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One entry of `certeq reproduce`: its name there, what it shows, the paper's table or figure, and how it runs.
+
+    Not run by itself: `reproduce` gives it the job it needs.
+
+    Examples
+    --------
+    >>> from certeq.paper import Experiment, Outcome
+    >>> Experiment("nothing", "Nothing at all", "nowhere", lambda job: Outcome()).name
+    'nothing'
+    """
+
+    name: str
+    title: str
+    where: str
+    run: Callable[[Job], Outcome]

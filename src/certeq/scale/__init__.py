@@ -1,0 +1,18 @@
+"""The same numbers when the data outgrow one machine: losses in Dask arrays and columns of Dask DataFrames.
+
+Nothing here needs to be called by name: ``ce.oce``, ``ce.shortfall``, ``ce.estimate``, ``ce.tilt`` and ``ce.ubsr`` take
+Dask losses as they take arrays. They run where Dask runs: on a ``distributed.Client`` if one is active, else on the
+local scheduler.
+"""
+
+try:
+    import dask.array  # noqa: F401
+except ImportError as error:
+    raise ImportError("certeq.scale needs Dask: pip install 'certeq[dask]'") from error
+
+from certeq.scale._collections import as_sample
+from certeq.scale._compute import ClusterLost
+from certeq.scale._files import open_npy
+from certeq.scale._sample import DaskSample
+
+__all__ = ["ClusterLost", "DaskSample", "as_sample", "open_npy"]

@@ -1,0 +1,97 @@
+"""What may be passed as Dask losses and weights, and what is said when it is something else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from certeq.scale._compute import compute
+from certeq.scale._dask import DaskArray, da, delayed
+from certeq.scale._sample import DaskSample
+
+
+def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
+    """Losses, and weights if any, as a sample whose passes run on Dask.
+
+    Parameters
+    ----------
+    x : dask.array.Array or dask.dataframe.Series
+        Losses, one-dimensional. Chunk sizes that are not known are counted first, which is a pass over the data.
+    weights : dask.array.Array, dask.dataframe.Series or array_like, optional
+        Non-negative weights, one per loss; they are given the chunks of x.
+    axis : int, tuple of int or None
+        Must name the only dimension there is.
+
+    Notes
+    -----
+    ``dask.array.from_array`` copies a memory-mapped array into memory; open such a file with `certeq.scale.open_npy`.
+    """
+    others = weights if isinstance(weights, da.Array) else None
+    z = as_vector("x", x, None if others is None else others.chunks)
+    if axis not in (None, 0, -1, (0,), (-1,), [0], [-1]):
+        raise ValueError(f"axis must be 0 or -1 for one-dimensional Dask losses; found {axis!r}.")
+    if z.shape[0] == 0:
+        raise ValueError("x is empty: at least one sample is needed.")
+    if weights is None:
+        return DaskSample(z)
+    w = as_vector("weights", weights, z.chunks)
+    if w.shape != z.shape:
+        raise ValueError(f"weights must have one weight per sample, {z.shape}; found {w.shape}.")
+    return DaskSample(z, w if w.chunks == z.chunks else w.rechunk(z.chunks))
+
+
+def as_vector(name: str, x: Any, chunks: Any = None) -> DaskArray:
+    """A one-dimensional Dask array of numbers with known chunks; an array in memory is cut into ``chunks``."""
+    kind = type(x).__module__
+    if kind.startswith("dask.dataframe"):
+        array = _of_column(name, x)
+    elif isinstance(x, da.Array):
+        array = x
+    elif kind.partition(".")[0] == "dask":
+        raise TypeError(
+            f"{name} must be a Dask array or a column of a Dask DataFrame; found a Dask {type(x).__name__}."
+        )
+    else:
+        found = np.asarray(x)
+        fits = found.ndim == 1 and chunks is not None and sum(chunks[0]) == found.size
+        array = da.from_array(found, chunks=chunks if fits else "auto")
+    if array.ndim != 1:
+        hint = f"take one column, {name}[:, j]" if array.ndim == 2 else f"pass {name}.ravel() for all of them"
+        raise ValueError(
+            f"{name} must be one-dimensional where it is a Dask array; found {array.ndim} dimensions: {hint}."
+        )
+    if isinstance(array._meta, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked Dask array; fill or drop the masked entries, or give them weight 0.")
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must be real; found complex numbers ({array.dtype}).")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} must hold numbers; found dtype {array.dtype}. Convert it first, for instance {name}.astype(float)."
+        )
+    return _counted(array)
+
+
+def _of_column(name: str, x: Any) -> DaskArray:
+    if x.ndim == 0:
+        raise TypeError(f"{name} must be a Dask array or a column of a Dask DataFrame; found a single number.")
+    if x.ndim != 1:
+        columns = ", ".join(repr(column) for column in list(x.columns)[:8])
+        raise TypeError(
+            f"{name} must be a column; found a Dask {type(x).__name__}. Pick one, {name}[...], of {columns}."
+        )
+    dtype = x.dtype
+    if not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "fiub":
+        x = x.astype("float64")  # pandas' own nullable numbers; a missing one becomes NaN, which is refused by place
+    elif getattr(dtype, "kind", "O") not in "fiubc":
+        raise TypeError(f"{name} must hold numbers; found a column of dtype {dtype}. Convert it, {name}.astype(float).")
+    return x.to_dask_array()
+
+
+def _counted(array: DaskArray) -> DaskArray:
+    """The array with the sizes of its chunks filled in; the caller's own stays as it is."""
+    if not any(math.isnan(size) for size in array.chunks[0]):
+        return array
+    sizes = compute(delayed([delayed(len)(block) for block in array.to_delayed()]))
+    return da.Array(array.dask, array.name, (tuple(sizes),), meta=array._meta)

@@ -1,0 +1,38 @@
+"""A .npy file as a Dask array whose chunks are mapped, not read, where they are needed."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.scale._dask import DaskArray, da
+
+CHUNK = 2_000_000  # losses per chunk: 16 MB in double precision
+
+
+def open_npy(path: str | PathLike[str], chunk: int = CHUNK) -> DaskArray:
+    """The rows of a ``.npy`` file as a Dask array of ``chunk`` rows per chunk.
+
+    ``dask.array.from_array`` copies a memory-mapped array into memory before it cuts it up; here each task maps the
+    file itself, so that the memory needed is that of a few blocks. On a cluster every worker must see the same path.
+    """
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1 row; found {chunk!r}.")
+    name = fspath(path)
+    array = np.load(name, mmap_mode="r")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must hold an array of samples; found a single number.")
+    rows = array.shape[0]
+    sizes = tuple(min(chunk, rows - start) for start in range(0, rows, chunk)) or (0,)
+    chunks = (sizes, *((size,) for size in array.shape[1:]))
+    meta = np.empty((0,) * array.ndim, dtype=array.dtype)
+    return da.map_blocks(_mapped, path=name, chunk=chunk, chunks=chunks, dtype=array.dtype, meta=meta)
+
+
+def _mapped(path: str, chunk: int, block_info: Any = None) -> NDArray[Any]:
+    number = block_info[None]["chunk-location"][0]
+    rows: NDArray[Any] = np.load(path, mmap_mode="r")[number * chunk : (number + 1) * chunk]
+    return rows

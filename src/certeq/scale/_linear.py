@@ -1,0 +1,126 @@
+"""Scenarios of a linear loss as a Dask array: the exact solver and OCE-SG send kernels to the rows, not rows to them.
+
+``ce.minimize(ce.LinearLoss(A), utility, domain=...)`` finds its way here by itself where A is a Dask array (or a Dask
+DataFrame of numbers). Each pass is one map over the chunks of rows and a tree of joins; what comes back is a summary.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.panels import Index, Kernel, Panel, Part, Vector, check_table, release, walk
+from certeq.scale._collections import as_vector
+from certeq.scale._compute import ClusterLost, active_client, compute
+from certeq.scale._dask import DaskArray, da, delayed
+
+_FAN = 8  # summaries joined at a time
+
+
+def as_panel(A: Any) -> DaskPanel:
+    """A Dask array (or DataFrame), scenarios x assets, as a panel; sizes of chunks are counted where not known."""
+    if hasattr(A, "to_dask_array"):
+        A = A.to_dask_array()
+    if not isinstance(A, da.Array):
+        raise TypeError(f"A must be a two-dimensional Dask array; found a Dask {type(A).__name__}.")
+    if A.ndim != 2:
+        raise ValueError(f"A must be a matrix, one row per sample; found a Dask array of {A.ndim} dimensions.")
+    if isinstance(A._meta, np.ma.MaskedArray):
+        raise TypeError("A is a masked Dask array; fill or drop the masked entries first.")
+    if any(math.isnan(size) for size in A.chunks[1]):
+        raise ValueError("A must have a known number of columns; call A.compute_chunk_sizes() first.")
+    if len(A.chunks[1]) > 1:
+        if any(math.isnan(size) for size in A.chunks[0]):
+            raise ValueError(
+                "A is chunked along its columns and its row chunks have unknown sizes; call A.compute_chunk_sizes(), "
+                "or chunk it by rows only."
+            )
+        A = A.rechunk({1: -1})
+    A = _counted(A)
+    check_table(A.shape, A.dtype)
+    return DaskPanel(A)
+
+
+class DaskPanel(Panel):
+    """Rows in the chunks of a Dask array, with weights in chunks of the same length."""
+
+    def __init__(self, table: DaskArray, weights: DaskArray | None = None) -> None:
+        self.table, self.weights = table, weights
+        self.shape, self.weighted = (int(table.shape[0]), int(table.shape[1])), weights is not None
+        self.starts = np.concatenate([[0], np.cumsum(table.chunks[0])]).astype(np.int64)
+        self._blocks = list(table.to_delayed()[:, 0])
+        self._loads = [None] * len(self._blocks) if weights is None else list(weights.to_delayed())
+        self._client: Any = None
+
+    def reduce(self, kernel: Kernel[Part], every: bool = False) -> Part:
+        """The joined summaries of all chunks."""
+        sent = delayed(kernel, traverse=False)  # one object in the graph, however many chunks
+        parts = [
+            delayed(_summary)(sent, int(first), block, load, every)
+            for first, block, load in zip(self.starts[:-1], self._blocks, self._loads, strict=True)
+        ]
+        while len(parts) > 1:
+            parts = [delayed(_join)(sent, parts[i : i + _FAN]) for i in range(0, len(parts), _FAN)]
+        found: list[Part] = self._compute(parts[0])
+        return found[0]
+
+    def _compute(self, task: Any) -> Any:
+        """The value of a task; what began on a cluster never goes on elsewhere without a word."""
+        client = active_client()
+        if client is None and self._client is not None and self._client.status != "running":
+            raise ClusterLost(
+                "The Dask cluster was lost: its client is closed. Nothing was computed in part; make a new LinearLoss "
+                "of the array to run elsewhere."
+            )
+        self._client = client
+        return compute(task)
+
+    def take(self, places: Index) -> Vector:
+        """The rows at the given positions; only those travel."""
+        order = np.argsort(places, kind="stable")
+        ranked = places[order]
+        cuts = np.searchsorted(ranked, self.starts)
+        touched = np.flatnonzero(np.diff(cuts))
+        parts = [delayed(_rows)(self._blocks[k], ranked[cuts[k] : cuts[k + 1]] - self.starts[k]) for k in touched]
+        rows = np.empty((len(places), self.shape[1]))
+        rows[order] = np.concatenate(self._compute(delayed(list)(parts)))
+        return rows
+
+    def with_weights(self, weights: Any) -> Panel:
+        """The same rows with one weight each, a Dask or an ordinary vector."""
+        w = as_vector("weights", weights, (self.table.chunks[0],))
+        if w.shape[0] != self.shape[0]:
+            raise ValueError(f"weights must have one entry per sample, {self.shape[0]}; found {w.shape[0]}.")
+        chunks = (self.table.chunks[0],)
+        return DaskPanel(self.table, w if w.chunks == chunks else w.rechunk(chunks))
+
+    def where(self, row: int) -> str:
+        """The scenario, and its place among the chunks."""
+        chunk = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"scenario {row} (row {row - int(self.starts[chunk])} of chunk {chunk})"
+
+
+def _summary(kernel: Kernel[Part], first: int, block: Any, weights: Any, every: bool) -> list[Part]:
+    rows = np.asarray(block)
+    part = walk(kernel, first, rows, weights, every)
+    release(rows, 0, len(rows))
+    return part
+
+
+def _join(kernel: Kernel[Part], lists: list[list[Part]]) -> list[Part]:
+    parts = [part for one in lists for part in one]
+    return [kernel.join(parts)] if parts else []
+
+
+def _rows(block: Any, places: Index) -> Vector:
+    return np.asarray(block[places], dtype=np.float64)
+
+
+def _counted(array: DaskArray) -> DaskArray:
+    """The array with the sizes of its row chunks filled in; the caller's own stays as it is."""
+    if not any(math.isnan(size) for size in array.chunks[0]):
+        return array
+    sizes = compute(delayed(list)([delayed(len)(block) for block in array.to_delayed()[:, 0]]))
+    return da.Array(array.dask, array.name, (tuple(sizes), array.chunks[1]), meta=array._meta)

@@ -1,0 +1,64 @@
+"""``certeq estimate`` on folders and patterns: the numbers of one long column."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("dask.dataframe", reason="needs the extra [dask]")
+
+import certeq as ce
+
+LOSSES = np.random.default_rng(5).normal(size=6_000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "parts"
+    path.mkdir()
+    for i, part in enumerate(np.array_split(LOSSES, 4)):
+        pd.DataFrame({"loss": part, "name": "a"}).to_parquet(path / f"part-{i}.parquet")
+    return path
+
+
+def test_a_pattern_a_folder_and_gains(certeq, folder):
+    wanted = ce.estimate(LOSSES, ce.CVaR(0.1))
+    for given in (folder / "*.parquet", folder):
+        found = certeq.json("estimate", given, "--column", "loss", "--alpha", 0.1)
+        assert found["n"] == 6_000
+        for name in ("oce", "shortfall", "stderr", "bias"):
+            assert found[name] == pytest.approx(getattr(wanted, {"oce": "value"}.get(name, name)), rel=1e-12)
+    gains = certeq.json("estimate", folder / "*.parquet", "--gains")  # the only column of numbers
+    assert gains["oce"] == pytest.approx(ce.oce(-LOSSES, ce.CVaR(0.05)), rel=1e-12)
+
+
+def test_csv_and_units(certeq, tmp_path):
+    for i, part in enumerate(np.array_split(LOSSES, 3)):
+        pd.DataFrame({"loss": part, "other": part}).to_csv(tmp_path / f"{i}.csv", index=False, sep=";")
+    result = certeq("estimate", tmp_path / "*.csv", "-c", "loss", "-u", "quartic", "--json")
+    assert f"{ce.oce(LOSSES, ce.Quartic()):.6g}"[:6] in result.stdout
+    assert "their standard deviation is" in result.stderr
+
+
+def test_what_is_wrong_is_said_in_one_line(certeq, folder, tmp_path):
+    assert "no column 'los'. Did you mean 'loss'?" in certeq.refused("estimate", folder, "-c", "los")
+    assert "no file has such a name" in certeq.refused("estimate", tmp_path / "*.pq", "-c", "loss")
+    assert "must hold numbers" in certeq.refused("estimate", folder, "-c", "name")
+    bad = pd.DataFrame({"loss": [1.0, np.nan], "name": "a"})
+    bad.to_parquet(folder / "part-9.parquet")
+    assert "NaN in partition 4 of 5 (counted from 0), at its row 1" in certeq.refused("estimate", folder, "-c", "loss")
+    bad.to_csv(folder / "more.csv")
+    assert "both CSV and Parquet" in certeq.refused("estimate", folder, "-c", "loss")
+
+
+@pytest.mark.slow
+def test_a_cluster_by_its_address(certeq, folder):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        found = certeq.json("estimate", folder / "*.parquet", "-c", "loss", "--cluster", cluster.scheduler_address)
+    assert found["oce"] == pytest.approx(ce.oce(LOSSES, ce.CVaR(0.05)), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_no_cluster_at_the_address(certeq, folder):
+    said = certeq.refused("estimate", folder, "-c", "loss", "--cluster", "tcp://127.0.0.1:9")
+    assert "no Dask scheduler answers there" in said

@@ -1,0 +1,113 @@
+"""The built site: no warnings, no dead links, nothing fetched, no word on the console, and a search that finds."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+from tests.report.chromium import BINARY, Chromium
+
+from .links import dead_links, outside_resources
+from .site import build, serve
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("chromium"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("pydata_sphinx_theme") is None, reason="the docs extra is not installed (make docs)"
+    ),
+]
+needs_browser = pytest.mark.skipif(
+    BINARY is None, reason="chromium is not installed (Debian: apt-get install chromium)"
+)
+# Wide and narrow: a laptop and a phone.
+PAGES = (
+    "index",
+    "start/quant",
+    "guide/which_risk",
+    "guide/conversions",
+    "guide/small_batches",
+    "theory/index",
+    "theory/errata",
+    "paper/index",
+    "comparison",
+    "api/certeq",
+    "api/generated/certeq.CVaR",
+    "gallery/index",
+)
+READY = "document.readyState === 'complete'"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    # The gallery's scripts have tests of their own; CERTEQ_DOCS_EXAMPLES=1 runs them here as well.
+    folder, said, code = build(tmp_path_factory.mktemp("site"), examples=os.environ.get("CERTEQ_DOCS_EXAMPLES") == "1")
+    assert code == 0, said
+    return folder
+
+
+def test_no_dead_links(built):
+    assert dead_links(built) == []
+
+
+def test_nothing_is_fetched_from_elsewhere(built):
+    assert outside_resources(built) == []
+
+
+def test_every_public_name_has_a_page(built):
+    import certeq as ce
+
+    missing = [name for name in ce.__all__ if not (built / "api" / "generated" / f"certeq.{name}.html").exists()]
+    assert missing == ["bounds"]  # a module, with a page of its own
+    assert (built / "api" / "certeq.risk.bounds.html").exists()
+
+
+@needs_browser
+@pytest.mark.parametrize("width, height", [(1400, 900), (390, 844)], ids=["laptop", "phone"])
+def test_pages_open_in_a_browser(built, width, height):
+    with serve(built) as address, Chromium() as browser:
+        for page in PAGES:
+            visit(browser, f"{address}/{page}.html", width, height)
+            assert browser.complaints() == [], page
+            outside = [url for url in browser.requests() if not url.startswith(address)]
+            assert outside == [], page
+            assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), f"{page} sticks out"
+            broken = "[...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)"
+            assert browser.evaluate(broken) == [], page
+
+
+@needs_browser
+def test_search_finds_shortfall(built):
+    with serve(built) as address, Chromium() as browser:
+        visit(browser, f"{address}/search.html?q=shortfall", 1400, 900)
+        browser.wait("document.querySelectorAll('#search-results li a').length >= 5", 30)
+        titles = browser.evaluate("[...document.querySelectorAll('#search-results li a')].map((a) => a.textContent)")
+        assert any("shortfall" in title.lower() for title in titles)
+        assert browser.complaints() == []
+
+
+@needs_browser
+def test_formulas_are_drawn(built):
+    with serve(built) as address, Chromium() as browser:
+        visit(browser, f"{address}/theory/index.html", 1400, 900)
+        sizes = browser.evaluate("[...document.querySelectorAll('math')].map((m) => m.getBoundingClientRect().width)")
+        assert len(sizes) > 40
+        assert min(sizes) > 3
+        assert browser.evaluate("getComputedStyle(document.querySelector('math')).display").endswith("math")
+
+
+def visit(browser, url, width, height):
+    phone = width < 600
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+    browser.events.clear()
+    browser.call("Page.navigate", url=url)
+    browser.wait(f"location.href.startsWith({url.split('?')[0]!r}) && {READY}")
+
+
+def test_the_link_checker_notices(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<p id="here"></p><a href="b.html">1</a><a href="#there">2</a><a href="#here">3</a>'
+    )
+    assert [line.split(" -> ")[1] for line in dead_links(tmp_path)] == ["b.html", "#there"]

@@ -1,0 +1,69 @@
+"""The bounds experiment: exact sums against simulation, and which bounds stand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.paper import bounds as paper
+from certeq.paper._job import LocalJob
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    with LocalJob(quick=True, jobs=1) as job:
+        return paper.run(job)
+
+
+def test_corrected_bounds_hold_in_every_row(outcome):
+    rows = outcome.numbers["rows"]
+    assert all(row[2] <= row[4] for row in rows)
+    broken = {row[0] for row in rows if row[2] > row[3]}
+    assert "MSE, MMV 3, a rare jump" in broken
+    assert "MSE of the gradient, M = 100" in broken
+    assert not any("Lipschitz" in name for name in broken)
+
+
+def test_verdicts(outcome):
+    verdicts = [claim.verdict for claim in outcome.claims]
+    assert verdicts == ["reproduced"] * 3 + ["not reproduced"] * 3 + ["reproduced"]
+    assert all("corrected bound holds in every row" in claim.why for claim in outcome.claims[:-1])
+
+
+def test_known_figures():
+    assert paper.rare_jump(10**8)["mse"] == pytest.approx(0.0672, abs=5e-5)
+    assert paper.rare_jump(10**8)["printed"] == pytest.approx(0.0217, abs=5e-5)
+    assert paper.gradient_error(50, 100.0)["mse"] == pytest.approx(13.08, abs=5e-3)
+    assert paper.gradient_error(50, 8.0)["mse"] == pytest.approx(0.0837, abs=5e-5)
+    assert paper.dispersion() == pytest.approx(3.23, abs=5e-3)
+    assert 39 * paper.norm_of(3.0) == pytest.approx(101.5, abs=0.1)
+
+
+def test_exact_gradient_error_is_what_sampling_gives():
+    rng, m, c = np.random.default_rng(0), 50, 4.0
+    slopes = np.where(rng.random((20_000, m)) < 0.5, 0.5, 1.5)
+    q = ce.tilt(np.log(slopes), ce.Entropic(1.0))
+    error = np.mean((np.sum(q * c / slopes, axis=1) - c) ** 2)
+    assert error == pytest.approx(paper.gradient_error(m, 8.0)["mse"], rel=0.05)
+
+
+def test_rare_jump_is_what_sampling_gives_where_jumps_are_not_rare():
+    m = 4  # h = 6, odds 6**-4
+    h = 3.0 * math.sqrt(m)
+    law, z = [1.0 - h**-4, h**-4], [0.0, h]
+    rng = np.random.default_rng(1)
+    jumps = rng.binomial(m, h**-4, size=2_000_000)
+    utility = ce.MonotoneMeanVariance(3)
+    true = ce.oce(z, utility, law)
+    errors = np.array([ce.oce(z, utility, [m - k, k]) - true for k in range(m + 1)])
+    assert np.mean(errors[jumps] ** 2) == pytest.approx(paper.rare_jump(m)["mse"], rel=0.05)
+
+
+def test_quadrature_of_the_gaussian():
+    x, w = paper._grid()
+    assert w @ x == pytest.approx(-1.0)
+    assert w @ x**2 == pytest.approx(5.0)
+    assert paper.norm_of(2.0) == pytest.approx(math.sqrt(5.0))

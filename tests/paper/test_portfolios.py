@@ -1,0 +1,203 @@
+"""The portfolio experiments: what is deterministic equals the printed digits, what is not is measured and marked."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skfolio", reason="portfolios need the extra [portfolio]")
+pytest.importorskip("matplotlib", reason="figures need the extra [paper]")
+pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
+
+from pathlib import Path
+
+import threadpoolctl
+from skfolio.datasets import _base as skfolio_data
+
+from certeq.paper import _panels, cvar_solver, portfolios
+from certeq.paper._fits import fit_benchmark, fit_exact, fit_sg, log_spaced
+from certeq.paper._job import LocalJob
+from certeq.paper._panels import Market, load_panel, synthetic_returns
+from certeq.paper._printed import CVAR_TABLES, PORTFOLIOS
+from tests.conftest import SHARED
+
+
+def panel_items(key, monkeypatch):
+    """The panel's key and digest for the pieces; FTSE only where its file is at hand, as tests do not download."""
+    if key == "ftse100":
+        if (SHARED / "data" / "ftse100_dataset.csv.gz").is_file():
+            monkeypatch.setenv("SKFOLIO_DATA", str(SHARED / "data"))
+        elif not (Path(skfolio_data.get_data_home()) / "ftse100_dataset.csv.gz").is_file():
+            pytest.skip("the FTSE 100 file of skfolio is not at hand")
+    return {"panel": key, "digest": load_panel(key).digest}
+
+
+def figures(fit, keys=portfolios.KEYS):
+    return np.array([fit["metrics"][key] for key in keys])
+
+
+# -- the printed digits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("market", ["sp500", "ftse100"])
+@pytest.mark.parametrize("row", ["equal", "hrp", "sharpe"])
+def test_benchmarks_are_as_printed(market, row, monkeypatch):
+    found = figures(fit_benchmark(**panel_items(market, monkeypatch), row=row))
+    printed = np.array(PORTFOLIOS[market][row])
+    if row == "sharpe":
+        np.testing.assert_allclose(np.round(found, 4), printed, rtol=0, atol=1.0001e-4)
+    else:
+        assert np.round(found, 4).tolist() == printed.tolist()
+
+
+@pytest.mark.parametrize("market", ["sp500", "ftse100"])
+def test_the_cvar_solver_is_as_printed(market, monkeypatch):
+    where = panel_items(market, monkeypatch)
+    solver, exact = fit_benchmark(**where, row="solver"), fit_exact(**where, row="cvar")
+    for fit in (solver, exact):
+        assert np.round(figures(fit, cvar_solver.KEYS), 4).tolist() == list(CVAR_TABLES[market]["solver"])
+    np.testing.assert_allclose(exact["weights"], solver["weights"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "row, value", [("cvar", 0.0222484722), ("mmv", -0.0010856511), ("quartic", -0.4730477477)], ids=str
+)
+def test_true_optima_of_the_sp500(row, value, monkeypatch):
+    found = fit_exact(**panel_items("sp500", monkeypatch), row=row)
+    assert found["value"] == pytest.approx(value, abs=1e-10)
+    assert 0.0 <= found["gap"] < 1e-12
+
+
+def test_the_protocol_of_the_paper(monkeypatch):
+    """15,000 steps of 1/sqrt(M) from equal weights: the row that an independent implementation found."""
+    found = fit_sg(**panel_items("sp500", monkeypatch), row="mmv", steps=15_000, start=None, snapshots=False)
+    assert np.round(figures(found), 4).tolist() == [0.1970, 0.0135, 0.0305, 0.0571, 0.1864, 0.9224, 1.3096]
+    assert found["gap"] > 1e-4  # far from its optimum, as the report says
+
+
+@pytest.mark.parametrize("market, before", [("sp500", 4_000), ("ftse100", 3_000)])
+def test_cvar_by_oce_sg_is_within_a_ten_thousandth(market, before, monkeypatch):
+    where = panel_items(market, monkeypatch)
+    exact = fit_exact(**where, row="cvar")
+    found = fit_sg(**where, row="cvar", steps=5_000, start=None, snapshots=True)
+    first = cvar_solver.steps_until_close(found, exact["value"])
+    assert first is not None
+    assert 500 < first < before
+    assert 0.0 <= found["value"] - exact["value"] < 5e-5
+    away = np.abs(np.array(found["snapshots"]) - exact["weights"]).sum(axis=1)
+    assert away[-1] < 0.2 * away[0]
+    assert np.all(np.diff(away) < 1e-3)  # the composition settles, step by step
+    assert found["snapshot_steps"][0] == 0
+    assert found["snapshot_steps"][-1] == 5_000
+
+
+def test_steps_until_close():
+    fit = {"steps": [25, 50, 75, 100], "values": [1.0, 0.00005, 0.5, 0.0]}
+    assert cvar_solver.steps_until_close(fit, 0.0) == 100
+    assert cvar_solver.steps_until_close({**fit, "values": [0.0] * 4}, 0.0) == 25
+    assert cvar_solver.steps_until_close({**fit, "values": [1.0] * 4}, 0.0) is None
+
+
+def test_snapshots_are_at_logged_steps():
+    assert all(step % 25 == 0 and step > 0 for step in log_spaced(15_000))
+    assert max(log_spaced(15_000)) == 15_000
+
+
+def test_starts_are_drawn_from_the_simplex_and_seeded(monkeypatch):
+    where = panel_items("sp500", monkeypatch)
+    one, same, two = (
+        fit_sg(**where, row="cvar", steps=25, start=seed, snapshots=False)["weights"] for seed in (0, 0, 1)
+    )
+    assert one == same
+    assert one != two
+    assert sum(one) == pytest.approx(1.0)
+    assert min(one) >= 0.0
+
+
+# -- data that is not to be had ---------------------------------------------------------------------------------------
+
+
+def test_the_synthetic_panel_is_seeded_heavy_tailed_and_the_same_on_any_number_of_threads():
+    panel = load_panel("nasdaq-synthetic")
+    assert panel.train.shape == (1020, 1455)
+    assert panel.test.shape == (341, 1455)
+    with threadpoolctl.threadpool_limits(limits=1):
+        again = synthetic_returns(1361, 1455, seed=1455)
+    assert np.array_equal(again.to_numpy()[:1020], panel.train.to_numpy())
+    market = panel.train.to_numpy().mean(axis=1)
+    scaled = (market - market.mean()) / market.std()
+    assert (scaled**4).mean() > 4.0
+    assert again.to_numpy().min() > -1.0
+
+
+def test_a_panel_that_changed_is_refused():
+    with pytest.raises(ValueError, match="changed while the work was going on"):
+        fit_exact(panel="sp500", digest="another", row="cvar")
+
+
+@pytest.fixture
+def small_markets(monkeypatch):
+    """No file to be had at all, and panels small enough to run everything on."""
+
+    def nothing(market):
+        raise OSError("no network")
+
+    small = {key: Market(key, m.title, m.loader, (240, 6), m.seed) for key, m in _panels.MARKETS.items()}
+    monkeypatch.setattr(_panels, "_real_returns", nothing)
+    for key, market in small.items():
+        monkeypatch.setitem(_panels.MARKETS, key, market)
+    monkeypatch.setattr(portfolios, "QUICK_STEPS", {})
+    load_panel.cache_clear()
+    _panels.find_panel.cache_clear()
+    yield
+    load_panel.cache_clear()
+    _panels.find_panel.cache_clear()
+
+
+def test_without_its_file_a_market_is_synthetic_and_says_so(small_markets, tmp_path):
+    with LocalJob(quick=True, seeds=2, cache=tmp_path, jobs=1) as job:
+        found = portfolios.run("nasdaq", job)
+        again = portfolios.run("nasdaq", job)
+    assert found.synthetic
+    assert found.notes[0].startswith("SYNTHETIC DATA")
+    assert "no network" in found.notes[0]
+    rows = [claim for claim in found.claims if "row by OCE-SG" in claim.text or "Benchmarks" in claim.text]
+    assert len(rows) == 8
+    assert all(claim.verdict == "not reproduced" and "synthetic" in claim.why for claim in rows)
+    main = found.tables[0]
+    by = {(row[0], row[1]): row for row in main.rows}
+    assert ("CVaR", "printed") in by
+    assert by["CVaR", "true optimum"][-2] < 1e-12
+    for title in ("CVaR", "Entropic", "Quartic"):
+        assert by[title, "OCE-SG, 1,000 steps"][10] >= 0.0
+    assert found == again
+
+
+def test_cvar_against_solvers_on_three_small_markets(small_markets, tmp_path):
+    with LocalJob(quick=True, seeds=2, cache=tmp_path, jobs=1) as job:
+        found = cvar_solver.run(job)
+    assert found.synthetic
+    assert len(found.claims) == 12
+    assert {figure.name for figure in found.figures} == {
+        "value",
+        "composition-sp500",
+        "composition-ftse100",
+        "composition-nasdaq",
+    }
+    for market in ("sp500", "ftse100", "nasdaq"):
+        numbers = found.numbers[market]
+        assert numbers["certified_gap"] < 1e-12
+        assert numbers["solver_cvar"] == pytest.approx(numbers["exact_cvar"], abs=1e-6)
+        assert numbers["oce_sg_cvar"] >= numbers["exact_cvar"] - 1e-12
+
+
+# -- the whole experiment ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_sp500_experiment_as_a_whole(tmp_path):
+    with LocalJob(quick=True, seeds=3, cache=tmp_path, jobs=1) as job:
+        found = portfolios.run("sp500", job)
+    assert not found.synthetic
+    assert found.claims[0].verdict == "reproduced"  # the benchmarks
+    smallest = next(claim for claim in found.claims if "smallest CVaR" in claim.text)
+    assert smallest.verdict == "reproduced"
+    assert found.seeds == (0, 1, 2)

@@ -1,0 +1,123 @@
+"""A real cluster of two worker processes: the same numbers, a killed worker, a cluster that goes away."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="needs the extra [dask]")
+
+import dask
+import dask.array as da
+from distributed import Client, LocalCluster
+
+import certeq as ce
+from certeq.scale import ClusterLost
+from tests.conftest import UTILITIES
+
+RNG = np.random.default_rng(21)
+LOSSES = RNG.standard_normal(60_000)
+WEIGHTS = RNG.random(60_000)
+
+pytestmark = pytest.mark.slow
+
+
+def start_cluster():
+    return LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with start_cluster() as cluster, Client(cluster) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", UTILITIES)
+def test_two_processes_give_the_numbers_of_one(client, name):
+    utility = UTILITIES[name]
+    z, w = da.from_array(LOSSES, chunks=7_000), da.from_array(WEIGHTS, chunks=20_000)
+    assert ce.oce(z, utility) == pytest.approx(ce.oce(LOSSES, utility), rel=1e-12, abs=1e-12)
+    found, wanted = ce.estimate(z, utility, w), ce.estimate(LOSSES, utility, WEIGHTS)
+    for fact in ("value", "shortfall", "stderr", "bias", "ess"):
+        assert getattr(found, fact) == pytest.approx(getattr(wanted, fact), rel=1e-12, abs=1e-12), fact
+    np.testing.assert_allclose(found.tilt.compute(), wanted.tilt, rtol=1e-12, atol=1e-15)
+
+
+def test_losses_stay_on_the_workers(client):
+    """What the client receives in a pass is far smaller than the losses."""
+    received = []
+    gather = client.gather
+
+    def counting(*args, **kwargs):
+        result = gather(*args, **kwargs)
+        received.append(result)
+        return result
+
+    client.gather = counting
+    try:
+        z = da.random.default_rng(3).standard_normal(2_000_000, chunks=250_000)
+        value = ce.oce(z, ce.CVaR(0.05))
+    finally:
+        del client.gather
+    assert value == pytest.approx(2.0627, abs=0.01)  # the true CVaR of a standard normal
+    assert received == []  # futures bring one summary each; collections are never gathered
+
+
+def test_errors_come_back_as_they_are(client):
+    losses = LOSSES.copy()
+    losses[50_001] = np.nan
+    with pytest.raises(ValueError, match="NaN in partition 5 of 6 .*at its row 1"):
+        ce.oce(da.from_array(losses, chunks=10_000), ce.Quartic())
+
+
+def slowly(block, seconds):
+    time.sleep(seconds)
+    return block
+
+
+@pytest.mark.parametrize("name", ["cvar", "quartic", "entropic_cvar"])
+def test_a_worker_killed_in_the_middle_changes_nothing(name):
+    utility = UTILITIES[name]
+    wanted = ce.oce(LOSSES, utility, WEIGHTS)
+    with start_cluster() as cluster, Client(cluster) as client:
+        z = da.from_array(LOSSES, chunks=3_000).map_blocks(slowly, 0.1, dtype=float)
+        before = set(client.run(os.getpid).values())
+        killer = threading.Timer(1.0, os.kill, (min(before), signal.SIGKILL))
+        killer.start()
+        found = ce.oce(z, utility, da.from_array(WEIGHTS, chunks=3_000))
+        killer.join()
+        client.wait_for_workers(2, timeout=60)
+        assert set(client.run(os.getpid).values()) != before  # somebody did die
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_lost_cluster_is_one_clear_error():
+    cluster = start_cluster()
+    client = Client(cluster, timeout=5)
+    z = da.from_array(LOSSES, chunks=3_000).map_blocks(slowly, 0.2, dtype=float)
+    closer = threading.Timer(1.5, cluster.close)
+    closer.start()
+    try:
+        with pytest.raises(ClusterLost, match="was lost.*Nothing was computed in part"):
+            ce.oce(z, ce.Quartic())
+    finally:
+        closer.join()
+        client.close(timeout=1)
+
+
+def test_no_worker_left_is_one_clear_error(monkeypatch):
+    monkeypatch.setattr("certeq.scale._compute._GRACE", 4.0)
+    with start_cluster() as cluster, Client(cluster):
+        z = da.from_array(LOSSES, chunks=3_000)
+        cluster.scale(0)
+        with pytest.raises(ClusterLost, match="no worker"):
+            ce.oce(z, ce.Quartic())
+
+
+def test_a_scheduler_asked_for_by_name_wins_over_the_client(client):
+    with dask.config.set(scheduler="sync"):
+        found = ce.oce(da.from_array(LOSSES, chunks=7_000), ce.CVaR(0.05))
+    assert found == pytest.approx(ce.oce(LOSSES, ce.CVaR(0.05)), rel=1e-12)

@@ -1,0 +1,235 @@
+"""Dask losses: the numbers of the same losses in memory, whatever the chunks."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("dask.array", reason="needs the extra [dask]")
+pytest.importorskip("dask.dataframe", reason="needs the extra [dask]")
+
+import dask.array as da
+import dask.dataframe as dd
+
+import certeq as ce
+from certeq.risk._long import solve_long
+from certeq.risk._rows import solve_rows
+from certeq.risk._sample import ArraySample
+from certeq.scale import as_sample, open_npy
+from tests.conftest import UTILITIES
+
+RNG = np.random.default_rng(11)
+N = 20_000
+LOSSES = RNG.standard_t(5, size=N) * 0.8 + 0.1
+WEIGHTS = RNG.random(N) * (RNG.random(N) > 0.2)
+CHUNKINGS = [N, 3_000, (0, 1, 9_999, 0, N - 10_000, 0)]
+
+
+def close(found, wanted):
+    assert found == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+
+
+@pytest.fixture(autouse=True)
+def _small_overheads():
+    import dask
+
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+@pytest.mark.parametrize("chunks", CHUNKINGS, ids=["one", "even", "uneven_and_empty"])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+def test_oce_and_shortfall_are_those_in_memory(utility, chunks, weights):
+    z = da.from_array(LOSSES, chunks=(chunks,))
+    w = None if weights is None else da.from_array(weights, chunks=4_567)
+    close(ce.oce(z, utility, w), ce.oce(LOSSES, utility, weights))
+    close(ce.shortfall(z, utility, w), ce.shortfall(LOSSES, utility, weights))
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+def test_estimates_and_tilts_are_those_in_memory(utility, weights):
+    z = da.from_array(LOSSES, chunks=6_000)
+    found, wanted = ce.estimate(z, utility, weights), ce.estimate(LOSSES, utility, weights)
+    for name in ("value", "shortfall", "stderr", "bias", "ess", "n"):
+        close(getattr(found, name), getattr(wanted, name))
+    assert found.doubts == wanted.doubts
+    tilt = found.tilt
+    assert isinstance(tilt, da.Array)
+    assert tilt.chunks == z.chunks
+    np.testing.assert_allclose(tilt.compute(), wanted.tilt, rtol=1e-12, atol=1e-15)
+
+
+def test_long_samples_draw_the_same_places_as_in_memory():
+    losses = np.random.default_rng(1).standard_normal(300_001)
+    weights = np.random.default_rng(2).random(300_001)
+    z, w = da.from_array(losses, chunks=70_000), da.from_array(weights, chunks=100_000)
+    for utility in (ce.CVaR(0.05), UTILITIES["entropic_cvar"]):  # the bias uses a density from the draw
+        found, wanted = ce.estimate(z, utility, w), ce.estimate(losses, utility, weights)
+        close([found.value, found.bias, found.ess], [wanted.value, wanted.bias, wanted.ess])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_at_most_eight_passes_over_the_data(utility, weighted):
+    losses = np.random.default_rng(3).standard_normal(200_000)
+    weights = np.random.default_rng(4).random(200_000)
+    sample = as_sample(da.from_array(losses, chunks=50_000), weights if weighted else None)
+    solve_long(sample, utility)
+    assert sample.passes <= 8
+    assert solve_long(ArraySample(losses, weights if weighted else None), utility).passes <= 8
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        np.repeat([1.0, 2.0, 7.0], [60_000, 30_000, 10_000]),  # ties fill every window
+        np.sort(np.random.default_rng(5).standard_normal(100_000)),  # all of the tail in one chunk
+        np.random.default_rng(6).integers(0, 30, size=100_000),
+        1e9 + np.random.default_rng(7).standard_normal(100_000),
+        np.where(np.random.default_rng(8).random(100_000) < 0.7, 0.0, np.random.default_rng(9).lognormal(size=100_000)),
+    ],
+    ids=["ties", "sorted", "integers", "far_from_0", "half_atom"],
+)
+@pytest.mark.parametrize("name", ["cvar", "cvar.3", "mean_cvar", "entropic_cvar", "two_kinks", "quartic", "leaky"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_hard_samples(losses, name, weighted):
+    utility = UTILITIES[name]
+    weights = np.random.default_rng(10).integers(0, 4, size=losses.size) if weighted else None
+    sample = as_sample(da.from_array(losses, chunks=30_000), weights)
+    sample.keep = 1_000  # so that a window is soon too crowded to be listed
+    solved = solve_long(sample, utility)
+    rows = losses[None, :].astype(float)
+    share = None if weights is None else (weights / weights.sum())[None, :]
+    wanted = solve_rows(rows, share, utility)
+    close(solved.value, float(wanted.value[0]))
+    assert solved.shortfall == pytest.approx(float(wanted.shortfall[0]), rel=1e-12, abs=1e-11)
+    assert sample.passes <= 8
+
+
+def test_a_mapped_file_is_never_in_memory_as_a_whole(tmp_path):
+    code = """if True:
+        import resource, sys
+        import certeq as ce
+        from certeq.scale import open_npy
+        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        z = open_npy(sys.argv[1], 500_000)
+        ce.oce(z[:1000], ce.Quartic())
+        before = peak()
+        print(ce.oce(z, ce.CVaR(0.05)), ce.oce(z, ce.Quartic()), peak() - before)
+    """
+    losses = np.random.default_rng(12).standard_normal(16_000_000)
+    path = tmp_path / "losses.npy"
+    np.save(path, losses)
+    found = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    cvar, quartic, more = map(float, found.stdout.split())
+    close([cvar, quartic], [ce.oce(losses, ce.CVaR(0.05)), ce.oce(losses, ce.Quartic())])
+    assert more < 80.0, f"{more:.0f} MB more for a file of 128 MB"
+    assert open_npy(path, 7).chunks[0][:2] == (7, 7)
+    with pytest.raises(ValueError, match="chunk must be at least 1"):
+        open_npy(path, 0)
+
+
+def test_weights_of_any_size():
+    z = da.from_array(LOSSES, chunks=5_000)
+    for factor in (1e-200, 1e200):
+        found = ce.estimate(z, ce.CVaR(0.1), da.from_array(WEIGHTS * factor, chunks=5_000))
+        wanted = ce.estimate(LOSSES, ce.CVaR(0.1), WEIGHTS)
+        close([found.value, found.stderr, found.ess], [wanted.value, wanted.stderr, wanted.ess])
+
+
+def test_ubsr_and_bisection():
+    z, w = da.from_array(LOSSES, chunks=3_000), da.from_array(WEIGHTS, chunks=3_000)
+    for loss, level in ((np.exp, 1.0), (ce.Quartic(), 0.3), (lambda x: (x > 0).astype(float), 0.1)):
+        close(ce.ubsr(z, loss, level), ce.ubsr(LOSSES, loss, level))
+        close(ce.ubsr(z, loss, level, weights=w), ce.ubsr(LOSSES, loss, level, weights=WEIGHTS))
+    found = ce.oce(z, ce.Quartic(), w, method="bisect")
+    assert found == pytest.approx(ce.oce(LOSSES, ce.Quartic(), WEIGHTS), abs=1e-9)
+
+
+def test_a_column_of_a_dataframe():
+    table = pd.DataFrame({"loss": LOSSES, "weight": WEIGHTS, "count": np.arange(N) % 7, "name": "a"})
+    frame = dd.from_pandas(table, npartitions=5)
+    close(ce.oce(frame["loss"], ce.CVaR(0.05)), ce.oce(LOSSES, ce.CVaR(0.05)))
+    close(ce.oce(frame["loss"], ce.Quartic(), frame["weight"]), ce.oce(LOSSES, ce.Quartic(), WEIGHTS))
+    close(ce.oce(frame["count"], ce.CVaR(0.1)), ce.oce(table["count"], ce.CVaR(0.1)))
+    close(ce.oce(frame["count"].astype("Int64"), ce.CVaR(0.1)), ce.oce(table["count"], ce.CVaR(0.1)))
+    empty = frame[frame["loss"] > 3.0]["loss"]  # some partitions may hold nothing
+    close(ce.oce(empty, ce.Entropic(0.5)), ce.oce(LOSSES[LOSSES > 3.0], ce.Entropic(0.5)))
+    close(ce.shortfall(LOSSES, ce.CVaR(0.05), frame["weight"]), ce.shortfall(LOSSES, ce.CVaR(0.05), WEIGHTS))
+
+
+def test_unknown_chunk_sizes_are_counted_and_the_array_is_left_alone():
+    z = da.from_array(LOSSES, chunks=4_000)
+    positive = z[z > 0]
+    close(ce.oce(positive, ce.CVaR(0.05)), ce.oce(LOSSES[LOSSES > 0], ce.CVaR(0.05)))
+    assert np.isnan(positive.shape[0])
+
+
+def test_integers_and_single_precision_are_computed_in_double():
+    for dtype in (np.int16, np.float32, bool):
+        losses = (LOSSES * 100).astype(dtype)
+        close(ce.oce(da.from_array(losses, chunks=7_000), ce.LeakyCVaR(0.1)), ce.oce(losses, ce.LeakyCVaR(0.1)))
+
+
+@pytest.mark.parametrize(("bad", "says"), [(np.nan, "NaN"), (np.inf, r"\+inf"), (-np.inf, "-inf")])
+@pytest.mark.parametrize("name", ["cvar", "mean", "quartic", "entropic_cvar", "mean_variance"])
+def test_a_bad_loss_is_named_by_partition_and_row(bad, says, name):
+    losses = LOSSES.copy()
+    losses[17_005] = bad
+    z = da.from_array(losses, chunks=2_000)
+    for function in (ce.oce, ce.estimate, ce.tilt):
+        with pytest.raises(ValueError, match=f"holds {says} in partition 8 of 10 .*at its row 1005"):
+            function(z, UTILITIES[name])
+    with pytest.raises(ValueError, match="partition 8"):
+        ce.ubsr(z, np.exp, 1.0)
+
+
+def test_entropic_takes_minus_infinity_as_in_memory():
+    losses = LOSSES.copy()
+    losses[5] = -np.inf
+    close(ce.oce(da.from_array(losses, chunks=2_000), ce.Entropic(0.5)), ce.oce(losses, ce.Entropic(0.5)))
+    with pytest.raises(ValueError, match="-inf in partition 0"):
+        ce.oce(da.full(10, -np.inf, chunks=3), ce.Entropic(0.5))
+
+
+def test_refusals_say_what_would_be_right():
+    z = da.from_array(LOSSES, chunks=4_000)
+    u = ce.CVaR(0.05)
+    table = dd.from_pandas(pd.DataFrame({"loss": LOSSES, "name": "a"}), npartitions=2)
+    cases = [
+        (lambda: ce.oce(da.ones((4, 3)), u), ValueError, r"one-dimensional.*x\[:, j\]"),
+        (lambda: ce.oce(z, u, axis=1), ValueError, "axis must be 0 or -1"),
+        (lambda: ce.oce(z[:0], u), ValueError, "x is empty"),
+        (lambda: ce.oce(table, u), TypeError, "found a Dask DataFrame. Pick one.*'loss', 'name'"),
+        (lambda: ce.oce(table["name"], u), TypeError, "must hold numbers"),
+        (lambda: ce.oce(z.astype(object), u), TypeError, "must hold numbers; found dtype object"),
+        (lambda: ce.oce(z + 1j, u), TypeError, "must be real"),
+        (lambda: ce.oce(table["loss"].sum(), u), TypeError, "must be a Dask array or a column|must be a column"),
+        (lambda: ce.oce(z, u, weights=da.ones(N - 1)), ValueError, "one weight per sample"),
+        (lambda: ce.oce(z, u, weights=-da.ones(N)), ValueError, "must not be negative"),
+        (lambda: ce.oce(z, u, weights=da.zeros(N, chunks=100)), ValueError, "sum to 0"),
+        (lambda: ce.oce(z, u, weights=da.full(N, np.nan)), ValueError, "must be finite"),
+        (lambda: ce.oce(da.ma.masked_greater(z, 1.0), u), TypeError, "masked"),
+        (lambda: ce.oce(z, "cvar"), TypeError, "utility must be a Utility"),
+        (lambda: ce.estimate(z, u).interval(0.9, "bootstrap"), TypeError, "resamples the losses in memory"),
+    ]
+    for call, kind, says in cases:
+        with pytest.raises(kind, match=says):
+            call()
+
+
+def test_certeq_imports_no_dask_until_it_meets_some():
+    code = (
+        "import sys, certeq; assert not {'dask', 'pandas', 'torch'} & set(sys.modules);"
+        "import dask.array as da; assert 'certeq.scale' not in sys.modules;"
+        "print(certeq.oce(da.arange(4, chunks=2), certeq.CVaR(0.25)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "3.0"
+
+
+def test_a_missing_extra_is_one_clear_line():
+    code = "import sys; sys.modules['dask'] = None; sys.modules['dask.array'] = None; import certeq.scale"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stderr.strip().splitlines()[-1] == "ImportError: certeq.scale needs Dask: pip install 'certeq[dask]'"
