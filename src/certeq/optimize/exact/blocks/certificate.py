@@ -166,6 +166,7 @@ def prove(
         min(float(slack @ corner), float(np.max(slack)) * reach),
     )
     lower = found.constant + bound - sum(errors)
-    if not np.isfinite(lower):
+    # Above the value, or no number: arithmetic has overflowed somewhere, and nothing is proved.
+    if not np.isfinite(lower) or not np.isfinite(value) or lower > value + sum(errors):
         lower = -np.inf
     return Certificate(value, lower, max(value - lower, 0.0), radius, g, y)

@@ -10,7 +10,7 @@ import numpy as np
 from certeq.optimize.exact.blocks.hinges import Hinges, Places, dual_pairs, pair_up, subproblem
 from certeq.optimize.exact.blocks.losses import PanelLosses
 from certeq.optimize.exact.blocks.sums import Along, Look, Rows, Sums, Units, add_up, join_rows, no_rows
-from certeq.optimize.exact.blocks.zoom import solve_zoomed
+from certeq.optimize.exact.blocks.zoom import feasible, solve_zoomed
 from certeq.optimize.exact.certificate import distance, linear_minimum
 from certeq.optimize.exact.model import Model
 from certeq.optimize.exact.recession import Escape
@@ -86,6 +86,8 @@ class BlockDescent:
                 solution = solve_zoomed(problem, at, max(self._spread(point.kept, hinges), *self.widths))
             else:
                 solution = last = solve_subproblem(problem, at, last)
+                if not feasible(problem, solution.v):
+                    solution = SubSolution(at, solution.multipliers, solution.partition, False, solution.iterations)
             target = point.v.copy()
             target[columns] = solution.v
             self._watch(problem, solution, point)

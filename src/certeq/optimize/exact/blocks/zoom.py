@@ -56,18 +56,31 @@ class PatientMethod(InteriorMethod):
 def solve_zoomed(problem: Subproblem, at: Vector, width: float) -> SubSolution:
     """The solution near ``at`` of a problem whose hinges lie within about ``width`` of their kinks there.
 
-    Where the active set is not found at that width, it is tried at others, and last without any.
+    Where the active set is not found at that width, it is tried at others; beside curvature first without any. What
+    is returned satisfies the constraints, and is ``at`` itself where nothing better was found.
     """
     best: SubSolution | None = None
     with np.errstate(all="ignore"):
-        for factor in (1.0, 0.1, 30.0):
-            found = _at_width(problem, at, min(1.0, max(factor * width, 1e-7)))
+        for factor in (1.0, 0.1, 30.0, 0.0) if problem.H is None else (0.0, 1.0, 0.1, 30.0):
+            if factor > 0.0:
+                found = _at_width(problem, at, min(1.0, max(factor * width, 1e-7)))
+            else:
+                found = solve_subproblem(problem, at, None)
+            if not feasible(problem, found.v):
+                found = SubSolution(at, found.multipliers, found.partition, False, found.iterations)
             if found.exact:
                 return found
             if best is None or problem.objective(found.v) < problem.objective(best.v):
                 best = found
-        found = solve_subproblem(problem, at, None)
-    return found if found.exact or best is None or not np.isfinite(best.v).all() else best
+    assert best is not None
+    return best
+
+
+def feasible(problem: Subproblem, v: Vector) -> bool:
+    """Whether the rows hold but for rounding; an interior point that was stopped may be far off them."""
+    size = 1e-9 * (1.0 + float(np.max(np.abs(v), initial=0.0)))
+    off = np.concatenate([np.abs(problem.C @ v - problem.c), problem.G @ v - problem.b])
+    return bool(np.isfinite(v).all() and np.all(off <= size))
 
 
 def _at_width(problem: Subproblem, at: Vector, width: float) -> SubSolution:
