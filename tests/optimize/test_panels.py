@@ -117,6 +117,29 @@ def test_a_loose_answer_is_certified_too(name, table):
     assert found.value >= best.lower_bound - 1e-13
 
 
+def test_heavy_tails_where_the_rows_drawn_mislead():
+    """A quarter of Cauchy losses says little of the rest: the shortfall has to be found anew on the way."""
+    losses = 0.05 * np.random.default_rng(34).standard_cauchy(size=(900, 4))
+    found = solve_panel(ArrayPanel(losses), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
+    known = solve_exact(losses, ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(known.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_out_of_range_the_answer_is_feasible_and_the_bound_holds(seed):
+    """Losses of 100 under a rate of 0.5 overflow all but a few weights; whatever the status, nothing false is said."""
+    rng = np.random.default_rng(seed)
+    losses, w = 100.0 * rng.normal(size=(800, 5)), rng.uniform(size=800) ** 4
+    utility = UTILITIES["entropic_cvar"]
+    found = solve_panel(ArrayPanel(losses), utility, weights=w, lower=0.0, C=np.ones(5), c=1.0, max_iter=20)
+    assert found.theta.sum() == pytest.approx(1.0, abs=1e-12)
+    assert found.theta.min() >= 0.0
+    for theta in [found.theta, *rng.dirichlet(np.ones(5), size=20)]:
+        assert risk(losses, theta, utility, w) >= found.lower_bound
+    assert found.value >= risk(losses, found.theta, utility, w) - 1e-9 * abs(found.value)
+
+
 def test_integers_and_single_precision(table):
     for dtype in (np.float32, np.int16):
         rough = (10 * table).astype(dtype)

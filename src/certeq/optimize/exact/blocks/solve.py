@@ -105,7 +105,7 @@ def solve_panel(
         )
         descent = BlockDescent(panel, model, units, movable, widest / model.loss, deadline)
         t, width = _first_shortfall(model, units, extent, start / model.holding)
-        size = min(1.0, max(abs(_rough_value(model, extent, start, t)), 1e-2))
+        size = min(1.0, max(abs(_rough_value(model, start, t)), 1e-2))
         try:
             answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
         except Escape as escape:
@@ -191,6 +191,6 @@ def _first_shortfall(model: Model, units: Units, extent: Extent, theta: Vector) 
     return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))
 
 
-def _rough_value(model: Model, extent: Extent, start: Vector, t: float) -> float:
+def _rough_value(model: Model, start: Vector, t: float) -> float:
     """The size of the objective, for what a relative gap is relative to."""
     return t + float(model.linear @ start) / model.holding
