@@ -44,6 +44,21 @@ def write_panel(path: Path, scenarios: int, seed: int = 0) -> None:
             file.write(np.ascontiguousarray(block).tobytes())
 
 
+def in_chunks(path: str, scenarios: int, height: int = 100_000) -> Any:
+    """The file as a Dask array whose chunks are read when they are needed (`from_array` would copy them all)."""
+    import dask
+    import dask.array as da
+
+    def read(start: int, stop: int) -> np.ndarray:
+        return np.load(path, mmap_mode="r")[start:stop]
+
+    parts = []
+    for start in range(0, scenarios, height):
+        stop = min(start + height, scenarios)
+        parts.append(da.from_delayed(dask.delayed(read)(start, stop), (stop - start, ASSETS), np.float64))
+    return da.concatenate(parts)
+
+
 def solve(path: str, case: str, place: str) -> Row:
     """One solve, in the process that calls this."""
     import resource
@@ -58,10 +73,7 @@ def solve(path: str, case: str, place: str) -> Row:
     }[case]
     table: Any = np.load(path, mmap_mode="r")
     if place == "dask":
-        import dask.array as da
-
-        # name=False: the name would be a hash of all 2 GB, which reads them into memory at once.
-        table = da.from_array(table, chunks=(100_000, ASSETS), name=False)
+        table = in_chunks(path, int(table.shape[0]))
     else:
         from certeq.optimize.panels import ArrayPanel
 

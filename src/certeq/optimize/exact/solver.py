@@ -201,13 +201,19 @@ class Descent:
         support = self.point.losses - t
         extra = np.zeros(len(support))
         share = solution.multipliers.p / model.caps(hinges)
-        for k, (kink, jump) in enumerate(model.utility.kinks):
-            part = hinges.above[k].astype(float)
+        parts, seat = hinges.above.astype(float), np.full(len(support), -1)
+        for k, (kink, _) in enumerate(model.utility.kinks):
+            part = parts[k]
             mine = hinges.which == k
             part[hinges.scenario[mine]] = share[mine]
             at_kink = np.where(support > kink, part < 1.0, part > 0.0)
             support = np.where(at_kink, kink, support)
-            extra += model.weights * jump * part
+            seat[at_kink] = k
+        for k, (kink, jump) in enumerate(model.utility.kinks):
+            # At one kink a scenario lies on a definite side of every other, whatever the model took it for: any
+            # other slope would be no subgradient there, and the bound would be false.
+            elsewhere = (seat >= 0) & (seat != k)
+            extra += model.weights * jump * np.where(elsewhere, support > kink, parts[k])
         everything = Hinges(
             np.tile(np.arange(len(support)), len(model.utility.kinks)),
             np.repeat(np.arange(len(model.utility.kinks)), len(support)),
