@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certeq.risk._exp_sum import REACH, sum_exp
 from certeq.risk._input import check_utility, check_weights
 from certeq.risk._jumps import JumpSearch, Probe, probing, rate_of_fall
-from certeq.risk._root import find_root
+from certeq.risk._root import find_root, step_of
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
 from certeq.risk._sample import shifted as _shift
@@ -130,8 +130,11 @@ def drawn_from(sample: Sample, most: int = DRAW) -> Draw:
     return Draw(z[held], None if w is None else w[held])
 
 
-def solve_long(sample: Sample, utility: Utility) -> LongSolved:
-    """Shortfall and OCE of a long sample; `NotFinite` where a loss is NaN or infinite."""
+def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> LongSolved:
+    """Shortfall and OCE of a long sample; `NotFinite` where a loss is NaN or infinite.
+
+    With ``value_only`` a pass may be saved: OCE is flat at the shortfall, which then has half of its digits only.
+    """
     match utility.shape:
         case Exponential(rate):  # a rough idea of the range is enough
             return _log_mean_exp(sample, drawn_from(sample, 1 << 12), rate, utility)
@@ -141,14 +144,14 @@ def solve_long(sample: Sample, utility: Utility) -> LongSolved:
             return _quantile(sample, drawn_from(sample, max(1 << 15, min(sample.size >> 10, 1 << 18))), pieces, utility)
     if utility.kinks or not utility.has_curvature:
         return _jumping(sample, drawn_from(sample), utility)
-    return _newton(sample, drawn_from(sample), utility)
+    return _newton(sample, drawn_from(sample), utility, value_only)
 
 
-def solve_sample(sample: Sample, utility: Utility) -> LongSolved:
+def solve_sample(sample: Sample, utility: Utility, value_only: bool = False) -> LongSolved:
     """`solve_long`, with a complaint that names the loss where one is not finite."""
     check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
     try:
-        return solve_long(sample, utility)
+        return solve_long(sample, utility, value_only)
     except NotFinite:
         sample.complain(isinstance(utility.shape, Exponential))
         sample.complain(False)  # nothing but -inf
@@ -294,6 +297,33 @@ class _Slopes:
         self.residual = abs(slope - 1.0)
         return np.array([slope]), np.array([curvature])
 
+    def least_value(self, start: float, low: float, high: float, growth: float) -> tuple[float, float | None]:
+        """One Newton step from ``start``, where the sums are known, and the least value s + E u as seen from there.
+
+        With g the mean slope less 1, the value at s falls by the integral of g up to its root. Newton's straight line
+        gives g**2/2h of it; the bend of g, known from slope and curvature at both points, corrects that. Where the
+        correction is near rounding itself, what it leaves is nothing. Else the value is None, and the new
+        point is where to go on.
+        """
+        m0, h0 = self.known[start][:2]
+        step = step_of(m0, h0, growth)
+        s = start + step
+        if not (low < s < high and m0 > 0.0) or step == 0.0:
+            return start, None
+        self.known = {s: tuple(self.sample.total(self.sums(s, True)) / self.mass)}
+        self.passes += 1
+        m1, h1, value = self.known[s]
+        self.residual = abs(m1 - 1.0)
+        if not h1 > 0.0:
+            return s, None
+        ahead = (m1 - 1.0) / h1
+        bend = (4.0 * h1 + 2.0 * h0 - 6.0 * (m0 - m1) / step) / -step
+        correction = bend * ahead**3 / 6.0
+        near = abs(ahead) <= 0.1 * abs(step) and abs(correction) <= 2e-14 * (abs(s) + abs(value))
+        if not near:
+            return s, None
+        return s + ahead, s + value - 0.5 * (m1 - 1.0) * ahead - correction
+
     def value_at(self, s: float) -> float:
         """s + E u(z - centre - s), from the last pass where it was close enough, else from a pass of its own."""
         ((at, known),) = self.known.items()
@@ -309,7 +339,7 @@ class _Slopes:
         return s + float(self.sample.total(kernel)[0]) / self.mass
 
 
-def _newton(sample: Sample, draw: Draw, utility: Utility) -> LongSolved:
+def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
     slopes = _Slopes(sample, utility, draw.centre)
     start = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
     size, first = survey(sample, slopes.sums(start, False))
@@ -319,6 +349,11 @@ def _newton(sample: Sample, draw: Draw, utility: Utility) -> LongSolved:
         probe = Probe(start, float(first[0]), float(first[0]), float(first[1]), np.nan)
         return _search(sample, draw, utility, size, probe)
     low, high = (np.array([end - draw.centre - utility.anchor]) for end in (size.low, size.high))
+    if value_only:
+        s, least = slopes.least_value(start, float(low[0]), float(high[0]), utility.growth)
+        if least is not None:
+            return LongSolved(sample, size, draw.centre, s, draw.centre + least, slopes.passes)
+        start = s
     s = float(find_root(slopes, low, high, np.array([start]), utility.growth).t[0])
     return LongSolved(sample, size, draw.centre, s, float(draw.centre + slopes.value_at(s)), slopes.passes)
 

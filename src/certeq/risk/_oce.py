@@ -83,8 +83,8 @@ def oce(
         return problem.shaped(problem.bisect(delta, epsilon))
     _check_method(method)
     if far is not None:
-        return solve_sample(far, utility).value
-    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.value)
+        return solve_sample(far, utility, value_only=True).value
+    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.value, value_only=True)
 
 
 def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
@@ -208,17 +208,17 @@ class _Problem:
             return [ArraySample(row) for row in self.rows]
         return [ArraySample(row, self.weights[min(i, len(self.weights) - 1)]) for i, row in enumerate(self.rows)]
 
-    def long_rows(self) -> list[LongSolved]:
+    def long_rows(self, value_only: bool = False) -> list[LongSolved]:
         try:
-            return [solve_long(sample, self.utility) for sample in self.samples()]
+            return [solve_long(sample, self.utility, value_only) for sample in self.samples()]
         except NotFinite:
             complain_not_finite(self.rows, self.takes_low)
             complain_not_finite(self.rows, False)  # nothing but -inf
             raise
 
-    def collect(self, use: Callable[[Any], Any]) -> Any:
+    def collect(self, use: Callable[[Any], Any], value_only: bool = False) -> Any:
         if self.is_long:
-            return self.shaped(np.array([use(solved) for solved in self.long_rows()]))
+            return self.shaped(np.array([use(solved) for solved in self.long_rows(value_only)]))
         blocks = self.solve_blocks(use)
         return self.shaped(np.concatenate(blocks) if blocks else np.empty(0))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +64,7 @@ def find_root(
             high[rows] = np.where(above, high[rows], at)
             lo, hi = low[rows], high[rows]
             residual = np.abs(m - target)
-            if growth == 1.0:
-                step = (m - target) / h
-            else:
-                step = growth * m * (1.0 - (m / target) ** (-1.0 / growth)) / h
+            step = step_of(m, h, growth, target)
             trial, middle = at + step, 0.5 * (lo + hi)
             inside = (trial > lo) & (trial < hi)
             before = last[rows]
@@ -86,3 +84,10 @@ def find_root(
             if rows.size == 0:
                 return Root(t, slope, low, high, evaluations)
     raise RuntimeError(f"No shortfall found in {_STEPS} steps; the slope is not a decreasing function of t.")
+
+
+def step_of(m: Any, h: Any, growth: float = 1.0, target: float = 1.0) -> Any:
+    """Newton's step from a mean slope m of mean curvature h, on the growth-th root of m."""
+    if growth == 1.0:
+        return (m - target) / h
+    return growth * m * (1.0 - (m / target) ** (-1.0 / growth)) / h

@@ -49,8 +49,8 @@ def ubsr(
     -----
     If x0 is the largest point with l(x0) <= level, the answer lies in [min x - x0, max x - x0]; it is found there by
     a secant method safeguarded by bisection, to rounding, for continuous and for jumping l alike. Not for a
-    decreasing l: it is refused where the sample shows it. A long sample takes four to six passes where l is smooth,
-    and about fifteen where it jumps.
+    decreasing l: it is refused where the sample shows it. A long sample takes six to ten passes where l is smooth,
+    and fifteen to twenty-one where it jumps.
 
     Examples
     --------
