@@ -76,8 +76,9 @@ class Breakpoints:
 
     def root_of(self, level: float, rate: float, at: float) -> float:
         """The least s with  level - rate * (s - at) + still_to_fall(s) <= 1."""
-        smooth = level - rate * (self.points - at)
-        k = int(np.searchsorted(-(smooth + self.ahead[1:]), -_ONE))  # the first breakpoint at which that holds
+        with np.errstate(over="ignore", invalid="ignore"):  # an endless rate, from losses whose slopes overflow
+            smooth = level - rate * (self.points - at)
+            k = int(np.searchsorted(-(smooth + self.ahead[1:]), -_ONE))  # the first breakpoint at which that holds
         if k < len(self.points) and smooth[k] + self.ahead[k] > _ONE:
             return float(self.points[k])
         return at + (level + float(self.ahead[k]) - 1.0) / rate if rate > 0.0 else math.nan
