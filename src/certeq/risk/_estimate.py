@@ -209,7 +209,7 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     solved = solve_sample(sample, utility)
     if not np.isfinite(solved.extent.low):  # a closed form may not have needed the range
         try:
-            solved.extent = survey(sample, allow_low=takes_low)[0]
+            solved.extent = survey(sample, ranged=takes_low)[0]
         except NotFinite:
             sample.complain(takes_low)
             raise

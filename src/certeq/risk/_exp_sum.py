@@ -34,9 +34,12 @@ def _table() -> Floats:
     return np.exp(np.where(cell < 1 << (_BITS - 1), cell, cell - (1 << _BITS)) / _CELLS)
 
 
-def sum_exp(x: Floats, w: Floats | None = None) -> float:
-    """Sum of w * exp(x), to about 1e-14 of its size; plain exponentials where x leaves the table's reach."""
-    if not (x.size and float(x.min()) >= -REACH and float(x.max()) <= REACH):
+def sum_exp(x: Floats, w: Floats | None, reach: float) -> float:
+    """Sum of w * exp(x), to about 1e-14 of its size; ``reach`` bounds all abs(x), +inf or NaN where nothing does.
+
+    Where that is further than the table's, plain exponentials are added up.
+    """
+    if not reach <= REACH:
         power = np.exp(x)
         return float(power.sum()) if w is None else float((w * power).sum())
     near, entry, cell = _scratch(x.size)

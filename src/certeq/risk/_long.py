@@ -43,32 +43,36 @@ class Extent:
     square: float
 
 
-Extra = Callable[[Floats, Floats | None], tuple[float, ...]]
+Extra = Callable[..., tuple[float, ...]]  # (losses, weights), and the losses' range where that is asked for
 
 
-def survey(sample: Sample, extra: Extra | None = None, allow_low: bool = False) -> tuple[Extent, Floats]:
+def survey(sample: Sample, extra: Extra | None = None, ranged: bool = False) -> tuple[Extent, Floats]:
     """One pass: the range of losses of positive weight, the total weight, and means of whatever ``extra`` sums up.
 
-    With ``allow_low`` the least loss may be -inf, nobody needs it, and it is not looked for.
+    With ``ranged``, ``extra`` is told the least and greatest loss of its block, and the least may be -inf.
     """
+
+    def sums_of(z: Floats, w: Floats | None, low: float, high: float) -> tuple[float, ...]:
+        if extra is None:
+            return ()
+        return extra(z, w, low, high) if ranged else extra(z, w)
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
         with np.errstate(invalid="ignore", over="ignore"):
             if w is None:
-                low = -np.inf if allow_low else float(z.min())
-                more = () if extra is None else extra(z, w)
-                return low, float(z.max()), float(z.size), float(z.size), 0.0, 0.0, *more
+                low, high = float(z.min()), float(z.max())
+                return low, high, float(z.size), float(z.size), 0.0, 0.0, *sums_of(z, w, low, high)
             held = z[w > 0]
             low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
-            more = () if extra is None else extra(held, w[w > 0])
+            more = sums_of(held, w[w > 0], low, high)
             if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
                 low, high = float(z.min()), float(z.max())
             return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
 
-    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True)
+    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True, wide=ranged)
     if sample.weighted:
         check_weights(lightest, mass, heaviest)
-    if not np.isfinite(high) or not (np.isfinite(low) or (allow_low and low == -np.inf)):
+    if not np.isfinite(high) or not (np.isfinite(low) or (ranged and low == -np.inf)):
         raise NotFinite
     return Extent(low, high, mass, square / mass**2), np.array(sums) / mass
 
@@ -209,14 +213,20 @@ def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> 
         centre = 0.0 if rate * float(np.abs(draw.z).max()) <= _HEADROOM else centre - _HEADROOM / rate
     while True:
 
-        def kernel(z: Floats, w: Floats | None, centre: float = centre, flat: bool = flat) -> tuple[float]:
+        def kernel(
+            z: Floats, w: Floats | None, low: float, high: float, centre: float = centre, flat: bool = flat
+        ) -> tuple[float]:
             with np.errstate(under="ignore", over="ignore"):
                 x = z if centre == 0.0 else z - centre
                 if rate != 1.0:
                     x = rate * x
-                return (_sum(np.expm1(x), w) if flat else sum_exp(x, w),)
+                if flat:
+                    return (_sum(np.expm1(x), w),)
+                # A step further than the range in exact arithmetic: the rounding of x.
+                reach = rate * max(high - centre, centre - low) * (1.0 + 1e-15)
+                return (sum_exp(x, w, reach),)
 
-        size, (total,) = survey(sample, kernel, allow_low=True)
+        size, (total,) = survey(sample, kernel, ranged=True)
         passes += 1
         # Any centre will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - centre)) <= 300.0 and not (flat and total <= -0.9):

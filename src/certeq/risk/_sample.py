@@ -53,8 +53,11 @@ class Sample(ABC):
     def map(self, kernel: Kernel, every: bool = False) -> list[Any]:
         """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
 
-    def fold(self, kernel: Kernel, combine: Combine, every: bool = False) -> Any:
-        """The results of `map` merged into one by ``combine``, which sees neighbours in order and at least one."""
+    def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
+        """The results of `map` merged into one by ``combine``, which sees neighbours in order and at least one.
+
+        A kernel of many short operations may ask for ``wide`` blocks: threads then hand over to one another less often.
+        """
         return combine(self.map(kernel, every))
 
     @abstractmethod
@@ -122,25 +125,27 @@ class ArraySample(Sample):
         starts, task, parallel = self._tasks(kernel, every)
         return [result for results in run_all(task, starts, parallel) for result in results]
 
-    def fold(self, kernel: Kernel, combine: Combine, every: bool = False) -> Any:
+    def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of `map` merged into one, a wave of tasks at a time."""
-        starts, task, parallel = self._tasks(kernel, every)
+        starts, task, parallel = self._tasks(kernel, every, 2 * BLOCK if wide else BLOCK)
         merged: list[Any] = []
         for first in range(0, len(starts), _WAVE):
             wave = run_all(task, starts[first : first + _WAVE], parallel)
             merged = [combine(merged + [result for results in wave for result in results])]
         return merged[0]
 
-    def _tasks(self, kernel: Kernel, every: bool) -> tuple[range, Callable[[int], list[Any]], bool]:
-        blocks = -(-self.size // BLOCK)
+    def _tasks(
+        self, kernel: Kernel, every: bool, length: int = BLOCK
+    ) -> tuple[range, Callable[[int], list[Any]], bool]:
+        blocks = -(-self.size // length)
         per_task = max(1, min(16, blocks // (16 * thread_count())))
 
         def task(first: int) -> list[Any]:
             results: list[Any] = []
             for block in range(first, min(first + per_task, blocks)):
-                part = slice(block * BLOCK, (block + 1) * BLOCK)
+                part = slice(block * length, (block + 1) * length)
                 results += read_block(kernel, self.z[part], None if self.weights is None else self.weights[part], every)
-            span = (first * BLOCK, min((first + per_task) * BLOCK, self.size))
+            span = (first * length, min((first + per_task) * length, self.size))
             release(self.z, *span)
             if self.weights is not None:
                 release(self.weights, *span)

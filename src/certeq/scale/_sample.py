@@ -54,7 +54,7 @@ class DaskSample(Sample):
         chunks = self._pass([(_map_chunk, z, w, kernel, None, every) for z, w in self._chunks])
         return [result for results in chunks for result in results]
 
-    def fold(self, kernel: Kernel, combine: Combine, every: bool = False) -> Any:
+    def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of all blocks merged into one, within chunks first and then in a tree."""
         found = self._pass([(_map_chunk, z, w, kernel, combine, every) for z, w in self._chunks], combine)
         if not found:
