@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certeq.torch._batch import by_vector
+from certeq.torch._batch import by_vector, has_tensors
 from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
 from certeq.torch._rows import as_rows, oce_rows, shortfall_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Utility
+from certeq.utilities._algebra import without_gradients
 
 
 def oce(
@@ -46,8 +47,9 @@ def oce(
     allow_inf : bool
         Let +inf losses through: the value is +inf then, and the gradient is not finite. NaN is never let through.
     validate : bool
-        Look for NaN, infinite losses and bad weights. On an accelerator this makes the host wait; without it they
-        come out as NaN. Inside `torch.compile` and `torch.func` transforms there is no such check.
+        Look for NaN, infinite losses, bad weights and learned parameters that have left their range. On an accelerator
+        this makes the host wait; without it they give a value that means nothing, often NaN. Inside `torch.compile`
+        and `torch.func` transforms there is no such check.
 
     process_group : ProcessGroup or "world", optional
         The ranks whose losses make one batch, ``"world"`` for all of them; None, the default, is this process alone.
@@ -67,7 +69,8 @@ def oce(
     -----
     First and second derivatives are exact; third ones are not offered. At a tie on a kink (CVaR) the losses that tie
     share the mass that is left in proportion to their weights. With a learned utility the function cannot be part of
-    a ``fullgraph`` compilation: compile the network and leave the loss outside.
+    a ``fullgraph`` compilation: compile the network and leave the loss outside. A sum of utilities can, once its
+    anchor is known: `OCELoss` looks for it when it is made, this function when it is first called outside a graph.
 
     With a ``process_group`` every rank must call, with shards of any size, none at all included; t* is that of all
     losses together. Backward gives the local losses their part of the global tilt **times the number of ranks**, so
@@ -150,7 +153,7 @@ def tilt(
     shapes are those of `oce`. With a ``process_group`` these are this rank's entries of the tilt of all ranks' losses
     (they sum to 1 over the ranks), without a gradient.
 
-    Not part of the graph: the weights are detached. Not for the gradient either, which ``backward`` of `oce` gives.
+    Not needed for the gradient of a risk, which ``backward`` of `oce` gives.
 
     Examples
     --------
@@ -244,6 +247,8 @@ def _by_rows(
     dims = normalize_dim(dim, losses.ndim)
     validate = validate and not is_traced()
     if validate:
+        if has_tensors(utility):
+            without_gradients(utility)  # a learned parameter may have left its range since it was checked
         check_values(losses, utility, allow_inf)
     dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
     x = as_rows(losses, dims).to(dtype)

@@ -83,7 +83,7 @@ class OCELoss(nn.Module):
     ) -> None:
         super().__init__()
         check_utility(utility)
-        utility.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here; compiled code finds it known)
+        _search_now(utility)
         check_base(base)
         check_process_group(process_group)
         self.utility = utility
@@ -106,6 +106,10 @@ class OCELoss(nn.Module):
             if target is not None:
                 raise TypeError("OCELoss was given a target but has no base; pass base=, a loss with reduction='none'.")
             return input  # type: ignore[no-any-return]
+        if target is None:
+            raise TypeError(
+                f"OCELoss with base={_name(self.base)} needs a target: call it as criterion(input, target)."
+            )
         found = self.base(input, target)
         if isinstance(found, Tensor) and found.ndim == 0:
             raise ValueError(
@@ -129,6 +133,14 @@ class OCELoss(nn.Module):
         """The utility, and what differs from the defaults."""
         ranks = "" if self.process_group is None else f", process_group={self.process_group!r}"
         return f"{self.utility!r}" + ("" if self.dim is None else f", dim={self.dim}") + ranks
+
+
+def _search_now(utility: Utility) -> None:
+    """A sum whose slopes never reach 1 says so here, and compiled code finds known what takes a search."""
+    utility.anchor, utility.kinks  # noqa: B018
+    inner = getattr(utility, "utility", None)
+    if isinstance(inner, Utility):
+        _search_now(inner)
 
 
 def check_base(base: object) -> None:

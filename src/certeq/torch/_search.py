@@ -50,7 +50,7 @@ def bracket(z: Tensor, weights: Tensor | None, utility: Utility) -> tuple[Tensor
     anchor = utility.anchor
     least, most = utility.slope_range
     low, high = z.amin(-1, keepdim=True) - anchor, z.amax(-1, keepdim=True) - anchor
-    if math.isfinite(most - least) and least < 1.0 < most:
+    if most - least < math.inf and least < 1.0 < most:
         start = upper_quantile(z, weights, (1.0 - least) / (most - least)) - 0.5 * anchor
     else:
         start = mean(z, weights) - anchor
@@ -69,7 +69,7 @@ def newton_step(m: Tensor, h: Tensor, utility: Utility) -> Tensor:
     That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded.
     """
     power, (least, most) = utility.growth, utility.slope_range
-    if math.isfinite(most - least):
+    if most - least < math.inf:
         odds = math.log((1.0 - least) / (most - 1.0))
         room = (m - least) * (most - m) / (most - least)
         return (torch.log((m - least) / (most - m)) - odds) * room / h

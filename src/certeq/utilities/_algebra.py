@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, as_float, is_tensor
+from certeq.utilities._backend import Array, as_float, is_compiling, is_tensor
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
@@ -182,6 +182,8 @@ class Sum(Utility):
 
     def _known(self) -> dict[str, Any]:
         """Facts that were searched for, forgotten when a term was changed behind this sum's back."""
+        if is_compiling() and self._facts:  # nobody changes a term while a graph is made of it
+            return self._facts
         name = repr(self)
         if self._facts.get("of") != name:
             self._facts = {"of": name}
@@ -229,11 +231,14 @@ class Sum(Utility):
     @property
     def kinks(self) -> tuple[tuple[float, float], ...]:
         """The terms' kinks, jumps at one place added."""
-        merged: dict[float, float] = {}
-        for weight, term in zip(self.weights, self.terms, strict=True):
-            for kink, jump in term.kinks:
-                merged[kink] = merged.get(kink, 0.0) + as_float(weight) * jump
-        return tuple(sorted(merged.items()))
+        if "kinks" not in self._known():
+            merged: dict[float, float] = {}
+            for weight, term in zip(self.weights, self.terms, strict=True):
+                for kink, jump in term.kinks:
+                    merged[kink] = merged.get(kink, 0.0) + as_float(weight) * jump
+            self._facts["kinks"] = tuple(sorted(merged.items()))
+        kinks: tuple[tuple[float, float], ...] = self._facts["kinks"]
+        return kinks
 
     @property
     def anchor(self) -> float:
@@ -248,14 +253,14 @@ class Sum(Utility):
                     "otherwise no shortfall exists. Choose weights whose sum is about 1."
                 )
             else:
-                self._facts["anchor"] = find_anchor(self)
+                self._facts["anchor"] = find_anchor(without_gradients(self))
         return float(self._facts["anchor"])
 
     @property
     def kappa(self) -> float:
         """Largest mean curvature at mean slope 1, found numerically on a fine grid (relative error about 1e-4)."""
         if "kappa" not in self._known():
-            self._facts["kappa"] = float("inf") if self.kinks else curvature_bound(self)
+            self._facts["kappa"] = float("inf") if self.kinks else curvature_bound(without_gradients(self))
         return float(self._facts["kappa"])
 
     @property
@@ -341,3 +346,19 @@ def _check_weight(weight: Any) -> None:
 
 def _in_brackets(utility: Utility) -> str:
     return f"({utility!r})" if isinstance(utility, Sum) else repr(utility)
+
+
+def without_gradients(utility: Utility) -> Utility:
+    """The same utility with plain numbers for learned parameters, checked as at construction."""
+    if isinstance(utility, Sum):
+        for weight in utility.weights:
+            _check_weight(weight)
+        return Sum(tuple(map(as_float, utility.weights)), tuple(map(without_gradients, utility.terms)))
+    params = utility.get_params(deep=False)
+    if not any(is_tensor(item) or isinstance(item, Utility) for item in params.values()):
+        return utility
+    plain = {
+        name: without_gradients(item) if isinstance(item, Utility) else as_float(item) if is_tensor(item) else item
+        for name, item in params.items()
+    }
+    return type(utility)(**plain)

@@ -71,6 +71,12 @@ def is_tensor(x: object) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def is_compiling() -> bool:
+    """Whether `torch.compile` is tracing this very code."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
 def as_float(x: Any) -> float:
     """A parameter as a plain number; one that is being learned, a tensor, gives its value without its gradient."""
     return float(x.detach()) if is_tensor(x) else float(x)

@@ -11,7 +11,10 @@ from certeq.utilities._base import Utility, check_at_least
 
 def _power(base: Array, exponent: Any) -> Array:
     """base**exponent; by multiplication for small whole exponents, ten times faster than a general power."""
-    if is_tensor(exponent) or exponent not in (0, 1, 2, 3, 4):
+    if is_tensor(exponent):
+        # At base 0 the second derivative in the exponent would be 0 * log(0)**2; there the power is 0 whatever it is.
+        return (base + (base == 0)) ** exponent * (base != 0)
+    if exponent not in (0, 1, 2, 3, 4):
         return base**exponent
     if exponent == 0:
         return base * 0 + 1
