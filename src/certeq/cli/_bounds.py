@@ -22,8 +22,9 @@ def read_bounds(option: str, entries: list[str], default: float, assets: list[st
             single[name] = value
         else:
             close = get_close_matches(name, assets, n=1, cutoff=0.5)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise BadData(f"{option}: there is no asset {name!r}.{hint}")
+            shown = ", ".join(assets[:8]) + (", ..." if len(assets) > 8 else "")
+            hint = f"Did you mean {close[0]!r}?" if close else f"The assets are {shown}."
+            raise BadData(f"{option}: there is no asset {name!r}. {hint}")
     return np.array([single.get(asset, everywhere) for asset in assets])
 
 

@@ -87,11 +87,20 @@ def run(
         settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
         fit_on, judge_on = _split(panel, test_size)
-        strategy = fitted(choice.title, estimator, fit_on)
+        strategy = _fitted(choice.title, estimator, fit_on, min_return)
         study = _study(panel, fit_on, judge_on, strategy, choice, given, settings)
         if report is not None:
             study = _with_sweeps(study, estimator, choice, given, normalized, as_json)
         _deliver(study, choice, given, output, report, force, as_json)
+
+
+def _fitted(title: str, estimator: Any, fit_on: Any, least: float | None) -> Strategy:
+    try:
+        return fitted(title, estimator, fit_on)
+    except (BadData, ValueError) as error:
+        if least is None or "min_return" not in str(error):
+            raise
+        raise BadData(f"--min-return {least:g} a year is {least / 252.0:g} a day, and per day: {error}") from None
 
 
 def _settings(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEAST_DAYS = 10
+_STALE_DAYS = 10  # so many days without a price at the end may be holidays or a halt
 _ABSURD = 100.0  # a daily return of 10,000 %: a change of currency or unit, not of price
 _LARGE = 1.0
 
@@ -122,13 +123,23 @@ def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFr
             raise BadData(
                 f"{path}: these look like returns, not prices (values around 0, some negative): pass --returns."
             )
+        if _look_like_percentages(values):
+            raise BadData(
+                f"{path}: these look like returns in per cent, not prices (values around 0, many negative): divide "
+                "them by 100 and pass --returns."
+            )
         row, place = np.argwhere(bad)[0]
         raise BadData(
             f"{path}: the price of {table.columns[place]!r} is {values[row, place]:g} on "
             f"{_day(table.index[row])}; prices must be "
             f"above 0 ({int(bad.sum())} are not). Leave a missing price empty."
         )
-    table = _after_inception(table, path, notes)
+    if _look_like_gross_returns(values):
+        raise BadData(
+            f"{path}: these look like gross returns 1 + r, not prices (values around 1 that do not wander): subtract 1 "
+            "and pass --returns."
+        )
+    table = _still_priced(_after_inception(table, path, notes), path, notes)
     gaps = int(table.isna().to_numpy().sum())
     if gaps:
         share = gaps / table.size
@@ -185,6 +196,31 @@ def _after_inception(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.Da
                 "leave that asset out of the file."
             )
     return kept
+
+
+def _still_priced(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFrame:
+    """Without assets whose prices stop early: filled on with their last one they would look free of risk."""
+    last = table.apply(lambda column: column.last_valid_index())
+    stopped = [name for name in table.columns if len(table.loc[last[name] :]) - 1 > _STALE_DAYS]
+    for name in stopped:
+        notes.append(f"{name!r} has no price after {_day(last[name])} and is left out: it cannot be held any more.")
+    if len(stopped) == len(table.columns):
+        raise BadData(f"{path}: no asset has a price in the last {_STALE_DAYS} rows.")
+    return table.drop(columns=stopped)
+
+
+def _look_like_gross_returns(values: Any) -> bool:
+    """Numbers around 1 whose changes from day to day are as large as their spread, which a price's are not."""
+    if len(values) < 20 or not np.all(np.abs(np.nanmedian(values, axis=0) - 1.0) < 0.02):
+        return False
+    spread = np.nanstd(values, axis=0)
+    return bool(np.all(spread > 0.0) and np.all(np.nanstd(np.diff(values, axis=0), axis=0) > spread))
+
+
+def _look_like_percentages(values: Any) -> bool:
+    """Numbers of both signs about as often, none of them large."""
+    known = values[np.isfinite(values)]
+    return bool(np.median(np.abs(known)) < 10.0 and 0.3 < (known < 0.0).mean() < 0.7)
 
 
 def _look_like_returns(values: Any) -> bool:

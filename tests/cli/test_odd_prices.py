@@ -1,0 +1,52 @@
+"""Files that are nearly prices: assets that stop, gross returns, percentages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("skfolio")
+pytest.importorskip("typer")
+
+from certeq.cli._console import BadData  # noqa: E402
+from certeq.cli._prices import load_panel  # noqa: E402
+
+
+@pytest.fixture
+def returns() -> pd.DataFrame:
+    days = pd.bdate_range("2020-01-01", periods=200)
+    return pd.DataFrame(0.01 * np.random.default_rng(0).normal(size=(200, 3)), index=days, columns=list("ABC"))
+
+
+def _written(table: pd.DataFrame, folder: Path) -> Path:
+    path = folder / "table.csv"
+    table.to_csv(path, index_label="date")
+    return path
+
+
+def test_an_asset_that_stops_is_named_and_left_out(returns: pd.DataFrame, tmp_path: Path) -> None:
+    prices = 100.0 * (1.0 + returns).cumprod()
+    prices.loc[prices.index[120] :, "B"] = np.nan
+    panel = load_panel(_written(prices, tmp_path), are_returns=False)
+    assert list(panel.returns.columns) == ["A", "C"]
+    assert any("'B' has no price after 2020-06-16" in note for note in panel.notes)
+
+
+def test_a_short_halt_at_the_end_is_filled(returns: pd.DataFrame, tmp_path: Path) -> None:
+    prices = 100.0 * (1.0 + returns).cumprod()
+    prices.loc[prices.index[-4] :, "B"] = np.nan
+    assert list(load_panel(_written(prices, tmp_path), are_returns=False).returns.columns) == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize("make, words", [(lambda r: 1.0 + r, "gross returns"), (lambda r: 100.0 * r, "per cent")])
+def test_returns_in_disguise_are_refused(returns: pd.DataFrame, tmp_path: Path, make, words: str) -> None:
+    with pytest.raises(BadData, match=words):
+        load_panel(_written(make(returns), tmp_path), are_returns=False)
+
+
+def test_an_index_that_starts_at_one_is_a_price(returns: pd.DataFrame, tmp_path: Path) -> None:
+    prices = (1.0 + 0.1 * returns).cumprod()
+    assert load_panel(_written(prices, tmp_path), are_returns=False).returns.shape == (199, 3)
