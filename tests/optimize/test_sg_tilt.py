@@ -164,3 +164,14 @@ def test_two_pieces_with_weight_below_are_never_sparse() -> None:
         q, _mass = tilt.weigh(z, True)
         assert tilt.rows is None
         assert q.shape == z.shape
+
+
+def test_a_loss_that_adds_to_the_gradient_keeps_its_own_product() -> None:
+    class Ridge(ce.LinearLoss):
+        def evaluate(self, theta, batch=None):
+            losses, product = super().evaluate(theta, batch)
+            return losses + 10.0 * theta @ theta, lambda q: product(q) + q.sum() * 20.0 * theta
+
+    A = np.random.default_rng(1).normal(size=(300, 4))
+    found = ce.minimize(Ridge(A), ce.CVaR(0.1), domain=Simplex(), method="sg", batch="full", step=0.01, iterations=500)
+    assert found.theta == pytest.approx(np.full(4, 0.25), abs=0.05)

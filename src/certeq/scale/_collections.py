@@ -27,6 +27,14 @@ def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
     Notes
     -----
     ``dask.array.from_array`` copies a memory-mapped array into memory; open such a file with `certeq.scale.open_npy`.
+    Not needed for the functions of `certeq`, which take Dask collections as they are; not for two dimensions.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, certeq as ce
+    >>> from certeq.scale import as_sample
+    >>> as_sample(da.from_array(np.arange(10.0), chunks=4)).size
+    10
     """
     others = weights if isinstance(weights, da.Array) else None
     z = as_vector("x", x, None if others is None else others.chunks)

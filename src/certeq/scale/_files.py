@@ -18,6 +18,16 @@ def open_npy(path: str | PathLike[str], chunk: int = CHUNK) -> DaskArray:
 
     ``dask.array.from_array`` copies a memory-mapped array into memory before it cuts it up; here each task maps the
     file itself, so that the memory needed is that of a few blocks. On a cluster every worker must see the same path.
+    Not for a file that fits in memory or on one machine's disk alone: ``np.load(path, mmap_mode="r")`` is faster there.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, certeq as ce
+    >>> from certeq.scale import open_npy
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/losses.npy", np.arange(1.0, 101.0))
+    ...     float(ce.oce(open_npy(f"{folder}/losses.npy", chunk=30), ce.CVaR(0.1)))
+    95.5
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1 row; found {chunk!r}.")

@@ -77,7 +77,8 @@ def oce(
     that the average over the ranks which DistributedDataParallel takes is the gradient of one process on the
     concatenated batch (where gradients are summed instead, divide the value by the number of ranks). Parameters of the
     utility, and the value, are complete on every rank and need no averaging, which does not change them. An average
-    of per-rank OCEs is something else: it is too low, as every rank fits a t of its own. An error on one rank (NaN,
+    of per-rank OCEs is something else: weighted by the shards' sizes it is too low, as every rank fits a t of its own,
+    and without such weights it may be anything. An error on one rank (NaN,
     a bad weight) is raised on all; a rank that does not answer is an error after the group's timeout (with NCCL
     PyTorch's own watchdog ends the process). Second derivatives are not offered then, and compiled code breaks its
     graph here. The detached losses of all ranks are gathered, in one round of talk up to 7 kB a rank and in two above;

@@ -60,7 +60,7 @@ class Run:
         self.iteration = 0
         self.seconds = 0.0
         self.average = make_average(plan.average, theta.size)
-        sparse = isinstance(loss, LinearLoss)  # the rows of a batch are then the gradients
+        sparse = type(loss) is LinearLoss  # the rows of a batch are the gradients; a subclass may add to them
         self.tilt = make_tilt(utility, None if objective is None else objective.weights, sparse=sparse)
         # Weights belong to the full sample; a drawn batch has them in its odds already.
         shared = objective is None or objective.weights is None
