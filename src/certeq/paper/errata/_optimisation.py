@@ -116,7 +116,7 @@ def strongly_convex() -> Finding:
     for k in range(1, n + 1):
         z = z - c / k * curvature * z
         steady = steady - curvature * steady / curvature.max()
-    error, printed = float(z @ z), (n + 1.0) ** -2.0
+    error, printed = float(z @ z), (n + 1.0) ** (-2.0 * curvature.min() * c)
     B = (c * curvature.max()) ** 2 * math.pi**2 / 6.0
     corrected = math.exp(B) * (n + 1.0) ** (-2.0 * curvature.min() * c)
     promise = (1.0 - curvature.min() / curvature.max()) ** (2 * n) * 2.0
