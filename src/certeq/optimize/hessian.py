@@ -43,6 +43,7 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
 
     Examples
     --------
+    >>> from certeq import hessian
     >>> import numpy as np, certeq as ce
     >>> from certeq.optimize.losses import LinearLoss
     >>> A = np.array([[1.0, 0.0], [-1.0, 2.0]])
@@ -73,6 +74,7 @@ def hessian_product(
 
     Examples
     --------
+    >>> from certeq import hessian_product
     >>> import numpy as np, certeq as ce
     >>> from certeq.optimize.losses import LinearLoss
     >>> A = np.array([[1.0, 0.0], [-1.0, 2.0]])

@@ -65,6 +65,7 @@ def minimize(
 
     Examples
     --------
+    >>> from certeq import minimize
     >>> import numpy as np, certeq as ce
     >>> from certeq.optimize.domains import Simplex
     >>> from certeq.optimize.losses import LinearLoss

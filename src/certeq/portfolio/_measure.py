@@ -28,6 +28,7 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
 
     Examples
     --------
+    >>> from certeq.portfolio import portfolio_oce
     >>> import certeq as ce, numpy as np
     >>> from skfolio import Portfolio
     >>> X = np.array([[0.01, 0.02], [-0.04, 0.00], [0.03, -0.01], [0.00, 0.01]])
@@ -60,6 +61,7 @@ class OCEMeasure:
 
     Examples
     --------
+    >>> from certeq.portfolio import OCEMeasure
     >>> import certeq as ce, numpy as np
     >>> from skfolio import Portfolio
     >>> measure = OCEMeasure(ce.Entropic(beta=10.0))
@@ -97,6 +99,7 @@ def oce_scorer(utility: Utility) -> Callable[..., float]:
 
     Examples
     --------
+    >>> from certeq.portfolio import oce_scorer
     >>> import certeq as ce, numpy as np
     >>> from sklearn.model_selection import cross_val_score
     >>> from skfolio.optimization import EqualWeighted

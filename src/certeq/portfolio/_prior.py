@@ -30,6 +30,7 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
 
     Examples
     --------
+    >>> from certeq.portfolio import ScenarioPrior
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(60, 3))
     >>> prior = ScenarioPrior(max_history=50).partial_fit(X[:40]).partial_fit(X[40:])

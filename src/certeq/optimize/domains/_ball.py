@@ -76,6 +76,7 @@ class Ball(Centered):
 
     Examples
     --------
+    >>> from certeq import Ball
     >>> Ball(1.0).project([3.0, 4.0])
     array([0.6, 0.8])
     >>> Ball(2.0, center=[1.0, 0.0]).minimize_linear([0.0, 5.0])

@@ -77,6 +77,7 @@ class Box(Bounded):
 
     Examples
     --------
+    >>> from certeq import Box
     >>> Box(0.0, [1.0, 2.0]).project([3.0, -1.0])
     array([1., 0.])
     >>> Box(0.0, 1.0).minimize_linear([-1.0, 2.0])
@@ -117,6 +118,7 @@ class NonNegative(Domain):
 
     Examples
     --------
+    >>> from certeq import NonNegative
     >>> NonNegative().project([3.0, -1.0])
     array([3., 0.])
     """
@@ -149,6 +151,7 @@ class Free(Domain):
 
     Examples
     --------
+    >>> from certeq import Free
     >>> Free().project([3.0, -1.0])
     array([ 3., -1.])
     """

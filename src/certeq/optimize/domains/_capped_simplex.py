@@ -109,6 +109,7 @@ class CappedSimplex(Bounded):
 
     Examples
     --------
+    >>> from certeq import CappedSimplex
     >>> CappedSimplex(upper=0.5).project([3.0, 0.1, 0.0])
     array([0.5, 0.3, 0.2])
     >>> CappedSimplex(lower=-0.25, upper=1.0).minimize_linear([3.0, 1.0, 2.0])

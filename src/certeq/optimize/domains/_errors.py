@@ -29,6 +29,7 @@ class UnboundedError(ValueError):
 
     Examples
     --------
+    >>> from certeq import UnboundedError
     >>> from certeq.optimize.domains import NonNegative
     >>> try:
     ...     NonNegative().minimize_linear([1.0, -2.0])

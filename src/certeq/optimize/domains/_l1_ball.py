@@ -52,6 +52,7 @@ class L1Ball(Centered):
 
     Examples
     --------
+    >>> from certeq import L1Ball
     >>> L1Ball(1.0).project([1.0, -1.0, 0.1])
     array([ 0.5, -0.5,  0. ])
     >>> L1Ball(2.0).minimize_linear([1.0, -3.0])

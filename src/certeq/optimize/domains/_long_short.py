@@ -77,6 +77,7 @@ class LongShort(Bounded):
 
     Examples
     --------
+    >>> from certeq import LongShort
     >>> LongShort(1.3, 0.3).project([3.0, 0.0, -2.0])
     array([ 1.3,  0. , -0.3])
     >>> LongShort(1.3, 0.3).minimize_linear([3.0, 1.0, 2.0])

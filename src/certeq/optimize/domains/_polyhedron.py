@@ -40,6 +40,7 @@ class Polyhedron(Bounded):
 
     Examples
     --------
+    >>> from certeq import Polyhedron
     >>> p = Polyhedron(0.0, 1.0, C=[1.0, 1.0, 1.0], c=1.0, A=[[1.0, -1.0, 0.0]], b=[0.25])
     >>> p.project([1.0, 0.0, 0.0])
     array([0.625, 0.375, 0.   ])

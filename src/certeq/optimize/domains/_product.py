@@ -40,6 +40,7 @@ class Product(Domain):
 
     Examples
     --------
+    >>> from certeq import Product
     >>> from certeq.optimize.domains import Box, Simplex
     >>> Product([Simplex(), Box(-1.0, 1.0)], sizes=[2, 1]).project([2.0, 0.0, 5.0])
     array([1., 0., 1.])

@@ -96,6 +96,7 @@ class Simplex(Domain):
 
     Examples
     --------
+    >>> from certeq import Simplex
     >>> Simplex().project([0.5, 1.0, -3.0])
     array([0.25, 0.75, 0.  ])
     >>> Simplex().support_gap([0.5, 0.5, 0.0], [1.0, 2.0, 3.0])

@@ -34,6 +34,7 @@ class CallableLoss(Loss):
 
     Examples
     --------
+    >>> from certeq import CallableLoss
     >>> import numpy as np
     >>> def distance(theta, xi):
     ...     error = theta - xi

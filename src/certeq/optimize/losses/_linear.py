@@ -33,6 +33,7 @@ class LinearLoss(Loss):
 
     Examples
     --------
+    >>> from certeq import LinearLoss
     >>> import numpy as np
     >>> loss = LinearLoss([[1.0, 2.0], [3.0, -1.0]])
     >>> loss.losses(np.array([0.5, 0.5]))

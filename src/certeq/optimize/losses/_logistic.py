@@ -29,6 +29,7 @@ class LogisticLoss(PredictorLoss):
 
     Examples
     --------
+    >>> from certeq import LogisticLoss
     >>> import numpy as np
     >>> loss = LogisticLoss([[1.0], [2.0]], [1, 0])
     >>> loss.losses(np.zeros(1)).round(6)

@@ -26,6 +26,7 @@ class SquaredLoss(PredictorLoss):
 
     Examples
     --------
+    >>> from certeq import SquaredLoss
     >>> import numpy as np
     >>> loss = SquaredLoss([[1.0, 0.0], [0.0, 2.0]], [1.0, 0.0])
     >>> loss.losses(np.array([3.0, 1.0]))

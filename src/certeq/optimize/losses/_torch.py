@@ -31,6 +31,7 @@ class TorchLoss(Loss):
 
     Examples
     --------
+    >>> from certeq import TorchLoss
     >>> import numpy as np
     >>> loss = TorchLoss(lambda theta, xi: ((theta - xi) ** 2).sum(dim=1), samples=np.zeros((2, 3)))
     >>> loss.gradient(np.ones(3), None, np.array([0.5, 0.5]))

@@ -54,6 +54,7 @@ def oce_smoothness(
 
     Examples
     --------
+    >>> from certeq.optimize import oce_smoothness
     >>> import certeq as ce
     >>> from certeq.optimize.losses import LinearLoss
     >>> oce_smoothness(LinearLoss([[1.0, 0.0], [-1.0, 0.0]]), ce.Entropic(beta=3.0))

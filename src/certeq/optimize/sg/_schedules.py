@@ -44,6 +44,7 @@ def constant(c: float) -> Schedule:
 
     Not for CVaR or another risk that is not smooth: the iterates then hover instead of settling.
 
+    >>> from certeq.optimize import constant
     >>> [constant(0.5)(k) for k in (1, 2, 4)]
     [0.5, 0.5, 0.5]
     """
@@ -56,6 +57,7 @@ def inverse(c: float) -> Schedule:
 
     Not without strong convexity, nor with a guess of c: if it is below 1/(2 mu) convergence is arbitrarily slow.
 
+    >>> from certeq.optimize import inverse
     >>> [inverse(1.0)(k) for k in (1, 2, 4)]
     [1.0, 0.5, 0.25]
     """
@@ -68,6 +70,7 @@ def inverse_sqrt(c: float) -> Schedule:
 
     Not for smooth problems with full batches, where a constant step is much faster.
 
+    >>> from certeq.optimize import inverse_sqrt
     >>> [inverse_sqrt(1.0)(k) for k in (1, 4, 16)]
     [1.0, 0.5, 0.25]
     """
@@ -83,6 +86,7 @@ def growing_batch(first: int = 1) -> Schedule:
 
     Not with few samples and many steps: beyond their number a larger batch only repeats them.
 
+    >>> from certeq.optimize import growing_batch
     >>> [growing_batch()(k) for k in (1, 2, 3)]
     [1, 2, 3]
     """
@@ -93,6 +97,7 @@ def growing_batch(first: int = 1) -> Schedule:
 def constant_batch(m: int) -> Schedule:
     """m_k = m. The bias of the gradient estimate, of order 1/m, then never goes away.
 
+    >>> from certeq.optimize import constant_batch
     >>> constant_batch(64)(1000)
     64
     """
