@@ -81,7 +81,7 @@ def meet(
 
     ``asked`` names the call, so that ranks that make different ones notice.
     """
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active():  # refused for good: a transform would call the ranks out of step
         raise NotImplementedError(
             "process_group cannot be used inside a transform of torch.func: the ranks talk in the midst of it. "
             "Transform the network and leave the loss outside."
@@ -205,7 +205,7 @@ class _ForAverage(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled():  # refused for good: half of a second derivative would be a wrong one
             raise NotImplementedError(
                 "second derivatives are not offered across a process_group: t* moves with the losses of other ranks, "
                 "which have no graph here. Leave out create_graph=True."

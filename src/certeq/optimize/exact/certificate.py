@@ -85,10 +85,10 @@ def certify(
     constant = float(np.sum(w * at_support - tilt * support))
     g += problem.linear
     z = np.maximum(z, 0.0)
-    low, high, radius = _closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
+    low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
     bound, y = linear_minimum(g, q, low, high, y, z)
 
-    reach = _reach(q, low, high)
+    reach = l1_reach(q, low, high)
     drift = abs(1.0 - float(np.sum(tilt)))
     widest = biggest * reach + abs(utility.anchor)
     long = _EPS * (run + 8.0)
@@ -144,7 +144,7 @@ def _passes(problem: Problem, theta: Vector, tilt: Vector) -> tuple[Vector, Vect
     return losses, loss_size, g, g_size, biggest, run + count / run + 2.0 * count / chunk
 
 
-def _closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector) -> tuple[Vector, Vector, float]:
+def closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector) -> tuple[Vector, Vector, float]:
     """The implied box, closed at a stated distance where nothing bounds a variable on the side that matters."""
     low, high = box
     open_low, open_high = np.isneginf(low), np.isposinf(high)
@@ -157,7 +157,7 @@ def _closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vecto
     return low, high, radius if needed else np.inf
 
 
-def _reach(q: Polyhedron, low: Vector, high: Vector) -> float:
+def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
     """A bound on sum |v_j| over the set."""
     best = float(np.maximum(np.abs(low), np.abs(high)).sum())
     if np.all(low >= 0.0):

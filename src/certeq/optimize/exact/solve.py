@@ -100,7 +100,7 @@ def solve_exact(
     """
     began = time.perf_counter()
     problem = read_problem(A, utility, weights, linear, lower, upper, C, c, G, b)
-    _check_limits(tol, max_iter, time_limit)
+    check_limits(tol, max_iter, time_limit)
     given = read_start(theta0, problem.table.shape[1])
     deadline = np.inf if time_limit is None else began + time_limit
     with one_blas_thread():
@@ -121,8 +121,8 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     try:
         answer = _descend(model, start / model.holding, given is not None, tol, max_iter, deadline)
     except Escape as escape:
-        raise _unbounded(problem, escape) from None
-    theta = _tidy(problem, model, answer.point.theta)
+        raise unbounded_error(problem, escape) from None
+    theta = tidied(problem, model, answer.point.theta)
     y, z = _in_callers_units(problem, model, answer)
     t = answer.point.t * model.loss + float(scenarios.centre @ theta)
     proof = certify(problem, box, theta, t, answer.support * model.loss, answer.tilt, y, z, model.holding)
@@ -137,7 +137,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         relative_gap=relative,
         shortfall=t,
         tilt=_all_scenarios(problem, answer.tilt),
-        status=_status(relative <= tol, answer.iterations >= max_iter, time.perf_counter() > deadline),
+        status=status_of(relative <= tol, answer.iterations >= max_iter, time.perf_counter() > deadline),
         iterations=answer.iterations,
         trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace],
         multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
@@ -145,13 +145,14 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     )
 
 
-def _status(optimal: bool, exhausted: bool, late: bool) -> str:
+def status_of(optimal: bool, exhausted: bool, late: bool) -> str:
+    """Why a run ended, in the words of its result."""
     if optimal:
         return "optimal"
     return "time limit" if late else "iteration limit" if exhausted else "stalled"
 
 
-def _tidy(problem: Problem, model: Model, theta: Vector) -> Vector:
+def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
     """In the caller's units, without dust, within the bounds and on the equality rows to rounding."""
     q = problem.polyhedron
     clean = np.where(np.abs(theta) < 1e-16, 0.0, theta) * model.holding
@@ -172,7 +173,8 @@ def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
     return full
 
 
-def _check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
+def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
+    """Refuse limits that make no sense."""
     if not tol > 0.0:
         raise ValueError(f"tol must be a number above 0; found {tol!r}.")
     if not max_iter >= 1:
@@ -217,7 +219,8 @@ def _descend(model: Model, theta: Vector, warm: bool, tol: float, max_iter: int,
     return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm)
 
 
-def _unbounded(problem: Problem, escape: Escape) -> UnboundedError:
+def unbounded_error(problem: Problem, escape: Escape) -> UnboundedError:
+    """The error that names the assets along which the objective falls for ever."""
     direction = escape.direction / float(np.max(np.abs(escape.direction)))
     order = np.argsort(-np.abs(direction), kind="stable")[:3]
     named = ", ".join(f"{direction[j]:+.3g} of asset {j}" for j in order if abs(direction[j]) > 1e-6)

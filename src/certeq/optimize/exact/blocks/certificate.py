@@ -14,7 +14,7 @@ import numpy as np
 
 from certeq.optimize.exact.blocks.hinges import Hinges, dual_pairs
 from certeq.optimize.exact.blocks.sums import Rows, Units
-from certeq.optimize.exact.certificate import _EPS, Certificate, _closed_box, _reach, linear_minimum
+from certeq.optimize.exact.certificate import _EPS, Certificate, closed_box, l1_reach, linear_minimum
 from certeq.optimize.exact.problem import Polyhedron
 from certeq.optimize.panels import Index, Panel, Vector
 from certeq.utilities import Utility
@@ -149,9 +149,9 @@ def prove(
     g = found.pull + linear
     z = np.maximum(z, 0.0)
     value = t + found.value + float(linear @ theta)
-    low, high, radius = _closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
+    low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
     bound, y = linear_minimum(g, q, low, high, y, z)
-    reach = _reach(q, low, high)
+    reach = l1_reach(q, low, high)
     widest = found.biggest * reach + abs(utility.anchor)
     long, short = _EPS * (found.run + 8.0), _EPS * (len(theta) + 8.0)
     r_size = found.pull_size + np.abs(linear) + np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)

@@ -13,7 +13,7 @@ from certeq.optimize.exact.blocks.certificate import prove
 from certeq.optimize.exact.blocks.descent import BlockDescent
 from certeq.optimize.exact.blocks.scan import Extent, scan
 from certeq.optimize.exact.blocks.sums import Units
-from certeq.optimize.exact.certificate import _reach
+from certeq.optimize.exact.certificate import l1_reach
 from certeq.optimize.exact.feasibility import feasible_point, implied_box
 from certeq.optimize.exact.model import Model, normalise
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
@@ -21,7 +21,7 @@ from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.shortfall import shortfall
-from certeq.optimize.exact.solve import _check_limits, _status, _tidy, _unbounded, solve_exact
+from certeq.optimize.exact.solve import check_limits, solve_exact, status_of, tidied, unbounded_error
 from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
 from certeq.optimize.panels import Panel, Vector
@@ -80,7 +80,7 @@ def solve_panel(
     may end as "stalled", with a gap that is valid; merge equal scenarios into one with a weight then.
     """
     began = time.perf_counter()
-    _check_limits(tol, max_iter, time_limit)
+    check_limits(tol, max_iter, time_limit)
     panel = panel if weights is None else panel.with_weights(weights)
     deadline = np.inf if time_limit is None else began + time_limit
     assets = panel.shape[1]
@@ -99,7 +99,7 @@ def solve_panel(
         # Only centre and scale are asked of the scenarios here, and both are known for the whole panel.
         model = normalise(problem, cast(Scenarios, extent), start, *box)
         units = Units(extent.centre, extent.scale, extent.mass)
-        widest = extent.biggest * _reach(rows.polyhedron, *box) + abs(utility.anchor)
+        widest = extent.biggest * l1_reach(rows.polyhedron, *box) + abs(utility.anchor)
         movable = np.flatnonzero(
             model.high - model.low > 1e-13 * np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
         )
@@ -109,9 +109,9 @@ def solve_panel(
         try:
             answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
         except Escape as escape:
-            raise _unbounded(problem, escape) from None
+            raise unbounded_error(problem, escape) from None
         point = answer.point
-        theta = _tidy(problem, model, point.v[:-1])
+        theta = tidied(problem, model, point.v[:-1])
         q, scale = rows.polyhedron, extent.scale
         y = answer.y * scale / np.linalg.norm(q.C, axis=1)
         z = answer.z * scale / np.linalg.norm(q.G, axis=1)
@@ -144,7 +144,7 @@ def solve_panel(
         lower_bound=proof.lower_bound,
         relative_gap=relative,
         shortfall=t,
-        status=_status(relative <= tol, exhausted, late),
+        status=status_of(relative <= tol, exhausted, late),
         iterations=descent.iterations,
         passes=descent.passes + 2,
         trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in descent.trace],
