@@ -1,8 +1,16 @@
-"""Docstrings as read in a terminal, made fit for Sphinx: |x| is an absolute value there, not a substitution."""
+"""Docstrings as read in a terminal, made fit for Sphinx: |x| is an absolute value there, not a substitution.
+
+A constant has no docstring of its own (that of a tuple is the tuple type's): it is documented by the string under its
+assignment, which is looked up here.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -31,6 +39,31 @@ def escape_bars(lines: list[str]) -> None:
         start = stop + 1
 
 
+def documentation(room: str, name: str) -> str:
+    """What is said of a public name: its docstring, or for a constant the string under its assignment."""
+    thing = getattr(importlib.import_module(room), name)
+    if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
+        return inspect.getdoc(thing) or ""
+    return _under_assignment(room, name)
+
+
+def _under_assignment(room: str, name: str) -> str:
+    where = Path(str(importlib.import_module(room).__file__))
+    for path in [where, *sorted(where.parent.glob("_*.py"))] if where.name == "__init__.py" else [where]:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        for statement, following in zip(body, body[1:], strict=False):
+            targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+            said = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            if said and any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                return inspect.cleandoc(str(following.value.value))
+    return ""
+
+
+def _constants(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    if what == "data":
+        lines[:] = _under_assignment(*name.rsplit(".", 1)).split("\n")
+
+
 def _process(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     escape_bars(lines)
 
@@ -40,7 +73,8 @@ def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: An
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """After numpydoc has laid the sections out."""
+    """Constants before numpydoc lays the sections out, bars after it has."""
+    app.connect("autodoc-process-docstring", _constants, priority=100)
     app.connect("autodoc-process-docstring", _process, priority=900)
     app.connect("autodoc-skip-member", _skip)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

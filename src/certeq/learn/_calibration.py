@@ -48,7 +48,7 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
 
     Notes
     -----
-    A perfectly calibrated model does not score 0 on finitely many points: on 50 its MACE is about 0.044.
+    Not to be held against 0: a perfectly calibrated model scores about 0.044 (MACE) on 50 points.
 
     Examples
     --------

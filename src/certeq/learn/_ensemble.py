@@ -34,6 +34,10 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    Notes
+    -----
+    Not for a first look: it costs as many fits as it has members.
+
     Examples
     --------
     >>> from certeq.learn import DeepEnsembleRegressor, MVERegressor, toy_heteroscedastic

@@ -34,8 +34,8 @@ class GaussianNLL(nn.Module):
     ``loss_fn`` as an argument (``DeterministicRegression(network, loss_fn=OCELoss(...))``) take any ``OCELoss`` whose
     base fits their output. That package is not a dependency and is not needed here.
 
-    With an entropic utility the risk of the population is infinite where v(x) <= beta * Var(y | x): a small beta is
-    safe, a large one asks for variances that are too large.
+    Not with a large beta of an entropic utility: the risk of the population is infinite where
+    v(x) <= beta * Var(y | x), so a small beta is safe, and a large one asks for variances that are too large.
 
     Examples
     --------

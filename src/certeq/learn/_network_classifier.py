@@ -63,6 +63,8 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     batch a sample falls into. The OCE of a batch is a little below that of the data, the more so the smaller the
     batch: with CVaR(alpha) use batches of several times 1/alpha. Everything is computed in float32.
 
+    Not for a linear boundary or a few hundred samples, where `OCEClassifier` is exact.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce

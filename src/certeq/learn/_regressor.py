@@ -64,7 +64,8 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
     Smooth utilities: Newton's method on the objective with t eliminated and its exact Hessian
     (``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. With many rows it starts on a
     few of them, and where u is sharp compared with the losses it starts with a wider one. Utilities with kinks: a
-    primal-dual interior-point method with the same matrix. Sparse X is not supported.
+    primal-dual interior-point method with the same matrix. Not for sparse X, nor
+    where outliers are mistakes: they would get even more weight.
 
     On data a tenth of which follows another law (1000 training and 10,000 test samples, 5 features, 20 seeds),
     ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors

@@ -75,6 +75,8 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
     On the 50 test points of the default the *true* mean and deviation score MACE 0.0656, RMSCE 0.0817 and MA 0.0660:
     a model that scores less is lucky, not better calibrated. Judge on ``draw(10_000)`` as well.
 
+    Not for ranking models on its test points alone, which are too few.
+
     Examples
     --------
     >>> from certeq.learn import calibration, toy_heteroscedastic

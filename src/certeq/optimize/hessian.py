@@ -41,6 +41,8 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
     -----
     Monotone mean-variance with a = 2 bends at a corner; the matrix is then an element of the generalised Hessian.
 
+    Not for thousands of variables: `hessian_product` needs no d x d matrix.
+
     Examples
     --------
     >>> from certeq import hessian

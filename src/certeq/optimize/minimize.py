@@ -63,6 +63,11 @@ def minimize(
         theta, value, gap, status, trace and more. The gap is a proved bound on how far the value is above the
         minimum over these samples; it says nothing of other samples.
 
+    Notes
+    -----
+    Not for training networks, for which `certeq.torch.OCELoss` goes into any training loop; and not for gains, which
+    must change their sign first.
+
     Examples
     --------
     >>> from certeq import minimize

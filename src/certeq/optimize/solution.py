@@ -85,6 +85,10 @@ class Solution:
         What theory promises for the run that was made; None where a step, batch or average of the caller's own took
         the place of the regime's, and no theorem covers them.
 
+    Notes
+    -----
+    Not a statement about other samples: value and gap are those of the samples it was found on.
+
     Examples
     --------
     >>> import certeq as ce

@@ -26,6 +26,10 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
     utility : Utility
         What risk means.
 
+    Notes
+    -----
+    Not for comparing portfolios of different periods: daily and monthly losses have different units.
+
     Examples
     --------
     >>> from certeq.portfolio import portfolio_oce

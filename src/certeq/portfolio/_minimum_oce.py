@@ -126,6 +126,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     scenarios, plus its own fees and the change of its own transaction costs. For coherent utilities that is Euler's
     :math:`w_j \partial_j R(w)`.
 
+    Not for cardinality constraints, hierarchical methods or a risk that is not an OCE, such as drawdowns: skfolio has
+    optimizers for those.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce

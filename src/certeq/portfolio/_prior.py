@@ -15,8 +15,9 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
     """The returns as they are, each day as likely as the next.
 
     OCE is a function of the scenarios, so nothing else is estimated: mu is their mean, and the covariance holds their
-    variances alone, which costs nothing however many assets there are. Use skfolio's `EmpiricalPrior` for a full
-    covariance or other moments.
+    variances alone, which costs nothing however many assets there are.
+
+    Not where a full covariance or other moments are needed: use skfolio's `EmpiricalPrior`.
 
     Parameters
     ----------

@@ -29,8 +29,9 @@ def intervals(
 ) -> dict[str, tuple[float, float]]:
     """Percentile intervals of all seven figures of one series, by key.
 
-    The same seed draws the same days for every strategy, so that two strategies' replicates are paired. With fewer
-    than 60 days no interval is given (NaN): a few blocks cannot say how blocks vary.
+    The same seed draws the same days for every strategy, so that two strategies' replicates are paired.
+
+    Not for fewer than 60 days, where they are NaN: a few blocks cannot say how blocks vary.
 
     Examples
     --------

@@ -141,3 +141,26 @@ METRICS: tuple[Metric, ...] = (
     Metric("annualized_sharpe_ratio", "Sharpe", True, _sharpe, True, "return over standard deviation, per year"),
     Metric("annualized_sortino_ratio", "Sortino", True, _sortino, True, "return over downside deviation, per year"),
 )
+r"""The seven figures of a report, in its order; r are the daily returns, x = -r the losses, alpha = 0.05.
+
+=========================  ==========================================================================================
+annualized_mean            :math:`252\,\bar r`
+gini_mean_difference       :math:`\frac{2}{n(n-1)} \sum_{i<j} |r_i - r_j|`
+cvar                       :math:`\min_t\, t + \frac{1}{\alpha} E (x - t)^+`
+evar                       :math:`\min_{z>0}\, (\ln E e^{zx} - \ln\alpha)/z`
+cdar                       CVaR of :math:`\max(0, \max_{s \le t} W_s) - W_t`, with :math:`W_t = \sum_{s \le t} r_s`
+annualized_sharpe_ratio    :math:`\sqrt{252}\, \bar r/\mathrm{sd}(r)`
+annualized_sortino_ratio   :math:`\sqrt{252}\, \bar r/\sqrt{\sum_i \min(r_i - \bar r, 0)^2/(n-1)}`
+=========================  ==========================================================================================
+
+Not for returns of weeks or months: a year is taken to have 252 of them. Not to be extended: reports and their tables
+show these seven.
+
+Examples
+--------
+>>> from certeq.report import METRICS
+>>> [metric.key for metric in METRICS][:4]
+['annualized_mean', 'gini_mean_difference', 'cvar', 'evar']
+>>> METRICS[2].meaning
+'mean loss on the worst 5 % of days'
+"""

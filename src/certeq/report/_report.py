@@ -22,7 +22,7 @@ Figures = dict[str, dict[str, tuple[float, float, float]]]
 def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
     """Render a study and write it atomically; an existing file stays unless ``force``.
 
-    It does not open a browser, and never overwrites unasked.
+    Not a viewer: it opens no browser.
 
     Examples
     --------

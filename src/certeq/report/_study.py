@@ -107,6 +107,10 @@ class Study:
     notes : tuple of str
         What was done to the data on the way in, and anything else the reader should know.
 
+    Notes
+    -----
+    Not a walk-forward: the weights are fitted once, and not again while they are judged.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce

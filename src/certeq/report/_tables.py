@@ -23,7 +23,7 @@ _PACKAGES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "p
 def figures(study: Study, level: float = 0.95) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Value, low and high of every figure of every strategy that has weights, by name and key.
 
-    The intervals are of a bootstrap of blocks of days: not to be had from fewer than 60.
+    Not with intervals where there are fewer than 60 days: they come from a bootstrap of blocks of days.
 
     Examples
     --------

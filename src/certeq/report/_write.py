@@ -11,7 +11,7 @@ from pathlib import Path
 def check_writable(path: str | Path, *, force: bool = False) -> Path:
     """Refuse early what `write_text` would refuse after the work is done; returns the path.
 
-    It does not reserve the name: somebody else may take it before the work is done.
+    Not a reservation: somebody else may take the name before the work is done.
 
     Examples
     --------

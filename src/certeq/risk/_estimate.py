@@ -22,7 +22,7 @@ from certeq.utilities import Exponential, Utility
 class ReliabilityWarning(UserWarning):
     """An interval was asked for that the sample cannot support.
 
-    It does not change the interval: the numbers are those that were asked for, and are not to be believed.
+    Not to be silenced and forgotten: the interval is the one that was asked for, and is not to be believed.
 
     Examples
     --------
@@ -59,6 +59,10 @@ class Estimate:
         What risk meant.
     doubts : tuple of str
         Reasons, if any, why the error bars cannot be trusted.
+
+    Notes
+    -----
+    Not for dependent samples, such as overlapping windows: the error bars then come out too narrow.
 
     Examples
     --------
@@ -192,7 +196,9 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     Notes
     -----
     The standard error assumes independent samples and a finite variance of u(X - t*); ``doubts`` says where the sample
-    speaks against the second. Nothing here can see dependence.
+    speaks against the second.
+
+    Not for dependent samples, such as overlapping windows: nothing here can see dependence.
 
     Examples
     --------

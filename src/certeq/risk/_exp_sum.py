@@ -42,12 +42,14 @@ def sum_exp(x: Floats, w: Floats | None, reach: float) -> float:
     if not reach <= REACH:
         power = np.exp(x)
         return float(power.sum()) if w is None else float((w * power).sum())
-    near, entry, cell = _scratch(x.size)
+    near, entry = _scratch(x.size)
+    cell = near.view(np.int64)  # one array for both: to round twice is cheaper than a third array in the cache
     np.add(x, _ROUNDER, out=near)
-    np.bitwise_and(near.view(np.int64), (1 << _BITS) - 1, out=cell)
+    np.bitwise_and(cell, (1 << _BITS) - 1, out=cell)
+    np.take(_table(), cell, out=entry, mode="clip")  # nothing is clipped; the other modes make a copy
+    np.add(x, _ROUNDER, out=near)
     np.subtract(near, _ROUNDER + 1.0, out=near)
     np.subtract(x, near, out=near)  # 1 + r
-    np.take(_table(), cell, out=entry, mode="clip")  # nothing is clipped; the other modes make a copy
     if w is not None:
         np.multiply(entry, w, out=entry)
     flat = float(entry.sum())
@@ -61,9 +63,9 @@ def _dot(a: Floats, b: Floats) -> float:
     return float(rows.sum() + np.vecdot(a[whole:], b[whole:]))
 
 
-def _scratch(size: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Three arrays of this thread's own, kept from block to block."""
+def _scratch(size: int) -> tuple[Floats, Floats]:
+    """Two arrays of this thread's own, kept from block to block."""
     kept = getattr(_own, "arrays", None)
     if kept is None or kept[0].size < size:
-        kept = _own.arrays = (np.empty(size), np.empty(size), np.empty(size, dtype=np.int64))
-    return kept[0][:size], kept[1][:size], kept[2][:size]
+        kept = _own.arrays = (np.empty(size), np.empty(size))
+    return kept[0][:size], kept[1][:size]

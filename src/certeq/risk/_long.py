@@ -219,7 +219,7 @@ def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> 
             with np.errstate(under="ignore", over="ignore"):
                 x = z if centre == 0.0 else z - centre
                 if rate != 1.0:
-                    x = rate * x
+                    x = np.multiply(x, rate, out=None if x is z else x)
                 if flat:
                     return (_sum(np.expm1(x), w),)
                 # A step further than the range in exact arithmetic: the rounding of x.

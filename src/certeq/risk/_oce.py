@@ -66,6 +66,11 @@ def oce(
     float or ndarray
         OCE, in the units of x.
 
+    Notes
+    -----
+    Not for gains: pass ``-returns``. Not where the error matters, which `estimate` adds; nor inside a PyTorch graph,
+    where `certeq.torch.oce` carries the gradient.
+
     Examples
     --------
     >>> import certeq as ce
@@ -90,8 +95,10 @@ def oce(
 def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
     r"""The minimiser t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
-    For CVaR it is the value at risk. Parameters are those of `oce`. Where the mean curvature nearly vanishes, t* is
-    ill-conditioned although OCE is not: compare OCE then.
+    For CVaR it is the value at risk. Parameters are those of `oce`.
+
+    Not to be compared digit by digit where the mean curvature nearly vanishes: t* is ill-conditioned there although
+    OCE is not.
 
     Examples
     --------

@@ -26,6 +26,7 @@ Kernel = Callable[[Floats, Floats | None], Any]
 Combine = Callable[[list[Any]], Any]
 
 BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
+WIDE = 3 * BLOCK  # per block of a kernel that keeps its temporaries: handing over the interpreter lock costs more
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
 _WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
 
@@ -127,7 +128,7 @@ class ArraySample(Sample):
 
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of `map` merged into one, a wave of tasks at a time."""
-        starts, task, parallel = self._tasks(kernel, every, 2 * BLOCK if wide else BLOCK)
+        starts, task, parallel = self._tasks(kernel, every, WIDE if wide else BLOCK)
         merged: list[Any] = []
         for first in range(0, len(starts), _WAVE):
             wave = run_all(task, starts[first : first + _WAVE], parallel)

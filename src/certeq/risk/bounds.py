@@ -30,7 +30,7 @@ __all__ = [
 def dispersion(x: ArrayLike) -> float:
     r"""J1 = :math:`\int \sqrt{F(1 - F)}` of the empirical law of x; what the sharp Lipschitz bounds are made of.
 
-    Of a sample it is an estimate, and too low for heavy tails; it is not itself a bound unless J1 of the law is known.
+    Not itself a bound unless J1 of the law is known: of a sample it is an estimate, and too low for heavy tails.
 
     Examples
     --------
@@ -137,6 +137,9 @@ def mse_bound(
     Var(u(X - t*))/m + (1 + sigma1^2) * 2 sqrt(2) q/(q-4) T^2 / sqrt(m), T the L_q norm, q > 4; and for losses in an
     interval of length ``width``: 2 (Var u(X - t*) + width^2 sigma1^2) / m.
 
+    Not for Lipschitz utilities, where `mse_bound_lipschitz` falls as 1/m; not an error bar, which `certeq.estimate`
+    gives.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -163,6 +166,8 @@ def wasserstein_bound(
     Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
     Corrected: the larger of the two variances, of X and of Y.
 
+    Not where both samples are at hand: the difference of their OCEs is then a number, and needs no bound.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -180,6 +185,9 @@ def gradient_mse_bound(
     r"""Mean squared error of the gradient estimate from m samples.
 
     Printed: 2 (M sigma1^2 + T^2)/m, **false** by a factor M. Corrected: 2 (M^2 sigma1^2 + T^2)/m.
+
+    Not for gradients without a bound: M is the largest norm of a sample's gradient, sigma1^2 the variance of u'(X - t*)
+    and T the root of the mean squared distance of u' grad F from its mean. Not an error bar either, but a worst case.
 
     Examples
     --------
@@ -200,6 +208,8 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False) -> floa
     ``delta`` is the width of the final bracket and ``epsilon`` the residual |g| there. Printed with the same product
     but for differentiable utilities only; the (delta + 1) epsilon remark is not needed. ``squared=True`` is the term
     2 delta^2 epsilon^2 that adds to the mean squared error.
+
+    Not needed for the default method of `certeq.oce`, which is exact.
 
     Examples
     --------
@@ -223,7 +233,7 @@ def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
 
     Notes
     -----
-    A guarantee, not a forecast: `Estimate.samples_for` says how many would do in all likelihood.
+    Not a forecast but a guarantee: `Estimate.samples_for` says how many would do in all likelihood.
 
     Examples
     --------

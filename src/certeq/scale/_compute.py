@@ -14,6 +14,8 @@ _GRACE = 30.0  # seconds without any worker, or without the scheduler, after whi
 class ClusterLost(RuntimeError):
     """The cluster went away before the answer was complete; there is no partial one.
 
+    Not raised for an error of the data, such as a NaN or a missing file: that is passed on as it is.
+
     Examples
     --------
     >>> from certeq.scale import ClusterLost

@@ -120,7 +120,10 @@ def shortfall(
     r"""The minimiser t* of :math:`t + E[u(X - t)]`: the least t with :math:`E[u'(X - t)] \le 1`.
 
     For CVaR it is the value at risk. Differentiable once, by the implicit function theorem. Parameters and shapes are
-    those of `oce`. Where the mean curvature nearly vanishes t* is ill-conditioned although OCE is not.
+    those of `oce`.
+
+    Not as a loss to train on: minimise `oce`. Where the mean curvature nearly vanishes t* is ill-conditioned although
+    OCE is not.
 
     Examples
     --------

@@ -62,6 +62,11 @@ class OCELoss(nn.Module):
                 (world_size * (q_part * criterion.losses(net(x), y)).sum()).backward()
         optimizer.step()
 
+    Not for a ``base`` that reduces: one that returns a single number is refused, and one that reduces over the batch
+    alone (a mean over samples for each output) would hand over outputs as if they were samples, which nothing here can
+    see. Not with more entries than samples either, unless every entry counts as one: a base that returns (N, k) losses
+    is to be summed over its own dimensions first.
+
     Examples
     --------
     >>> import torch, certeq as ce

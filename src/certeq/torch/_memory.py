@@ -57,6 +57,8 @@ class MemoryOCELoss(OCELoss):
         - input: :math:`(*)` losses, or whatever ``base`` takes; all entries are samples
         - output: scalar
 
+    Not for batches of thousands, whose bias is small anyway, nor while losses fall fast: stale ones put t too high.
+
     Examples
     --------
     >>> import torch, certeq as ce

@@ -25,6 +25,11 @@ class GrowingBatchSampler(Sampler[list[int]]):
     generator : torch.Generator, optional
         Source of randomness; the same seed gives the same batches.
 
+    Notes
+    -----
+    Not for training by epochs: it draws with replacement, and no sample is sure to be seen. Not for long runs on large
+    data either, where a constant batch with `MemoryOCELoss` costs less.
+
     Examples
     --------
     >>> from certeq.torch import GrowingBatchSampler

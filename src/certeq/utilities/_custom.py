@@ -211,7 +211,11 @@ def utility(
 
     Notes
     -----
-    The checks are made on 603 points between -1e6 and 1e6; a function that misbehaves between them is not caught.
+    Not a proof: the checks are made on 603 points between -1e6 and 1e6, and a function that misbehaves between them
+    is not caught.
+
+    For `certeq.torch` u, du and d2u must take tensors as well as arrays: ask for the type and use that library's
+    functions. Derivatives are not derived there. The guide on custom losses in PyTorch has an example.
 
     Examples
     --------

@@ -24,6 +24,8 @@ class CVaR(Utility):
     The one coherent utility here besides the mean. It sees nothing below its quantile, so its gradient is noisy in
     small batches; `SmoothCVaR` and `LeakyCVaR` trade exactness for smoothness.
 
+    Not for batches of a few samples: with fewer than 1/alpha of them it is their largest loss.
+
     Examples
     --------
     >>> import certeq as ce
@@ -86,7 +88,7 @@ class LeakyCVaR(Utility):
     Notes
     -----
     Unit dependent and not normalised: OCE(0) = sqrt(alpha(1-alpha)) - arccos(sqrt(alpha)), about -1.13 at 0.05.
-    Where losses vary much less than alpha (daily returns!) it is mean-variance, not CVaR: use ``scaled``.
+    Not for losses that vary much less than alpha (daily returns!), where it is mean-variance: use ``scaled``.
 
     Examples
     --------
@@ -155,8 +157,10 @@ class SmoothCVaR(Utility):
     Notes
     -----
     The form printed in the paper, alpha ln(1 + e^{x/alpha}), has slopes in (0, 1): 1 is never reached, its OCE is
-    the mean and its shortfall -inf. `certeq.utility` refuses it; this is the corrected form. Unit dependent: where
-    losses vary much less than tau it is mean-variance with weight (1-alpha)/(2 tau).
+    the mean and its shortfall -inf. `certeq.utility` refuses it; this is the corrected form.
+
+    Not for losses that vary much less than tau: there it is mean-variance with weight (1-alpha)/(2 tau), and says
+    nothing of the tail. Choose tau in the units of the loss, or use ``scaled``.
 
     Examples
     --------

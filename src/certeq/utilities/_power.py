@@ -36,7 +36,8 @@ class MonotoneMeanVariance(Utility):
     Notes
     -----
     The unit is built in: losses are compared with 1. Use ``scaled`` when a loss that matters is not of size 1.
-    Error bars need 2a finite moments; on Student t(5) losses and a >= 2.5 they cannot be trusted.
+    Not for heavy tails: error bars need 2a finite moments, and on Student t(5) losses with a >= 2.5 they cannot be
+    trusted.
 
     Examples
     --------

@@ -24,9 +24,15 @@ __all__ = ["Domain"]
 class Domain(ABC):
     """A closed convex set of vectors theta in R^d.
 
+    Its `project` returns argmin {||theta - x||_2 : theta in the set}, and `support_gap` g.theta - min {g.v : v in the
+    set}, which bounds how far a convex function with gradient g at theta is above its minimum.
+
     A set holds its parameters and knows nothing of d unless a parameter is a vector; every method takes d from its
     argument. The methods below check their arguments and hand over to the underscored hook of the same name, which
     may trust what it gets. Sets compare equal when their parameters do, hash, pickle, and never change.
+
+    Not to be subclassed for bounds and linear rows, which `Polyhedron` takes, nor for a set that is not convex: gaps
+    and rates would mean nothing there.
 
     Examples
     --------

@@ -75,6 +75,8 @@ class Box(Bounded):
     -----
     `diameter` is exact.
 
+    Not for constraints that tie coordinates together, such as a budget: see `CappedSimplex` and `Polyhedron`.
+
     Examples
     --------
     >>> from certeq import Box
@@ -148,6 +150,9 @@ class NonNegative(Domain):
 @dataclass(frozen=True, eq=False, repr=False)
 class Free(Domain):
     """All of R^d: no constraint.
+
+    Not where a certificate is wanted: without bounds a gap is +inf unless the gradient is exactly 0. Give the set a
+    bound, as `Ball` does, or look at the residual of the `Solution` instead.
 
     Examples
     --------

@@ -107,6 +107,8 @@ class CappedSimplex(Bounded):
     -----
     `diameter` is an upper bound, exact for the plain simplex.
 
+    Not for limits on groups of weights, for which see `Polyhedron`, nor for a limit on leverage: see `LongShort`.
+
     Examples
     --------
     >>> from certeq import CappedSimplex

@@ -27,6 +27,8 @@ class InfeasibleError(ValueError):
 class UnboundedError(ValueError):
     """A linear function has no minimum over the set; `direction` is a ray along which it falls for ever.
 
+    Not raised by `support_gap`, which is +inf then, nor by `project`, which is defined on every set here.
+
     Examples
     --------
     >>> from certeq import UnboundedError

@@ -50,6 +50,8 @@ class L1Ball(Centered):
     `diameter` is exact. As a polyhedron in theta alone the set needs 2^d inequalities; `split` gives it with twice
     the variables.
 
+    Not where every coordinate should stay in play: its corners set many of them to exactly 0. See `Ball`.
+
     Examples
     --------
     >>> from certeq import L1Ball

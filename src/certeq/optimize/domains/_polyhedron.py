@@ -38,6 +38,9 @@ class Polyhedron(Bounded):
     microseconds, and on tensors it runs on the CPU. `minimize_linear` and `start` solve a linear program (HiGHS).
     `diameter` is that of the bounds, an upper bound.
 
+    Not for a set that has a class of its own, such as `Box`, `Simplex` or `CappedSimplex`: their projections need no
+    iteration over active sets.
+
     Examples
     --------
     >>> from certeq import Polyhedron

@@ -43,6 +43,10 @@ class ExactResult:
         Infinite, unless a variable has no bound at all: the lower bound then holds for points whose unbounded
         entries are within this distance of theta's.
 
+    Notes
+    -----
+    Not a statement about other scenarios: value, gap and bound are those of the scenarios that were solved.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce

@@ -32,6 +32,8 @@ class CallableLoss(Loss):
     -----
     For a PyTorch function without a derivative use `TorchLoss`.
 
+    Not with a derivative you are unsure of: its shape is checked, its values are not.
+
     Examples
     --------
     >>> from certeq import CallableLoss

@@ -12,7 +12,7 @@ from certeq.optimize.losses._samples import Floats
 
 
 class LogisticLoss(PredictorLoss):
-    r"""Logistic loss :math:`F_i(\theta) = \ln(1 + e^{-y_i x_i^\top\theta})` for labels -1 and 1.
+    r"""Logistic loss :math:`F_i(\theta) = \ln(1 + e^{-y_i x_i^\top\theta})` for labels -1 and 1 (or 0 and 1).
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class LogisticLoss(PredictorLoss):
     -----
     L_F = max norm(x_i)**2 / 4 and M = max norm(x_i), so OCE has a smoothness constant for every smooth utility.
 
-    Not for labels 0 and 1, which are refused, nor for more than two classes: see `certeq.learn` for those.
+    Not for more than two classes, which are refused: see `certeq.learn.OCEClassifier`.
 
     Examples
     --------

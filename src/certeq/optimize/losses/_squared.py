@@ -24,6 +24,9 @@ class SquaredLoss(PredictorLoss):
     -----
     L_F = 2 max norm(x_i)**2. The gradient is bounded on a bounded feasible set only.
 
+    Not where outliers are mistakes in the data: a risk-averse utility gives large squared errors even more weight. For
+    an intercept and a ridge see `certeq.learn.OCERegressor`.
+
     Examples
     --------
     >>> from certeq import SquaredLoss

@@ -52,6 +52,8 @@ def oce_smoothness(
     because the Hessian is E[u'F''] + E[u''] Cov_w(grad F) and the tilt sums to 1. A utility that is not monotone
     has E abs(u') > 1, so it has a constant here only for linear losses.
 
+    Not of use for CVaR and other kinked utilities, where it is +inf: take steps that fall, such as `inverse_sqrt`.
+
     Examples
     --------
     >>> from certeq.optimize import oce_smoothness

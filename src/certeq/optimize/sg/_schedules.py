@@ -95,7 +95,9 @@ def growing_batch(first: int = 1) -> Schedule:
 
 
 def constant_batch(m: int) -> Schedule:
-    """m_k = m. The bias of the gradient estimate, of order 1/m, then never goes away.
+    """m_k = m.
+
+    Not where the last digits matter: the bias of the gradient estimate, of order 1/m, then never goes away.
 
     >>> from certeq.optimize import constant_batch
     >>> constant_batch(64)(1000)
