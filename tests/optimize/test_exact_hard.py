@@ -205,3 +205,61 @@ def test_a_million_scenarios(utility):
     result = solve_exact(big, utility, **simplex(big))
     check(result, big, utility)
     assert time.perf_counter() - began < 120.0  # seconds on an idle machine; generous for a busy one
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pivoting_finds_what_the_interior_method_finds(seed):
+    """Bounded quadratic programmes of random shape: wherever pivoting settles, its point is the optimum."""
+    from certeq.optimize.exact.interior import InteriorMethod
+    from certeq.optimize.exact.pivot import pivoted
+    from certeq.optimize.exact.subproblem import Subproblem
+
+    rng = np.random.default_rng(seed)
+    size, rows = int(rng.integers(2, 40)), int(rng.integers(0, 3))
+    root = rng.standard_normal((size + 5, size))
+    C = np.vstack([np.ones(size), rng.standard_normal(size)])[:rows]
+    none = np.zeros((0, size))
+    problem = Subproblem(
+        g=rng.standard_normal(size),
+        H=root.T @ root / size,
+        lower=np.append(np.zeros(size - 1), -np.inf),
+        upper=np.append(np.where(rng.random(size - 1) < 0.5, 0.4, np.inf), np.inf),
+        C=C,
+        c=C @ np.full(size, 0.3),
+        G=none,
+        b=np.zeros(0),
+        B=none,
+        kink=np.zeros(0),
+        cap=np.zeros(0),
+    )
+    interior = InteriorMethod(problem, np.full(size, 0.3)).run(1e-11)
+    found = pivoted(problem, None)
+    assert found is not None
+    assert found.v == pytest.approx(interior.v, abs=1e-6)
+    assert problem.objective(found.v) <= problem.objective(interior.v) + 1e-10
+    assert np.all(found.v >= problem.lower - 1e-11)
+    assert np.all(found.v <= problem.upper + 1e-11)
+    slope = problem.gradient(found.v) - found.multipliers.y @ problem.C
+    assert slope == pytest.approx(found.multipliers.below - found.multipliers.above, abs=1e-10)
+
+
+def test_pivoting_leaves_alone_what_it_is_not_made_for():
+    """Too many variables, rows, hinges, or a curvature that is singular: None, and the interior method decides."""
+    from dataclasses import replace
+
+    from certeq.optimize.exact.pivot import pivoted
+    from certeq.optimize.exact.subproblem import Subproblem
+
+    def problem(size: int) -> Subproblem:
+        none = np.zeros((0, size))
+        box = -np.ones(size), np.ones(size)
+        return Subproblem(
+            -np.ones(size), np.eye(size), *box, none, np.zeros(0), none, np.zeros(0), none, *np.zeros((2, 0))
+        )
+
+    assert pivoted(problem(3), None) is not None
+    assert pivoted(problem(65), None) is None
+    assert pivoted(replace(problem(3), H=None), None) is None
+    assert pivoted(replace(problem(3), H=np.ones((3, 3))), None) is None
+    assert pivoted(replace(problem(3), G=np.ones((1, 3)), b=np.ones(1)), None) is None
+    assert pivoted(replace(problem(3), B=np.ones((1, 3)), kink=np.ones(1), cap=np.ones(1)), None) is None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from certeq.optimize.exact.certificate import distance, linear_minimum
 from certeq.optimize.exact.interior import InteriorMethod
 from certeq.optimize.exact.model import Hinges, Model, Point
+from certeq.optimize.exact.pivot import pivoted
 from certeq.optimize.exact.polish import polish
 from certeq.optimize.exact.recession import Escape, falls_for_ever
 from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem, SubSolution
@@ -233,9 +234,14 @@ def _has_curvature(model: Model, point: Point) -> bool:
 
 
 def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) -> SubSolution:
-    """The last active set if it still fits, else an interior point method and the active set it finds."""
+    """The last active set if it still fits, else one found by pivoting, else an interior point method and its set."""
     if last is not None:
         found = polish(problem, last.partition, last.v, last.multipliers)
+        if found is not None:
+            return found
+    guess = pivoted(problem, None if last is None else last.partition)
+    if guess is not None:
+        found = polish(problem, guess.partition, guess.v, guess.multipliers)
         if found is not None:
             return found
     method = InteriorMethod(problem, at)
