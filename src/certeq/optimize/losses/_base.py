@@ -17,8 +17,8 @@ class Loss(ABC):
     r"""Per-sample losses F_i(theta) and what can be done with their derivatives.
 
     A batch is the sample data itself: rows of a matrix, a tuple ``(X, y)``, whatever the loss is a function of. A
-    loss may hold samples of its own, and a batch of None means all of them. The gradient of OCE is sum_i q_i grad F_i
-    with q the tilt, ``gradient(theta, batch, q)``, so nothing larger than a batch is ever formed.
+    loss may hold samples of its own, and a batch of None means all of them. With q the tilt,
+    grad OCE = sum_i q_i grad F_i is ``gradient(theta, batch, q)``, so nothing larger than a batch is ever formed.
 
     Not to be subclassed for a single experiment: `CallableLoss` and `TorchLoss` make one from a function.
 

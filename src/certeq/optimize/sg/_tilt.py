@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dasum, daxpy, idamax
 
 from certeq.optimize.losses._samples import Floats
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows
@@ -138,13 +140,13 @@ class ExponentialTilt(Tilt):
     r"""An exponential slope: q proportional to exp(rate z).
 
     An exponential costs as much as twenty multiplications, so on the same samples it is seldom taken: with
-    y = rate (z - z_last) small, exp(rate z) = exp(rate z_last) * exp(y) and a Taylor polynomial of exp(y), of a degree
-    that leaves less than rounding behind, does. Each such step adds a rounding error or two; after thirty-two the
-    exponentials are taken afresh, so q stays good to 1e-14.
+    y = z - z_last small, exp(rate z) = exp(rate z_last) * exp(rate y) and Taylor's polynomial of the second factor
+    does. Each such step adds an error of at most 3e-14; after thirty-two the exponentials are taken afresh, so q stays
+    good to 1e-12.
     """
 
-    #: norm of y up to which the polynomial of each degree is exact to 1e-15
-    REACH = tuple((1e-15 * math.factorial(p + 1)) ** (1.0 / (p + 1)) for p in range(1, 8))
+    #: size of rate y up to which the polynomial of each degree is good to 3e-14
+    REACH = tuple((3e-14 * math.factorial(p + 1)) ** (1.0 / (p + 1)) for p in range(1, 8))
     AGE = 32
 
     def __init__(self, utility: Utility, rate: float, weights: Floats | None) -> None:
@@ -154,33 +156,28 @@ class ExponentialTilt(Tilt):
         self.age = self.AGE
 
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q and its sum."""
+        q = self.carry(z, same)
+        return q, float(dasum(q))
+
+    def carry(self, z: Floats, same: bool) -> Floats:
         """Return q from that of last time, or by exponentials about the largest loss."""
         if same and self.age < self.AGE:
             y: Floats = z - self.last
-            degree = self._degree(y)
-            if degree:
-                q = _taylor_exp(y, self.rate, degree)
-                q *= self.powers
-                self.last, self.powers, self.age = z, q, self.age + 1
-                return q, self._sum(q)
-        q = z - z.max()
+            size = self.rate * abs(float(y[idamax(y)]))
+            degree = bisect_left(self.REACH, size) + 1
+            if degree <= len(self.REACH):
+                self.powers = _times_exp(self.powers, y, self.rate, degree)
+                self.last, self.age = z, self.age + 1
+                return self.powers
+        q: Floats = z - z.max()
         q *= self.rate
         np.exp(q, out=q)
         if self.weights is not None:
             q *= self.weights
         # A batch seen once is not worth remembering.
         self.last, self.powers, self.age = (z, q, 0) if same else (self.last, self.powers, self.AGE)
-        return q, self._sum(q)
-
-    def _degree(self, y: Floats) -> int:
-        """Return the least degree that does for exp(rate y), or 0 where none does."""
-        norm = self.rate * math.sqrt(np.dot(y, y))  # at least the largest entry, and quicker to find
-        if norm > self.REACH[1]:
-            norm = self.rate * max(float(y.max()), -float(y.min()))
-        for degree, reach in enumerate(self.REACH, start=1):
-            if norm <= reach:
-                return degree
-        return 0
+        return q
 
     def state(self) -> State:
         """Return the losses and powers of last time."""
@@ -194,14 +191,14 @@ class ExponentialTilt(Tilt):
             self.last, self.powers, self.age = state["last"], state["powers"], int(state["age"][0])
 
 
-def _taylor_exp(y: Floats, rate: float, degree: int) -> Floats:
-    """Return sum of (rate y)^k / k! up to the degree, by Horner's rule: two passes per degree."""
-    q: Floats = y * (rate**degree / math.factorial(degree))
-    for k in range(degree - 1, 0, -1):
-        q += rate**k / math.factorial(k)
-        q *= y
-    q += 1.0
-    return q
+def _times_exp(p: Floats, y: Floats, rate: float, degree: int) -> Floats:
+    """Return p, overwritten, times the sum of (rate y)^k / k! up to the degree: two passes per degree."""
+    term: Floats = y * p
+    p = daxpy(term, p, a=rate)
+    for k in range(2, degree + 1):
+        term *= y
+        p = daxpy(term, p, a=rate**k / math.factorial(k))
+    return p
 
 
 class NewtonTilt(Tilt):
@@ -317,7 +314,7 @@ class LogisticTilt(NewtonTilt):
 
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
         """Return q = u'(z - t*) / high, times the weights."""
-        self.p = self.powers.weigh(z, same)[0]
+        self.p = self.powers.carry(z, same)
         if not same or self.powers.age == 0:  # the powers are taken about the largest loss
             self.centre = float(z.max())
         return super().weigh(z, same)
