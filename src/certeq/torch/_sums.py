@@ -20,7 +20,8 @@ from certeq.torch import _vector
 from certeq.torch._checks import Dim
 from certeq.torch._group import Ranks
 from certeq.torch._pool import Meeting, for_average, gather, meet, uncompiled
-from certeq.torch._vector import Floats, Mean, solve_vector
+from certeq.torch._starts import Floats, Mean, upper_quantile
+from certeq.torch._vector import solve_vector
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
 LONG = 1 << 18  # losses of all ranks together from which on the rounds cost less than gathering and solving them all
@@ -135,7 +136,7 @@ class _Shards:
         w, own = np.ones_like(z) if self.weights is None else self.weights, math.inf
         lower = tail * (1.0 + 1e-9)  # a little further down: shares of weights are rounded
         if self.weights is not None and w.sum() > 0.0:
-            own = _vector._upper_quantile(z, w / w.sum(), lower)
+            own = upper_quantile(z, w / w.sum(), lower)
         elif self.weights is None and z.size:
             place = z.size - 1 - min(int(z.size * lower), z.size - 1)
             own = float(np.partition(z, place)[place])
@@ -146,7 +147,7 @@ class _Shards:
         padded[0, :count], padded[1, :count] = torch.from_numpy(z[near]), torch.from_numpy(w[near])
         parts = [part[:, :size] for part, size in zip(self.ranks.gather(padded), counts, strict=True)]
         candidates = torch.cat(parts, dim=1).numpy()
-        return _vector._upper_quantile(candidates[0], candidates[1], tail * self.mass)
+        return upper_quantile(candidates[0], candidates[1], tail * self.mass)
 
 
 class _Known(torch.autograd.Function):

@@ -12,19 +12,27 @@ share no code, and the tests hold them against each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from certeq.utilities import Exponential, Pieces, Utility
+from certeq.torch._starts import (
+    DEGREES,
+    Floats,
+    Mean,
+    first_guess,
+    logistic_root,
+    near_quantile,
+    power_root,
+    upper_quantile,
+)
+from certeq.utilities import Exponential, Logistic, Pieces, Power, Utility
 from certeq.utilities._backend import NUMPY
 
-Floats = NDArray[np.floating[Any]]
-Mean = Callable[[Floats], float]
 SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather than select, float64 rather than float32
+COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
 _EPS = 2.0**-52
 _ones = [np.ones(0)]
 
@@ -82,23 +90,30 @@ def solve_vector(
     elif shape is not None:
         answer = _mean_and_variance(z, mean, shape.bend, utility)
     else:
-        least, most = utility.slope_range
-        # Powers and bounded slopes do not overflow on losses of a sane size; sums of exponentials may, harmlessly.
-        tame = (utility.growth > 1.0 or most - least < math.inf) and centre - low < 1e50
-        with nullcontext() if tame else np.errstate(all="ignore"):
-            anchor = utility.anchor
-            bracket = (low - centre) - anchor, -anchor
-            if utility.kinks:
-                answer = _between_kinks(z, mean, utility, *bracket, tolerance)
-            else:
-                start = _start(z, ranked, centre, weights, mean, (least, most), anchor)
-                answer = _solve(z, mean, utility, *bracket, start, tolerance)
+        order = ranked - centre if weights is None and size <= SMALL else None
+        found = _on_curve(z, order, mean, utility) if tolerance >= COARSE and order is not None else None
+        answer = found or _by_search(z, order, low - centre, weights, mean, utility, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
     else:
         tilt = (answer.density * weights / answer.total).astype(dtype, copy=False)
     return Solved(centre + answer.value, centre + answer.shortfall, tilt)
+
+
+def _by_search(
+    z: Floats, ranked: Floats | None, low: float, weights: Floats | None, mean: Mean, utility: Utility, tolerance: float
+) -> _Answer:
+    least, most = utility.slope_range
+    # Powers and bounded slopes do not overflow on losses of a sane size; sums of exponentials may, harmlessly.
+    tame = (utility.growth > 1.0 or most - least < math.inf) and low > -1e50
+    with nullcontext() if tame else np.errstate(all="ignore"):
+        anchor = utility.anchor
+        bracket = low - anchor, -anchor
+        if utility.kinks:
+            return _between_kinks(z, mean, utility, *bracket, tolerance)
+        start = first_guess(z, ranked, weights, mean, utility)
+        return _solve(z, mean, utility, *bracket, start, tolerance)
 
 
 # -- closed forms ------------------------------------------------------------------------------------------------------
@@ -130,6 +145,32 @@ def _mean_and_variance(z: Floats, mean: Mean, bend: float, utility: Utility) -> 
     return _Answer(middle + 0.5 * bend * variance + _of_zero(utility, anchor), middle - anchor, y)
 
 
+def _on_curve(z: Floats, ranked: Floats, mean: Mean, utility: Utility) -> _Answer | None:
+    """A power or a logistic slope, to a few thousand roundings: enough for a float32 batch, a start for any other."""
+    curve = utility.curve
+    if isinstance(curve, Power) and curve.degree in DEGREES and ranked[0] > -1e50:
+        s = power_root(ranked, curve)
+        y = z - (s - curve.width)
+        if curve.width != 1.0:
+            y /= curve.width
+        y = np.maximum(y, 0.0)
+        density = y if curve.degree == 1.0 else y * y if curve.degree == 2.0 else y * y * y
+        rise = curve.width / (curve.degree + 1.0) * (mean(density * y) - 1.0)
+        total = 1.0
+    elif isinstance(curve, Logistic):
+        start = near_quantile(z, ranked, None, 1.0 / curve.high, utility.anchor) + utility.anchor
+        found = logistic_root(z, mean, curve, start, 1e-6)
+        if found is None:
+            return None
+        s, density, total = found.s, found.q, found.m
+        level = mean(np.log1p(found.p / found.c)) - math.log(curve.high / (curve.high - 1.0))
+        rise = curve.high / curve.rate * level
+    else:
+        return None
+    anchor = utility.anchor
+    return _Answer(s + rise + _of_zero(utility, anchor), s - anchor, density, total)
+
+
 def _quantile(
     z: Floats, ranked: Floats, centre: float, weights: Floats | None, mean: Mean, pieces: Pieces, utility: Utility
 ) -> _Answer:
@@ -144,7 +185,7 @@ def _quantile(
             ranked = np.partition(ranked, place)
         at = float(ranked[place]) - centre
     else:
-        at = _upper_quantile(z, weights, tail)
+        at = upper_quantile(z, weights, tail)
     return _tail_above(z, at, mean, pieces, utility)
 
 
@@ -164,42 +205,7 @@ def _tail_above(z: Floats, at: float, mean: Mean, pieces: Pieces, utility: Utili
     return _Answer(value, at - pieces.kink, density)
 
 
-def _upper_quantile(z: Floats, weights: Floats, tail: float) -> float:
-    """The least loss of positive weight with mass above it at most ``tail``."""
-    order = np.argsort(-z)
-    order = order[weights[order] > 0]
-    before = np.cumsum(weights[order]) - weights[order]
-    return float(z[order[int(np.count_nonzero(before <= tail * (1 + 4 * _EPS))) - 1]])
-
-
 # -- everything else: Newton in a bracket ------------------------------------------------------------------------------
-
-
-def _start(
-    z: Floats,
-    ranked: Floats,
-    centre: float,
-    weights: Floats | None,
-    mean: Mean,
-    slopes: tuple[float, float],
-    anchor: float,
-) -> float:
-    """Where Newton begins. A bounded slope acts like CVaR's, so its search starts near a quantile."""
-    least, most = slopes
-    if not (most - least < math.inf and least < 1.0 < most):
-        return mean(z) - anchor
-    size, tail = z.shape[0], (1.0 - least) / (most - least)
-    if weights is not None:
-        return _upper_quantile(z, weights, tail) - 0.5 * anchor
-    rank = size * tail
-    k = min(int(rank), size - 1)
-    if size > SMALL:
-        ranked = np.partition(ranked, size - 1 - k)
-    at = float(ranked[size - 1 - k]) - centre
-    if rank - k < 1e-9 and k > 0:  # a whole number of losses in the tail: t lies between two of them
-        above = float(ranked[size - k] if size <= SMALL else ranked[size - k :].min()) - centre
-        return 0.5 * (at + above)
-    return at - 0.5 * anchor
 
 
 def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, start: float, tolerance: float) -> _Answer:
@@ -214,7 +220,7 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
     power, (least, most) = utility.growth, utility.slope_range
     bounded = math.isfinite(most - least)
     odds = math.log((1.0 - least) / (most - 1.0)) if bounded else 0.0
-    coarse, known = tolerance >= 1e-9, False
+    coarse, known = tolerance >= COARSE, False
     t, last = min(max(start, low), high), math.inf
     f = math.nan
     seen: list[tuple[float, float, float]] = []  # (residual, t, dt/d residual or NaN) since the last bisection

@@ -8,7 +8,7 @@ from certeq.utilities._entropic import Entropic
 from certeq.utilities._mean import Mean
 from certeq.utilities._mean_variance import MeanVariance
 from certeq.utilities._power import MonotoneMeanVariance, Quartic
-from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
+from certeq.utilities._shapes import Exponential, Logistic, Pieces, Power, Quadratic, Shape
 
 __all__ = [
     "CVaR",
@@ -22,6 +22,7 @@ __all__ = [
     "MonotoneMeanVariance",
     "Normalized",
     "Pieces",
+    "Power",
     "Quadratic",
     "Quartic",
     "Scaled",

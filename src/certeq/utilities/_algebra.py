@@ -11,7 +11,7 @@ import numpy as np
 from certeq.utilities._backend import Array, as_float, is_compiling, is_tensor
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
-from certeq.utilities._shapes import Exponential, Logistic, Pieces, Quadratic, Shape
+from certeq.utilities._shapes import Curve, Exponential, Pieces, Quadratic, Shape
 
 
 class _Around(Utility):
@@ -75,10 +75,10 @@ class Scaled(_Around):
         return tuple((as_float(self.scale) * kink, jump) for kink, jump in self.utility.kinks)
 
     @property
-    def logistic(self) -> Logistic | None:
+    def curve(self) -> Curve | None:
         """The curve inside, in the new units."""
-        curve = self.utility.logistic
-        return None if curve is None else Logistic(curve.rate / as_float(self.scale), curve.high)
+        curve = self.utility.curve
+        return None if curve is None else curve.scaled(as_float(self.scale))
 
     @property
     def shape(self) -> Shape | None:
@@ -151,9 +151,9 @@ class Normalized(_Around):
         return tuple((kink - self.utility.anchor, jump) for kink, jump in self.utility.kinks)
 
     @property
-    def logistic(self) -> Logistic | None:
+    def curve(self) -> Curve | None:
         """The curve inside: it is stated relative to the anchor."""
-        return self.utility.logistic
+        return self.utility.curve
 
     @property
     def shape(self) -> Shape | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certeq.utilities._backend import Array, as_float, backend, is_tensor
-from certeq.utilities._shapes import Logistic, Pieces, Shape
+from certeq.utilities._shapes import Curve, Pieces, Shape
 
 if TYPE_CHECKING:
     from certeq.utilities._algebra import Normalized, Scaled, Sum
@@ -125,8 +125,8 @@ class Utility(ABC):
         return None
 
     @property
-    def logistic(self) -> Logistic | None:
-        """The logistic curve that the slope is, if it is one."""
+    def curve(self) -> Curve | None:
+        """A known curve that the slope is: no closed form, but a help to whoever searches the shortfall."""
         return None
 
     @property

@@ -217,7 +217,7 @@ class SmoothCVaR(Utility):
         return as_float(self.width) * (math.log(alpha) - math.log1p(-alpha))
 
     @property
-    def logistic(self) -> Logistic:
+    def curve(self) -> Logistic:
         """The slope is a logistic curve."""
         return Logistic(1.0 / as_float(self.width), 1.0 / as_float(self.alpha))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from certeq.utilities._backend import Array, as_float, is_tensor
 from certeq.utilities._base import Utility, check_at_least
+from certeq.utilities._shapes import Power
 
 
 def _power(base: Array, exponent: Any) -> Array:
@@ -92,6 +93,11 @@ class MonotoneMeanVariance(Utility):
         """The slope is w**(a-1)."""
         return as_float(self.a) - 1.0
 
+    @property
+    def curve(self) -> Power:
+        """The slope is a power."""
+        return Power(as_float(self.a) - 1.0, 1.0)
+
 
 class Quartic(Utility):
     r"""Quartic risk: :math:`u(x) = w^4 - 1` with :math:`w = (x + 1)^+`.
@@ -144,3 +150,8 @@ class Quartic(Utility):
     def growth(self) -> float:
         """The slope is cubic."""
         return 3.0
+
+    @property
+    def curve(self) -> Power:
+        """4 w**3, which is 1 at the anchor."""
+        return Power(3.0, float(4.0 ** (-1.0 / 3.0)))

@@ -46,5 +46,22 @@ class Logistic:
     rate: float
     high: float
 
+    def scaled(self, by: float) -> Logistic:
+        """In units of loss that are ``by`` times smaller."""
+        return Logistic(self.rate / by, self.high)
+
+
+@dataclass(frozen=True)
+class Power:
+    """u'(x) = (1 + (x - x0)/width)**degree where that is positive, else 0: power sums of ranked losses give t."""
+
+    degree: float
+    width: float
+
+    def scaled(self, by: float) -> Power:
+        """In units of loss that are ``by`` times smaller."""
+        return Power(self.degree, self.width * by)
+
 
 Shape = Exponential | Quadratic | Pieces
+Curve = Logistic | Power

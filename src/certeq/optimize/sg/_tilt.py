@@ -353,6 +353,7 @@ def make_tilt(utility: Utility, weights: Floats | None = None, sparse: bool = Fa
             return PiecesTilt(utility, shape, sparse)
     if utility.kinks or shape is not None or utility.kappa == 0.0:
         return ColdTilt(utility, weights)
-    if utility.logistic is not None:
-        return LogisticTilt(utility, utility.logistic, weights)
+    curve = utility.curve
+    if isinstance(curve, Logistic):
+        return LogisticTilt(utility, curve, weights)
     return NewtonTilt(utility, weights)
