@@ -153,3 +153,39 @@ def test_memory_of_everything_that_reads_a_file(tmp_path):
 def test_axis_of_the_wrong_type():
     with pytest.raises(TypeError, match="axis must be a whole number"):
         ce.oce([[1.0, 2.0]], ce.CVaR(0.1), axis=1.0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n", [1, 5, 1000, 70_000])
+@pytest.mark.parametrize("scale", [1e-300, 1e100, 1e200])
+def test_sizes_near_the_ends_of_float64_give_an_answer_or_a_reason_and_no_warning(n, scale):
+    x = np.random.default_rng(n).standard_normal(n) * scale
+    for utility in [
+        ce.Entropic(1.0),
+        ce.MonotoneMeanVariance(3),
+        ce.CVaR(0.05),
+        ce.LeakyCVaR(0.05),
+        ce.SmoothCVaR(0.05),
+    ]:
+        assert x.min() - 1.0 <= ce.oce(x, utility.normalized()) <= x.max() + 1.0
+        assert np.isfinite(ce.shortfall(x, utility))
+        assert ce.tilt(x, utility).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_risk_beyond_float64_is_refused_with_the_remedy():
+    x = 1e200 * np.random.default_rng(0).standard_normal(100)
+    with pytest.raises(OverflowError, match=r"OCE under MeanVariance\(beta=0.5\) is beyond float64 .* larger unit"):
+        ce.oce(x, ce.MeanVariance(0.5))
+    with pytest.raises(OverflowError, match="standard error under CVaR"):
+        ce.estimate(x, ce.CVaR(0.05))
+
+
+@pytest.mark.parametrize(
+    ("axis", "shape"), [(-1, (3, 4, 5)), (0, (3, 4, 5)), (1, (3, 4, 5)), (None, (3, 4, 5)), ((0, 2), (3, 4, 5))]
+)
+def test_nan_is_placed_by_the_callers_index(axis, shape):
+    x = np.zeros(shape)
+    x[2, 1, 3] = np.nan
+    for ask in (lambda: ce.oce(x, ce.CVaR(0.1), axis=axis), lambda: ce.ubsr(x, np.exp, 1.0, axis=axis)):
+        with pytest.raises(ValueError, match=r"NaN at index \(2, 1, 3\)"):
+            ask()

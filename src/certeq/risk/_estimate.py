@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq.risk._inference import density_at, reliability
-from certeq.risk._input import Floats, as_array, as_weights, check_not_empty, check_utility
+from certeq.risk._input import (
+    Floats,
+    as_array,
+    as_weights,
+    check_answer,
+    check_not_empty,
+    check_utility,
+    free_to_overflow,
+)
 from certeq.risk._long import LongSolved, NotFinite, solve_sample, survey
 from certeq.risk._oce import oce, tilt
 from certeq.risk._places import elsewhere, lives_elsewhere
@@ -93,7 +101,10 @@ class Estimate:
 
     @property
     def tilt(self) -> Any:
-        """The worst-case weights, one per sample, computed on demand; they sum to 1. A Dask array for Dask losses."""
+        """The worst-case weights, one per sample; they sum to 1. A Dask array for Dask losses.
+
+        Computed on demand from the losses that were passed in, which are not copied: do not change them in between.
+        """
         return tilt(self._x, self.utility, self._weights)
 
     def interval(
@@ -173,6 +184,7 @@ class Estimate:
         return head + tail + (f", doubts={list(self.doubts)!r})" if self.doubts else ")")
 
 
+@free_to_overflow
 def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -> Estimate:
     r"""OCE of a sample with its shortfall, tilt, standard error, bias and intervals.
 
@@ -220,6 +232,8 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
             sample.complain(takes_low)
             raise
     facts = _moments(solved, utility)
+    check_answer("OCE", solved.value, utility)
+    check_answer("standard error", facts["stderr"], utility)
     doubts = reliability(sample, solved, utility, facts["ess"])
     return Estimate(
         solved.value,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,32 @@ from numpy.typing import NDArray
 from certeq.utilities import Utility
 
 Floats = NDArray[Any]
+Locate = Callable[[int, int], tuple[int, ...]]  # (row, place in it) -> index in the caller's array
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def free_to_overflow(function: Function) -> Function:
+    """Run a function without floating-point warnings: squares of huge losses may overflow on the way to a sane answer.
+
+    Whether the answer is sane is for `check_answer`.
+    """
+
+    @wraps(function)
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    return quiet  # type: ignore[return-value]
+
+
+def check_answer(name: str, answer: Any, utility: Utility) -> Any:
+    """The answer, if it is finite; losses that are finite may still be too large for their risk to be a float."""
+    if np.all(np.isfinite(answer)):
+        return answer
+    raise OverflowError(
+        f"the {name} under {utility!r} is beyond float64 (1.8e308) for losses of this size; give them in a larger "
+        "unit, for instance x / 1e100."
+    )
 
 
 def check_utility(utility: object) -> Utility:
@@ -72,6 +100,22 @@ def as_axis_last(x: Floats, axis: int | tuple[int, ...] | None) -> tuple[Floats,
     return moved.reshape(int(np.prod(lead)), size), lead
 
 
+def locating(x: Floats, axis: int | tuple[int, ...] | None) -> Locate:
+    """The index in x of a row and a place in it, as `as_axis_last` lays them out."""
+
+    def locate(row: int, place: int) -> tuple[int, ...]:
+        if axis is None:
+            return tuple(int(k) for k in np.unravel_index(place, x.shape))
+        axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+        axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, x.ndim))
+        rest = [k for k in range(x.ndim) if k not in axes]
+        index = dict(zip(rest, np.unravel_index(row, [x.shape[k] for k in rest]) if rest else (), strict=True))
+        index |= dict(zip(axes, np.unravel_index(place, [x.shape[k] for k in axes]), strict=True))
+        return tuple(int(index[k]) for k in range(x.ndim))
+
+    return locate
+
+
 def check_not_empty(x: Floats) -> None:
     """At least one sample per problem."""
     if x.shape[-1] == 0:
@@ -108,8 +152,11 @@ def check_weights(low: float, total: float, high: float) -> None:
         raise ValueError("weights sum to 0; at least one must be above 0.")
 
 
-def complain_not_finite(rows: Floats, allow_low: bool) -> None:
-    """Say which loss is NaN or infinite, and what that means. ``allow_low`` lets -inf pass."""
+def complain_not_finite(rows: Floats, allow_low: bool, locate: Locate | None = None) -> None:
+    """Say which loss is NaN or infinite, and what that means. ``allow_low`` lets -inf pass.
+
+    ``locate`` turns a row and a place in it into the index that the caller's array has there.
+    """
     for i in range(rows.shape[0]):
         for start in range(0, rows.shape[1], 1 << 16):
             block = np.asarray(rows[i, start : start + (1 << 16)])
@@ -119,8 +166,9 @@ def complain_not_finite(rows: Floats, allow_low: bool) -> None:
             if not np.any(bad):
                 continue
             place = start + int(np.argmax(bad))
-            where = f"index {place}" if rows.shape[0] == 1 else f"row {i}, index {place}"
-            raise not_finite(float(block[place - start]), f"at {where}")
+            where = (place,) if locate is None else locate(i, place)
+            where_text = f"index {where[0]}" if len(where) == 1 else f"index {where}"
+            raise not_finite(float(block[place - start]), f"at {where_text}")
 
 
 def not_finite(found: float, where: str) -> ValueError:

@@ -14,10 +14,13 @@ from certeq.risk._input import (
     as_array,
     as_axis_last,
     as_weights,
+    check_answer,
     check_not_empty,
     check_utility,
     check_weights,
     complain_not_finite,
+    free_to_overflow,
+    locating,
 )
 from certeq.risk._long import LongSolved, NotFinite, solve_long, solve_sample, tilt_long, tilting
 from certeq.risk._places import elsewhere
@@ -29,6 +32,7 @@ from certeq.utilities import Exponential, Utility
 Axis = int | tuple[int, ...] | None
 
 
+@free_to_overflow
 def oce(
     x: ArrayLike,
     utility: Utility,
@@ -85,13 +89,15 @@ def oce(
             return _bisect_far(far, utility, delta, epsilon)
         problem = _Problem(x, utility, weights, axis)
         problem.takes_low = False
-        return problem.shaped(problem.bisect(delta, epsilon))
+        return check_answer("OCE", problem.shaped(problem.bisect(delta, epsilon)), utility)
     _check_method(method)
     if far is not None:
-        return solve_sample(far, utility, value_only=True).value
-    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.value, value_only=True)
+        return check_answer("OCE", solve_sample(far, utility, value_only=True).value, utility)
+    value = _Problem(x, utility, weights, axis).collect(lambda solved: solved.value, value_only=True)
+    return check_answer("OCE", value, utility)
 
 
+@free_to_overflow
 def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
     r"""The minimiser t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
@@ -112,6 +118,7 @@ def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
     return _Problem(x, utility, weights, axis).collect(lambda solved: solved.shortfall)
 
 
+@free_to_overflow
 def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
     r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 along the axis.
 
@@ -166,6 +173,7 @@ class _Problem:
         check_not_empty(self.rows)
         self.weights = as_weights(weights, self.x, axis)
         self.takes_low = isinstance(self.utility.shape, Exponential)
+        self.locate = locating(self.x, axis)
 
     @property
     def is_long(self) -> bool:
@@ -189,7 +197,8 @@ class _Problem:
             or (low == -np.inf and not self.takes_low)
             or np.any(z.max(axis=1) == -np.inf)
         ):
-            complain_not_finite(z, self.takes_low and not np.any(z.max(axis=1) == -np.inf))
+            allow_low = self.takes_low and not np.any(z.max(axis=1) == -np.inf)
+            complain_not_finite(z, allow_low, lambda row, place: self.locate(part.start + row, place))
         return z
 
     def solve_blocks(self, use: Callable[[Solved], Floats]) -> list[Floats]:
@@ -207,7 +216,7 @@ class _Problem:
         try:
             return run_all(task, starts, count * samples >= 4 * BLOCK)
         except ValueError:
-            complain_not_finite(self.rows, self.takes_low)
+            complain_not_finite(self.rows, self.takes_low, self.locate)
             raise
 
     def samples(self) -> list[ArraySample]:
@@ -219,8 +228,8 @@ class _Problem:
         try:
             return [solve_long(sample, self.utility, value_only) for sample in self.samples()]
         except NotFinite:
-            complain_not_finite(self.rows, self.takes_low)
-            complain_not_finite(self.rows, False)  # nothing but -inf
+            complain_not_finite(self.rows, self.takes_low, self.locate)
+            complain_not_finite(self.rows, False, self.locate)  # nothing but -inf
             raise
 
     def collect(self, use: Callable[[Any], Any], value_only: bool = False) -> Any:
@@ -236,7 +245,7 @@ class _Problem:
                     [bisect_long(sample, self.utility, delta, epsilon).value for sample in self.samples()]
                 )
             except NotFinite:
-                complain_not_finite(self.rows, False)
+                complain_not_finite(self.rows, False, self.locate)
                 raise
         height = max(1, BLOCK // self.rows.shape[1])
         parts = [slice(start, start + height) for start in range(0, self.rows.shape[0], height)]

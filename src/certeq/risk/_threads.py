@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -55,7 +56,8 @@ def run_all(task: Callable[[Any], Result], items: Sequence[Any], parallel: bool)
             deque(left, maxlen=0)  # nobody needs to begin another
             raise
 
-    others = [_pool().submit(work) for _ in range(count - 1)]
+    # What a caller says of floating-point errors holds in its threads too.
+    others = [_pool().submit(copy_context().run, work) for _ in range(count - 1)]
     try:
         work()
     finally:

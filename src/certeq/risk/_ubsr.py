@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq.risk._fan import smallest
-from certeq.risk._input import as_array, as_axis_last, as_weights, check_not_empty, check_weights, complain_not_finite
+from certeq.risk._input import (
+    as_array,
+    as_axis_last,
+    as_weights,
+    check_not_empty,
+    check_weights,
+    complain_not_finite,
+    locating,
+)
 from certeq.risk._long import NotFinite, drawn_from, survey
 from certeq.risk._places import elsewhere
 from certeq.risk._root import Floats
@@ -78,10 +86,10 @@ def ubsr(
                 for i, row in enumerate(rows)
             ]
         except NotFinite:
-            complain_not_finite(rows, False)
+            complain_not_finite(rows, False, locating(array, axis))
             raise
     else:
-        complain_not_finite(rows, False)
+        complain_not_finite(rows, False, locating(array, axis))
         anchor = _anchor(function, level)
         height = max(1, BLOCK // rows.shape[1])
         found = []
