@@ -140,3 +140,36 @@ def test_without_torch_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install certeq\[torch\]"):
         importlib.import_module("certeq.torch")
+
+
+@pytest.mark.parametrize("bad", [0.5, "a", (0, 0.5), True])
+def test_dim_must_be_whole(bad):
+    with pytest.raises(TypeError, match="dim must be a whole number, a tuple of them, or None; found"):
+        oce(torch.zeros(3), U, dim=bad)
+
+
+def test_losses_must_be_dense():
+    with pytest.raises(TypeError, match=r"losses must be a dense tensor; found layout .*\.to_dense\(\)"):
+        oce(torch.ones(3).to_sparse(), U)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("utility", [U, ce.Entropic(1.0), ce.Quartic()])
+def test_a_weight_of_0_does_not_excuse_a_loss_that_is_not_finite(value, utility):
+    losses, weight = torch.tensor([1.0, value, 2.0]), torch.tensor([1.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match="at index 1"):
+        oce(losses, utility, weight=weight)
+
+
+def test_the_memory_does_not_advise_what_it_cannot_do():
+    with pytest.raises(ValueError, match=r"\+inf at index 1") as error:
+        MemoryOCELoss(U)(torch.tensor([1.0, float("inf")]))
+    assert "allow_inf" not in str(error.value)
+
+
+def test_the_core_refuses_a_parameter_that_is_learned():
+    rate = torch.tensor(2.0, requires_grad=True)
+    for utility in (ce.Entropic(rate), 0.5 * ce.Mean() + 0.5 * ce.Entropic(rate), ce.Entropic(rate).normalized()):
+        for ask in (ce.oce, ce.estimate, ce.tilt):
+            with pytest.raises(TypeError, match=r"requires a gradient, which is lost here.*certeq\.torch\.oce"):
+                ask([1.0, 2.0], utility)

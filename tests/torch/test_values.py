@@ -185,3 +185,20 @@ class TestDimensions:
         x = torch.tensor(2.0, requires_grad=True)
         oce(x, ce.Quartic().normalized()).backward()
         assert x.grad == 1.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 1000, 4096])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
+def test_slopes_on_a_known_curve_agree_with_the_core_in_float32(n, scale):
+    """Powers and logistic slopes of a small float32 batch have a way of their own."""
+    utilities = [ce.MonotoneMeanVariance(2), ce.MonotoneMeanVariance(3), ce.MonotoneMeanVariance(4), ce.Quartic()]
+    utilities += [ce.SmoothCVaR(0.05), ce.SmoothCVaR(0.3, tau=2.0), ce.Quartic().normalized().scaled(0.1)]
+    generator = torch.Generator().manual_seed(n)
+    for x in (torch.randn(n, generator=generator), torch.randn(n, generator=generator).exp(), torch.ones(n)):
+        losses = (scale * x).requires_grad_()
+        for utility in utilities:
+            (q,) = torch.autograd.grad(oce(losses, utility), losses)
+            wanted = losses.detach().double().numpy()
+            size = 1.0 + np.abs(wanted).max()
+            assert oce(losses, utility).item() == pytest.approx(ce.oce(wanted, utility), abs=1e-6 * size)
+            assert q.numpy() == pytest.approx(ce.tilt(wanted, utility), abs=2e-6, rel=2e-5)

@@ -43,11 +43,24 @@ def check_answer(name: str, answer: Any, utility: Utility) -> Any:
 def check_utility(utility: object) -> Utility:
     """The utility, or an error that says what to write instead."""
     if isinstance(utility, Utility):
+        if _is_learned(utility):
+            raise TypeError(
+                f"a parameter of utility requires a gradient, which is lost here; found {utility!r}. Use "
+                "certeq.torch.oce, or pass the parameter's number."
+            )
         return utility
     if isinstance(utility, type) and issubclass(utility, Utility):
         raise TypeError(f"utility must be an instance; write {utility.__name__}() rather than {utility.__name__}.")
     hint = "; wrap a function of your own with certeq.utility(u)" if callable(utility) else ""
     raise TypeError(f"utility must be a Utility such as certeq.CVaR(0.05); found {utility!r}{hint}.")
+
+
+def _is_learned(utility: Utility) -> bool:
+    for item in vars(utility).values():
+        for part in item if isinstance(item, tuple) else (item,):
+            if getattr(part, "requires_grad", False) or (isinstance(part, Utility) and _is_learned(part)):
+                return True
+    return False
 
 
 def as_array(name: str, x: Any) -> Floats:

@@ -103,6 +103,8 @@ def _reduce(
         dims = tuple(range(losses.ndim))
         w = as_weights(weight, losses, dims, None, validate).detach().double().numpy().reshape(-1)
         w = (w / w.sum()).astype(kind, copy=False)
+        if validate and not np.isfinite(x).all():
+            check_values(losses, utility, allow_inf)  # refused whatever their weight, as in the core
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
     solved = solve_vector(x, w, utility, tolerance, np.float64 if dtype is torch.float64 else np.float32)

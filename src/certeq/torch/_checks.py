@@ -29,15 +29,24 @@ def check_losses(losses: object, name: str = "losses", may_be_empty: bool = Fals
         raise TypeError(f"{name} must be a torch tensor; found {type(losses).__name__}. For NumPy there is certeq.oce.")
     if not losses.is_floating_point():
         raise TypeError(f"{name} must be floating; found dtype {losses.dtype}. Convert it, for instance with .float().")
+    if losses.layout is not torch.strided:
+        raise TypeError(f"{name} must be a dense tensor; found layout {losses.layout}. Convert it with .to_dense().")
     if losses.numel() == 0 and not may_be_empty:
         raise ValueError(f"{name} is empty, with shape {tuple(losses.shape)}: no OCE of no losses exists.")
+
+
+def _each(dim: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
+    return (dim,) if isinstance(dim, int) else tuple(dim)
 
 
 def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
     """The dimensions the samples run along, from 0; all of them for None."""
     if dim is None:
         return tuple(range(ndim))
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    whole = isinstance(dim, (int, tuple, list)) and all(isinstance(d, int) for d in _each(dim))
+    if not whole or isinstance(dim, bool):
+        raise TypeError(f"dim must be a whole number, a tuple of them, or None; found {dim!r}.")
+    dims = _each(dim)
     for d in dims:
         if not -max(ndim, 1) <= d < max(ndim, 1):
             raise IndexError(f"dim must name dimensions of losses, which have {ndim}; found {dim!r}.")
@@ -49,27 +58,34 @@ def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
 
 def check_values(losses: Tensor, utility: Utility, allow_inf: bool) -> None:
     """NaN and infinite losses, with the first index. Makes an accelerator wait."""
+    complaint = complaint_of(losses, utility, allow_inf)
+    if complaint:
+        advice = (
+            " Pass allow_inf=True to get it all the same, for instance under a GradScaler that then skips the step."
+        )
+        raise ValueError(complaint + (advice if "+inf" in complaint else ""))
+
+
+def complaint_of(losses: Tensor, utility: Utility, allow_inf: bool) -> str:
+    """What is wrong with the losses' values, if anything."""
     fixed = losses.detach()
     if bool(torch.isfinite(fixed).all()):
-        return
+        return ""
     bad = torch.isnan(fixed)
     if not allow_inf:
         bad |= fixed == torch.inf
     if not isinstance(utility.shape, Exponential):
         bad |= fixed == -torch.inf
     if not bool(bad.any()):
-        return
+        return ""
     place = tuple(int(i) for i in bad.nonzero()[0])
     found = float(fixed[place])
     where = f"index {place[0]}" if len(place) == 1 else f"index {place}"
     if found != found:
-        raise ValueError(f"losses holds NaN at {where}; find where the model or its input produced it.")
+        return f"losses holds NaN at {where}; find where the model or its input produced it."
     if found > 0:
-        raise ValueError(
-            f"losses holds +inf at {where}: the OCE is +inf and has no gradient. Pass allow_inf=True to get it all the "
-            "same, for instance under a GradScaler, which then skips the step."
-        )
-    raise ValueError(f"losses holds -inf at {where}; only Entropic can take it. Replace it by a finite loss.")
+        return f"losses holds +inf at {where}: the OCE is +inf and has no gradient."
+    return f"losses holds -inf at {where}; only Entropic can take it. Replace it by a finite loss."
 
 
 def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, validate: bool) -> Tensor:

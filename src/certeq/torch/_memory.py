@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certeq.torch._checks import check_losses, complaint_of
 from certeq.torch._functional import oce, pool_losses, shortfall
 from certeq.torch._loss import Base, OCELoss
 from certeq.torch._search import TORCH
@@ -100,8 +101,11 @@ class MemoryOCELoss(OCELoss):
             raise ValueError("weight cannot be combined with a memory of unweighted losses; use OCELoss.")
         if self.process_group is not None:
             losses = pool_losses(losses, self.utility, self.validate, self.process_group)
-        # The plain OCE checks the losses; it is also what the very first batch is worth.
-        plain = oce(losses, self.utility, validate=self.validate)
+        check_losses(losses)
+        complaint = complaint_of(losses, self.utility, False) if self.validate else ""
+        if complaint:  # without the advice of `oce`: an infinite loss must not enter the memory
+            raise ValueError(complaint)
+        plain = oce(losses, self.utility, validate=self.validate)  # what the very first batch is worth
         if int(self.filled) == 0:
             self._store(losses)
             return plain

@@ -35,7 +35,8 @@ class Scenarios:
             turned = np.array(table.T, dtype=np.float64, order="C")
             self.centre = turned @ weights
             turned -= self.centre[:, None]
-            square = np.square(turned) @ weights
+            even = float(weights.min()) == float(weights.max())
+            square: Vector = weights[0] * np.vecdot(turned, turned) if even else np.square(turned) @ weights
         else:
             self.centre = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
             spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.centre))
@@ -93,12 +94,16 @@ class Scenarios:
         live = np.flatnonzero(diagonal)
         if self._turned is not None:
             chosen = self._columns(assets)
-            root = np.sqrt(diagonal)
-            if 2 * len(live) < self.count:
-                chosen, root = chosen[:, live], root[live]
-            half = chosen * root
-            out[:size, :size] = half @ half.T
-            out[:size, size] = -(half @ root)
+            if float(diagonal.min()) == float(diagonal.max()):  # a constant curvature: nothing to weigh
+                out[:size, :size] = diagonal[0] * (chosen @ chosen.T)
+                out[:size, size] = -(chosen @ diagonal)
+            else:
+                root = np.sqrt(diagonal)
+                if 2 * len(live) < self.count:
+                    chosen, root = chosen[:, live], root[live]
+                half = chosen * root
+                out[:size, :size] = half @ half.T
+                out[:size, size] = -(half @ root)
         else:
 
             def part(rows: slice, block: Vector) -> tuple[Vector, Vector]:
