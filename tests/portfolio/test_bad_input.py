@@ -173,3 +173,37 @@ def test_without_skfolio_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(builtins, "__import__", no_skfolio)
     with pytest.raises(ImportError, match=r"pip install certeq\[portfolio\]"):
         importlib.import_module("certeq.portfolio")
+
+
+def test_solver_params_are_known_by_name(small: pd.DataFrame) -> None:
+    with pytest.raises(
+        ValueError, match=r"a key of solver_params for solver='exact' must be one of .*Did you mean 'max_iter'"
+    ):
+        MinimumOCE(solver_params={"max_iters": 5}).fit(small)
+    with pytest.raises(ValueError, match="Did you mean 'iterations'"):
+        MinimumOCE(solver="sg", solver_params={"iteration": 5}).fit(small)
+
+
+def test_every_parameter_of_the_solvers_is_offered() -> None:
+    import inspect
+
+    from certeq.optimize.exact import solve_exact
+    from certeq.optimize.sg import minimize_sg
+    from certeq.portfolio._settings import SOLVER_PARAMS
+
+    ours = {"A", "utility", "weights", "linear", "lower", "upper", "C", "c", "G", "b", "theta0", "tol"}
+    assert set(SOLVER_PARAMS["exact"]) == set(inspect.signature(solve_exact).parameters) - ours
+    ours = {"loss", "utility", "domain", "samples", "theta0", "weights"}
+    assert set(SOLVER_PARAMS["sg"]) == set(inspect.signature(minimize_sg).parameters) - ours
+
+
+def test_an_asset_named_twice(small: pd.DataFrame) -> None:
+    frame = pd.DataFrame(np.asarray(small)[:, [0, 0, 1]], columns=["A", "A", "B"])
+    with pytest.raises(ValueError, match="X must name each asset once; found 'A' more than once"):
+        MinimumOCE().fit(frame)
+
+
+def test_a_constraint_that_cannot_be_read(small: pd.DataFrame) -> None:
+    name = small.columns[0]
+    with pytest.raises(ValueError, match=rf"linear_constraints: .*in '{name} >> 0.5'\. A constraint reads like"):
+        MinimumOCE(linear_constraints=[f"{name} >> 0.5"]).fit(small)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from skfolio.exceptions import GroupNotFoundError
+from skfolio.exceptions import EquationToMatrixError, GroupNotFoundError
 from skfolio.prior import ReturnDistribution
 from skfolio.utils.equations import equations_to_matrix
 
@@ -152,6 +152,10 @@ def _equations(model: MinimumOCE, assets: Assets, distribution: ReturnDistributi
     for text in equations:
         try:
             C, c, G, b = equations_to_matrix(groups, [text], raise_if_group_missing=assets.strict, **extra)
+        except EquationToMatrixError as error:
+            raise ValueError(
+                f"linear_constraints: {error}, in {text!r}. A constraint reads like 'Equity <= 0.5' or 'A >= 2 * B'."
+            ) from error
         except GroupNotFoundError as error:
             raise ValueError(
                 f"linear_constraints: {error}, in {text!r}. It must be an asset, or a group named in groups; with "

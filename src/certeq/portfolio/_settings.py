@@ -17,6 +17,14 @@ from certeq.risk._input import check_utility
 if TYPE_CHECKING:
     from certeq.portfolio._minimum_oce import MinimumOCE
 
+SOLVER_PARAMS = {
+    "exact": ("max_iter", "time_limit"),
+    "sg": (
+        *("regime", "step", "batch", "average", "replace", "iterations", "tol", "time_limit", "rng"),
+        *("log_every", "callback", "progress", "checkpoint", "checkpoint_every", "resume"),
+    ),
+}
+
 
 def read_objective(found: Any) -> str:
     """The objective by name, from skfolio's enumeration or from the name itself."""
@@ -39,6 +47,8 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     check_number("tol", model.tol, "a number above 0", above=0.0)
     if not (model.solver_params is None or isinstance(model.solver_params, dict)):
         raise TypeError(f"solver_params must be a dict or None; found {model.solver_params!r}.")
+    for name in model.solver_params or {}:
+        check_choice(f"a key of solver_params for solver={model.solver!r}", name, SOLVER_PARAMS[model.solver])
     if method == "partial_fit":
         model._validate_partial_fit_fallback()
     size = model.efficient_frontier_size
@@ -70,6 +80,9 @@ def check_table(model: MinimumOCE, X: Any, first: bool) -> Any:
 
     Names and number of the assets are recorded. A prior passed in gets X itself, which it may read the names from.
     """
+    if hasattr(X, "columns") and len(set(X.columns)) < len(X.columns):
+        twice = next(name for name in X.columns if list(X.columns).count(name) > 1)
+        raise ValueError(f"X must name each asset once; found {twice!r} more than once. Rename or drop a column.")
     table = validate_data(model, X, reset=first, dtype=np.float64, ensure_all_finite=False)
     if first and len(table) < 2:
         raise ValueError(f"X must have at least 2 rows, one per period; found n_samples={len(table)}.")
