@@ -357,3 +357,22 @@ def test_an_endless_iterator_may_be_a_cycle():
         step=inverse_sqrt(0.3), iterations=2000, average="last",
     )  # fmt: skip
     assert ce.oce(A @ found.theta, ce.CVaR(0.1)) == pytest.approx(found.value, abs=1e-3)
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(20.0), ce.SmoothCVaR(0.1, tau=0.02), ce.CVaR(0.1), ce.Quartic()])
+def test_the_same_bits_wherever_the_samples_lie_in_memory(utility):
+    """Some sums of a BLAS depend on how far an array is from a multiple of 32 bytes."""
+    samples = np.random.default_rng(5).standard_normal((1001, 4)) * 0.1
+    found = set()
+    for shift in range(5):
+        room = np.empty(samples.size + 8)
+        moved = room[shift : shift + samples.size].reshape(samples.shape)
+        moved[:] = samples
+        for spoil in range(3):  # what is allocated in between moves what the run allocates
+            kept = [np.empty(17 * spoil + 3) for _ in range(spoil)]
+            run = ce.minimize(
+                ce.LinearLoss(moved), utility, domain=ce.Simplex(), method="sg", batch="full", iterations=60
+            )
+            found.add(run.theta.tobytes())
+            del kept
+    assert len(found) == 1

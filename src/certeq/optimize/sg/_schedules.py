@@ -108,7 +108,7 @@ def constant_batch(m: int) -> Schedule:
 
 
 def full_batch() -> Schedule:
-    """All samples at every iteration; needs a fixed set of samples.
+    """m_k = n, all samples at every iteration; needs a fixed set of samples.
 
     Not for streams, which have no end.
 

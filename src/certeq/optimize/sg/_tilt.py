@@ -13,7 +13,7 @@ from bisect import bisect_left
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dasum, daxpy, idamax
+from scipy.linalg.blas import daxpy, idamax
 
 from certeq.optimize.losses._samples import Floats
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows
@@ -158,7 +158,7 @@ class ExponentialTilt(Tilt):
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
         """Return q and its sum."""
         q = self.carry(z, same)
-        return q, float(dasum(q))
+        return q, self._sum(q)
 
     def carry(self, z: Floats, same: bool) -> Floats:
         """Return q from that of last time, or by exponentials about the largest loss."""
