@@ -9,26 +9,43 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SMALL = {".json", ".csv", ".png"}
+SEEDS = {False: 20, True: 3}  # the defaults of a full and of a quick run
 
 
-def commit() -> str:
-    """The commit this tree is at, and whether it has been changed since."""
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=HERE, capture_output=True, text=True
-    )
-    return asked.stdout.strip() or "unknown"
+def results_of(run: Path) -> list[dict[str, Any]]:
+    """What each experiment of a run wrote."""
+    found = [json.loads(path.read_text()) for path in sorted(run.glob("*/result.json"))]
+    if not found:
+        raise FileNotFoundError(f"{run} holds no experiment: no */result.json in it.")
+    return found
+
+
+def command_of(results: list[dict[str, Any]]) -> str:
+    """How it was called, from what the results record; a variable that was set is named, its value is left out."""
+    names = sorted({name for result in results for name in result.get("environment", {})})
+    words = [*(f"{name}=..." for name in names), "certeq reproduce"]
+    first = results[0]
+    words += ["--quick"] if first.get("quick") else []
+    seeds = first.get("seeds_asked")
+    words += [f"--seeds {seeds}"] if seeds is not None and seeds != SEEDS[bool(first.get("quick"))] else []
+    return " ".join(words)
+
+
+def commit_of(results: list[dict[str, Any]]) -> str:
+    """The commit the run was made at, which need not be the present one; several if it was pieced together."""
+    found = dict.fromkeys(str(result["commit"]) for result in results if result.get("commit"))
+    return ", ".join(found) or "unknown"
 
 
 def take(run: Path, target: Path, command: str, revision: str) -> list[str]:
     """Copy every experiment that has a result; what an earlier run left behind is taken away."""
+    results_of(run)
     found = sorted(path.parent for path in run.glob("*/result.json"))
-    if not found:
-        raise FileNotFoundError(f"{run} holds no experiment: no */result.json in it.")
     if target.exists():
         shutil.rmtree(target)
     for folder in found:
@@ -45,9 +62,11 @@ def main() -> None:
     """Ask which run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="the folder certeq reproduce wrote")
-    parser.add_argument("--command", default="certeq reproduce", help="how it was called")
+    parser.add_argument("--command", help="how it was called; by default as the results record it")
     options = parser.parse_args()
-    print(*take(options.run, HERE / "results", options.command, commit()), sep="\n")
+    results = results_of(options.run)
+    command = options.command or command_of(results)
+    print(*take(options.run, HERE / "results", command, commit_of(results)), sep="\n")
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ def test_a_trial_repeats():
 
 @pytest.mark.slow
 def test_slopes_are_those_of_theory_or_steeper():
-    with LocalJob(jobs=1) as job:
+    with LocalJob(seeds=20, jobs=1) as job:
         outcome = paper.run(job)
     for name, entry in outcome.numbers["slopes"].items():
-        assert entry["found"] <= entry["theory"] + 0.2, name
+        assert entry["found"] <= entry["theory"] + 2.0 * entry["spread"], name
     # Constant steps leave noise of variance C/k, no less: here the rate is sharp.
     assert outcome.numbers["slopes"]["strongly convex, corrected"]["found"] == pytest.approx(-1.0, abs=0.2)
     assert {claim.verdict for claim in outcome.claims} == {"reproduced"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 
 import numpy as np
@@ -9,13 +10,14 @@ import pytest
 
 from certeq.paper import entropic_estimation, entropic_optimisation
 from certeq.paper._job import LocalJob
+from certeq.paper._slopes import jackknife, slope
 
 pytest.importorskip("sklearn")
 
 
 @pytest.fixture(scope="module")
 def estimation():
-    with LocalJob(jobs=1) as job:
+    with LocalJob(seeds=4, jobs=1) as job:
         return entropic_estimation.run(job)
 
 
@@ -24,6 +26,35 @@ def test_mean_squared_error_falls_as_one_over_m(estimation):
     assert estimation.numbers["slopes"]["mae"] == pytest.approx(-0.5, abs=0.05)
     assert [claim.verdict for claim in estimation.claims] == ["reproduced"] * 3
     assert all(len(row) == len(table.columns) for table in estimation.tables for row in table.rows)
+
+
+def test_every_seed_is_the_experiment_once_more(estimation):
+    assert estimation.seeds == (0, 1, 2, 3)
+    slopes = [row[2] for row in estimation.tables[1].rows]
+    assert len(set(slopes)) == 4
+    assert estimation.numbers["slopes"]["mse"] == pytest.approx(np.mean(slopes))
+    assert estimation.numbers["slopes_sd"]["mse"] == pytest.approx(np.std(slopes, ddof=1))
+    assert "over 4 seeds" in estimation.claims[0].spread
+
+
+def test_errors_have_bars_of_one_standard_error_in_both_kinds_of_figure(estimation):
+    pytest.importorskip("plotly")
+    from certeq.paper._output._html import as_html
+    from certeq.paper._output._png import as_png
+
+    (figure,) = estimation.figures
+    errors = {row[0]: row[1:5] for row in estimation.tables[0].rows}
+    for panel in figure.panels:
+        mae, mse = (curve for curve in panel.series if curve.kind == "errorbars")
+        for curve, place in ((mae, 0), (mse, 2)):
+            for m, y, low, high in zip(errors, curve.y, curve.low, curve.high, strict=True):
+                assert y == errors[m][place]
+                assert (y - low, high - y) == pytest.approx((errors[m][place + 1],) * 2)
+    charts = json.loads(as_html(figure).split('id="study">')[1].split("</script>")[0])["charts"]
+    bars = [trace["error_y"] for chart in charts for trace in chart["traces"] if "error_y" in trace]
+    assert len(bars) == 4
+    assert all(length > 0 for bar in bars for length in bar["array"] + bar["arrayminus"])
+    assert as_png(figure).startswith(b"\x89PNG")
 
 
 def test_limits_of_the_estimate_are_those_of_the_log_normal():
@@ -60,7 +91,7 @@ def test_optimum_solves_the_quadratic_programme():
 
 @pytest.fixture(scope="module")
 def optimisation():
-    with LocalJob(quick=True, jobs=1) as job:
+    with LocalJob(quick=True, seeds=4, jobs=1) as job:
         return entropic_optimisation.run(job)
 
 
@@ -72,5 +103,39 @@ def test_iterates_approach_the_optimum(optimisation):
 
 
 def test_slope_of_the_iterates_is_that_of_theory(optimisation):
-    assert optimisation.numbers["slopes"]["mse"] == pytest.approx(-1.5, abs=0.25)
-    assert optimisation.numbers["slopes"]["mae"] == pytest.approx(-0.75, abs=0.13)
+    numbers = optimisation.numbers
+    assert abs(numbers["slopes"]["mse"] - numbers["slope_in_theory"]["mse"]) <= 2.0 * numbers["slopes_se"]["mse"]
+    assert 0.0 < numbers["slopes_se"]["mse"] < 0.2
+    assert numbers["slopes"]["mae"] == pytest.approx(-0.75, abs=0.13)
+    assert optimisation.claims[1].verdict == "reproduced"
+    assert "standard error" in optimisation.claims[1].spread
+    assert len(optimisation.seeds) == 20
+
+
+def test_the_slope_in_theory_tends_to_its_limit(monkeypatch):
+    """Much later than 500 steps the recursion falls as k^(-3/2)."""
+    mean, covariance = entropic_optimisation.market()
+    theta, _ = entropic_optimisation.optimum(mean, covariance)
+    monkeypatch.setattr(entropic_optimisation, "ITERATIONS", 20_000)
+    mse = entropic_optimisation.predicted_mse(theta, mean, covariance)
+    k = np.arange(1, len(mse) + 1)
+    assert slope(k[10_000:], mse[10_000:]) == pytest.approx(-1.5, abs=0.01)
+
+
+def test_theory_gives_the_size_of_the_error_too(optimisation):
+    mse, head = optimisation.numbers["mse"], entropic_optimisation.MARKS
+    mean, covariance = entropic_optimisation.market()
+    forecast = entropic_optimisation.predicted_mse(np.array(optimisation.numbers["theta"]), mean, covariance)
+    for mark in (100, 300, 500):
+        assert mse[head.index(mark)] == pytest.approx(forecast[mark - 1], rel=0.5)
+
+
+def test_standard_error_of_a_slope_is_the_spread_of_slopes():
+    rng = np.random.default_rng(0)
+    x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+
+    def runs():
+        return x**-1.0 * np.exp(0.2 * rng.normal(size=(40, 5)))
+
+    spread = np.std([slope(x, runs().mean(axis=0)) for _ in range(400)])
+    assert jackknife(x, runs()) == pytest.approx(spread, rel=0.3)

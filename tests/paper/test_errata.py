@@ -26,6 +26,32 @@ def test_correction_holds(name):
     assert all((found.where, found.printed, found.right, found.found))
 
 
+def test_the_trading_days_are_those_of_a_panel_that_is_at_hand():
+    pytest.importorskip("skfolio")
+    from certeq.paper._panels import load_panel
+    from certeq.paper.errata._data_sets import trading_days
+
+    panel = load_panel("sp500")
+    days = panel.train.index.append(panel.test.index)
+    days = days[days >= "2018-01-02"]
+    assert list(trading_days("2018-01-02", "2022-12-28")) == list(days)
+
+
+def test_data_sets_are_checked_without_their_files(monkeypatch):
+    pytest.importorskip("skfolio")
+    from certeq.paper import _panels
+    from certeq.paper.errata import _data_sets
+
+    absent = type("Panel", (), {"synthetic": True})
+    monkeypatch.setattr(_panels, "find_panel", lambda key: absent)
+    found = _data_sets.data_sets()
+    assert found.holds is True
+    assert "FTSE 100, without its file: skfolio describes 5960 prices of 64 assets to 2023-05-31" in found.found
+    assert "traded on 1362 days" in found.found
+    monkeypatch.setattr(_data_sets, "description", lambda loader: ("2000-01-04", "2026-05-26", 5960, 64))
+    assert _data_sets.data_sets().holds is False
+
+
 def test_there_are_thirty():
     assert len(errata.CHECKS) == 30
 
@@ -38,8 +64,8 @@ def test_a_failed_correction_is_shouted(monkeypatch):
     monkeypatch.setattr(errata, "CHECKS", checks)
     with LocalJob(quick=True, jobs=1) as job:
         outcome = errata.run(job)
-    assert [claim.verdict for claim in outcome.claims] == ["not reproduced", "reproduced"]
+    assert [claim.verdict for claim in outcome.claims] == ["not reproduced", "not checked", "reproduced"]
     assert "FAILS" in outcome.claims[0].why
-    assert "elsewhere: no file." in outcome.notes
+    assert outcome.claims[1].ours == "no file"
     assert [row[-1] for row in outcome.tables[0].rows] == ["no", "not checked", "yes"]
     assert outcome.numbers == {"checks": 3, "corrections that hold": 1}

@@ -18,9 +18,12 @@ pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 
 from certeq.paper import EXPERIMENTS, Figure, Panel, Series, Table, _registry, reproduce
 from certeq.paper._job import LocalJob
+from certeq.paper._output import _origin
 from certeq.paper._output._html import as_html
 from certeq.paper._output._png import as_png
 from certeq.paper._output._tables import as_csv, as_markdown, check_shape
+from certeq.paper._verdicts import RULES
+from certeq.report._labels import in_page
 from certeq.report._page import plotly_script
 from tests.conftest import ROOT
 from tests.paper import toy
@@ -128,6 +131,7 @@ def every_kind():
         Panel((Series("c", x, [1, 2, 3], "band", [0.5, 1, 2], [2, 3, 4]), Series("d", x, [3, 2, 1], "points")), "band",
               log_x=True, log_y=True),
         Panel((Series("e", days, [1, 2, 3]), Series("f", days, [3, 2, 1], "dashed")), "days"),
+        Panel((Series("g", x, [1, 2, 3], "errorbars", [0.5, 1, 2], [2, 3, 4]),), "error bars", log_x=True, log_y=True),
     ))  # fmt: skip
 
 
@@ -140,9 +144,11 @@ def test_every_kind_of_series_is_drawn_both_ways():
     page = as_html(figure)
     charts = json.loads(page.split('id="study">')[1].split("</script>")[0])["charts"]
     kinds = [[trace.get("stackgroup", trace["type"]) for trace in chart["traces"]] for chart in charts]
-    assert kinds == [["bar"] * 10, ["all"] * 2, ["bar"] * 2, ["scatter"] * 4, ["scatter"] * 2]
+    assert kinds == [["bar"] * 10, ["all"] * 2, ["bar"] * 2, ["scatter"] * 4, ["scatter"] * 2, ["scatter"]]
     assert charts[3]["traces"][1]["fill"] == "tonexty"
     assert charts[4]["layout"]["xaxis"]["type"] == "date"
+    assert charts[5]["traces"][0]["error_y"]["array"] == [1.0, 1.0, 1.0]
+    assert charts[5]["traces"][0]["error_y"]["arrayminus"] == [0.5, 1.0, 1.0]
     assert charts[0]["layout"]["barmode"] == "stack"
     assert "http://" not in page
     assert "https://" not in page
@@ -182,6 +188,7 @@ def test_files_of_an_experiment(tmp_path, monkeypatch):
     assert facts["quick"] is True
     assert facts["versions"]["numpy"] == np.__version__
     assert facts["verdicts"] == {"reproduced": 1, "not reproduced": 1}
+    assert facts["not_checked"] == 1
     assert facts["numbers"]["nothing"] is None
     assert facts["seconds"] > 0.0
     assert "| they differ | 2.0 | 1.0 | ± 0.1 | **not reproduced** | too far |" in (out / "toy/README.md").read_text()
@@ -205,6 +212,51 @@ def test_the_page_joins_what_is_there_and_escapes_it(tmp_path, monkeypatch):
     assert "Not run yet: slow." in page
     for outside in ("http://", "https://", 'src="/', "@import"):
         assert outside not in page
+
+
+def test_the_page_states_its_rules_and_counts_what_was_not_checked_apart(tmp_path, monkeypatch):
+    toy.register(monkeypatch)
+    reproduce(["toy"], seeds=2, out=tmp_path, jobs=1)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    for kind, rule in RULES:
+        assert in_page(kind) in page
+        assert in_page(rule) in page
+    for name, count in (("Reproduced", 1), ("Within noise", 0), ("Not reproduced", 1), ("Not checked", 1)):
+        assert f"<dt>{name}</dt><dd>{count}</dd>" in page
+    assert "– not checked" in page
+
+
+def test_every_experiment_says_what_a_seed_is(tmp_path, monkeypatch):
+    assert set(_registry.SEEDING) == set(EXPERIMENTS)
+    assert "does not apply" in _registry.SEEDING["errata"]
+    assert "at most 5" in _registry.SEEDING["portfolio-nasdaq"]
+    toy.register(monkeypatch)
+    monkeypatch.setitem(_registry.SEEDING, "toy", "matrices, one for each seed")
+    reproduce(["toy"], seeds=2, out=tmp_path, jobs=1)
+    assert json.loads((tmp_path / "toy/result.json").read_text())["seeds_are"] == "matrices, one for each seed"
+    assert "matrices, one for each seed" in (tmp_path / "index.html").read_text()
+
+
+def test_a_result_knows_its_commit_and_that_a_variable_was_set(tmp_path, monkeypatch):
+    toy.register(monkeypatch)
+    monkeypatch.setenv("SKFOLIO_DATA", str(tmp_path / "secret-place"))
+    reproduce(["toy"], seeds=2, out=tmp_path / "out", jobs=1)
+    text = (tmp_path / "out/toy/result.json").read_text()
+    facts = json.loads(text)
+    assert facts["environment"] == {"SKFOLIO_DATA": "set"}
+    assert "secret-place" not in text
+    asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if asked.returncode == 0 and (ROOT / ".git").exists():
+        assert facts["commit"].removesuffix("-dirty") == asked.stdout.strip()
+        assert facts["commit"] in (tmp_path / "out/index.html").read_text()
+    monkeypatch.delenv("SKFOLIO_DATA")
+    reproduce(["toy"], seeds=2, out=tmp_path / "out", jobs=1)
+    assert json.loads((tmp_path / "out/toy/result.json").read_text())["environment"] == {}
+
+
+def test_without_git_there_is_no_commit(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _origin.commit.__wrapped__() is None
 
 
 def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
@@ -305,7 +357,7 @@ def test_an_interactive_figure_draws_itself_without_a_network(tmp_path, width, d
     (tmp_path / "plotly.min.js").write_text(plotly_script(), encoding="utf-8")
     with chromium.Chromium() as browser:
         browser.open(page, width=width, dark=dark)
-        assert browser.evaluate("document.querySelectorAll('.chart .main-svg').length") >= 5
+        assert browser.evaluate("document.querySelectorAll('.chart .main-svg').length") >= 6
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.complaints() == []
         assert browser.requests() == []

@@ -1,6 +1,12 @@
 """``certeq reproduce``: names, exit codes, what is said and where."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from fnmatch import fnmatch
 
 import pytest
 
@@ -12,7 +18,9 @@ pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 from typer.testing import CliRunner
 
 from certeq.cli._app import app
+from certeq.cli._reproduce import SEEDS
 from certeq.paper import EXPERIMENTS
+from tests.conftest import ROOT
 from tests.paper import toy
 
 
@@ -27,6 +35,16 @@ def test_help_has_examples():
     assert "Examples:\n    certeq reproduce --quick" in said
     for option in ("--quick", "--seeds", "--out", "--jobs", "--fresh", "--json"):
         assert option in said
+
+
+def test_help_says_what_a_seed_is_where_it_is_capped_and_where_it_does_not_apply():
+    said = certeq("--help").stdout
+    patterns = [name.strip() for names, _ in SEEDS for name in names.split(",")]
+    assert all(sum(fnmatch(name, pattern) for pattern in patterns) == 1 for name in EXPERIMENTS)
+    for pattern in patterns:
+        assert pattern in said
+    assert "at most 5" in said
+    assert "does not apply" in said
 
 
 def test_the_list():
@@ -60,6 +78,8 @@ def test_json_alone_on_standard_output(tmp_path, monkeypatch):
     found = json.loads(certeq("toy", "--seeds", 2, "--jobs", 1, "--out", tmp_path / "out", "--json").stdout)
     (experiment,) = found["experiments"]
     assert experiment["verdicts"] == {"reproduced": 1, "not reproduced": 1}
+    assert experiment["not_checked"] == 1
+    assert experiment["seeds"] == [0, 1]
     assert experiment["claims"][1]["why"] == "too far"
     assert experiment["failure"] is None
 
@@ -77,3 +97,45 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, monkeypatch):
     found = certeq("toy", "--jobs", 1, "--out", tmp_path, code=1)
     assert "name another folder" in found.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("early", [False, True])
+def test_ctrl_c_is_told_in_one_line_and_the_same_command_goes_on(tmp_path, early):
+    """Nobody watches: both streams are pipes. As from a terminal, the signal goes to the workers too."""
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "tests.paper.toy",
+        "certeq",
+        str(out),
+        "toy",
+        "slow",
+        "--seeds",
+        "12",
+        "--jobs",
+        "2",
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    victim = subprocess.Popen(command, cwd=ROOT, **pipes)
+    slow, first = out / ".cache" / "tests.paper.toy.slow_spectrum", out / ".cache" / "CACHEDIR.TAG"
+    end = time.monotonic() + 60.0
+    while not (first.exists() if early else len(list(slow.glob("*.json"))) >= 2):
+        assert victim.poll() is None, victim.communicate()
+        assert time.monotonic() < end, "nothing was begun"
+        time.sleep(0.02)
+    time.sleep(0.5 if early else 0.0)  # early: while workers are still importing
+    os.killpg(victim.pid, signal.SIGINT)
+    said, told = victim.communicate(timeout=60)
+    assert victim.returncode == 130, (said, told)
+    assert said == ""
+    (line,) = told.splitlines()
+    assert "the same command goes on from there" in line
+    if early:
+        assert line.startswith("interrupted: ")
+        return
+    assert line.startswith("interrupted: 1 of 2 experiments are whole: toy;")
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert "slow" in again.stdout
+    assert json.loads((out / "slow" / "result.json").read_text())["pieces_kept_from_an_earlier_run"] >= 2

@@ -59,6 +59,7 @@ def outcome_of(found: list) -> Outcome:
         claims=(
             Claim("they <script>alert(1)</script> agree", "1.0", "1.0", "reproduced"),
             Claim("they differ", "2.0", "1.0", "not reproduced", "± 0.1", "too far"),
+            Claim("nobody knows", "3.0", "1.0", "not checked", why="synthetic"),
         ),
         notes=("A note.",),
         numbers={"first": found[0]["values"][0], "nothing": float("nan")},
@@ -94,11 +95,15 @@ def _import_toy(where: str):
 
 
 def main() -> None:
-    """`python -m tests.paper.toy FOLDER NAME SEEDS`, with two processes."""
+    """`python -m tests.paper.toy FOLDER NAME SEEDS`, with two processes; or `... certeq FOLDER ARGUMENTS`."""
     import tests.paper.toy as me
     from certeq.paper import reproduce
 
     me.register()
+    if sys.argv[1] == "certeq":
+        from certeq.cli import main as certeq
+
+        certeq(["reproduce", "--out", sys.argv[2], *sys.argv[3:]])
     folder, name, seeds = sys.argv[1:]
     (result,) = reproduce([name], seeds=int(seeds), out=folder, jobs=2)
     facts = json.loads((Path(folder) / name / "result.json").read_text())

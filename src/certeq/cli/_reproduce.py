@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,21 @@ EXAMPLES = (
     "certeq reproduce --seeds 20 --jobs 4",
     "certeq reproduce --list",
 )
-VERDICTS = ("reproduced", "within noise", "not reproduced")
+VERDICTS = ("reproduced", "within noise", "not reproduced", "not checked")
+# In short; `certeq.paper` says it at length in every result.json. Not imported from there: help must not wait for it.
+SEEDS = (
+    (
+        "portfolio-*, cvar-solver",
+        "random starts of OCE-SG; on Nasdaq at most 5 (2 if synthetic or quick), as each takes half a minute there",
+    ),
+    ("classification-*", "initial weights, and as many splits of the patients"),
+    ("uncertainty", "seeds of every network, and as many data sets"),
+    ("entropic-estimation, bounds", "repetitions of what is simulated"),
+    ("entropic-optimisation", "five runs of OCE-SG for each seed"),
+    ("convergence", "two runs of OCE-SG for each seed"),
+    ("errata", "does not apply: every check has a fixed seed"),
+)
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -48,7 +63,11 @@ def run(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and shorter runs: minutes, not an hour.")] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Seeds for what is random.", show_default="20, or 3 if quick")
+        int | None,
+        typer.Option(
+            min=1, show_default="20, or 3 if quick",
+            help="Seeds for what is random; what that is, and where it is capped, is listed above.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("certeq-paper"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one for each core")] = None,
@@ -58,7 +77,8 @@ def run(
 ) -> None:  # fmt: skip
     """Run the paper's experiments; write tables, figures and a verdict on every claim, joined by index.html.
 
-    A run that was interrupted goes on where it stopped. Experiments of earlier runs in the folder stay in the page.
+    A run that was interrupted (exit code 130) goes on where it stopped. Experiments of earlier runs in the folder stay
+    in the page.
     """
     from certeq.paper._registry import EXPERIMENTS, check_names
 
@@ -70,12 +90,13 @@ def run(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="NAMES") from None
     began = time.perf_counter()
-    with explained():
+    done: list[str] = []
+    with explained(), _resumable(done, len(wanted), out):
         try:
             from certeq.paper import reproduce
         except ImportError as error:
             raise BadData(f"reproduce needs {error.name}: pip install 'certeq[paper]'") from None
-        with _bar(len(wanted), quiet=as_json) as tell:
+        with _bar(len(wanted), done, quiet=as_json) as tell:
             results = reproduce(wanted, quick=quick, seeds=seeds, out=out, jobs=jobs, fresh=fresh, progress=tell)
         index = out / "index.html"
         if as_json:
@@ -91,6 +112,11 @@ def run(
             raise BadData("; ".join(f"{result.name} could not run ({result.failure})" for result in failed))
 
 
+# A line of \b alone keeps the paragraph after it as it is written.
+_LINES = "\n".join(f"  {names:<28} {meaning}" for names, meaning in SEEDS)
+run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n\n\b\nWhat --seeds counts (1 is taken as 2 for a spread):\n{_LINES}"
+
+
 def _table(results: tuple[Result, ...]) -> Table:
     table = Table(title="The paper, reproduced")
     table.add_column("Experiment", no_wrap=True)
@@ -99,10 +125,11 @@ def _table(results: tuple[Result, ...]) -> Table:
     table.add_column("Seconds", justify="right")
     for result in results:
         if result.outcome is None:
-            table.add_row(cell(result.name), cell("failed"), cell(""), cell(""), cell(f"{result.seconds:.1f}"))
+            blank = [cell("failed"), *[cell("")] * (len(VERDICTS) - 1)]
+            table.add_row(cell(result.name), *blank, cell(f"{result.seconds:.1f}"))
             continue
-        counts = Counter(claim.verdict for claim in result.outcome.claims)
-        cells = [str(counts[verdict]) for verdict in VERDICTS]  # type: ignore[index]
+        found = [claim.verdict for claim in result.outcome.claims]
+        cells = [str(found.count(verdict)) for verdict in VERDICTS]  # type: ignore[arg-type]
         name = result.name + (" (synthetic)" if result.outcome.synthetic else "")
         table.add_row(cell(name), *map(cell, cells), cell(f"{result.seconds:.1f}"))
     return table
@@ -117,20 +144,42 @@ def _facts(result: Result) -> dict[str, Any]:
     }
     if result.outcome is not None:
         facts["synthetic"] = result.outcome.synthetic
-        facts["verdicts"] = dict(Counter(claim.verdict for claim in result.outcome.claims))
+        from certeq.paper._output import tally
+
+        facts["verdicts"] = tally(result.outcome.claims)
+        facts["not_checked"] = sum(claim.verdict == "not checked" for claim in result.outcome.claims)
+        facts["seeds"] = list(result.outcome.seeds)
         facts["claims"] = [asdict(claim) for claim in result.outcome.claims]
     return facts
 
 
 @contextmanager
-def _bar(experiments: int, *, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Two bars on standard error, experiments and the pieces of the present one; nothing where nobody is watching."""
+def _resumable(done: list[str], experiments: int, out: Path) -> Iterator[None]:
+    """Ctrl-C is told in one line on standard error, whether or not anybody watches a bar."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        whole = f": {', '.join(done[:-1])}" if len(done) > 1 else ""
+        print(
+            f"interrupted: {max(0, len(done) - 1)} of {experiments} experiments are whole{whole}; what was computed is "
+            f"kept in {out}, and the same command goes on from there.",
+            file=sys.stderr,
+            flush=True,
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _bar(experiments: int, seen: list[str], *, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Two bars on standard error, experiments and the pieces of the present one; nothing where nobody is watching.
+
+    ``seen`` gets the experiments as they begin.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<30}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         whole = bar.add_task("Experiments", total=experiments)
         pieces = bar.add_task("", total=None)
-        seen: list[str] = []
 
         def tell(name: str, done: int, total: int) -> None:
             if name not in seen:

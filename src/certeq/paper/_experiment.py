@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-Verdict = Literal["reproduced", "within noise", "not reproduced"]
+Verdict = Literal["reproduced", "within noise", "not reproduced", "not checked"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band.
+    """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band or to error bars.
 
     Not checked when made: a figure whose series do not fit is refused when it is drawn.
 
@@ -47,7 +47,7 @@ class Series:
     label: str
     x: Sequence[float] | Sequence[str]
     y: Sequence[float]
-    kind: Literal["line", "dashed", "points", "band", "stack", "bar"] = "line"
+    kind: Literal["line", "dashed", "points", "errorbars", "band", "stack", "bar"] = "line"
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
 
@@ -96,7 +96,7 @@ class Figure:
 class Claim:
     """A statement of the paper, what it prints, what came out here, and what that means.
 
-    Not for opinions: what cannot be computed has no verdict, and belongs in the notes of an `Outcome`.
+    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report.
 
     Examples
     --------

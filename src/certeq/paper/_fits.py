@@ -13,6 +13,7 @@ from certeq.optimize import LinearLoss, Simplex, minimize
 from certeq.optimize.sg import Snapshot
 from certeq.paper._panels import Panel, load_panel
 from certeq.report import measure
+from certeq.risk import oce
 from certeq.utilities import (
     CVaR,
     Entropic,
@@ -89,6 +90,24 @@ def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, 
             "snapshots": [theta for _, theta in seen],
         }
     return answer
+
+
+def fit_printed_weights(*, panel: str, digest: str, steps: int) -> dict[str, Any]:
+    """CVaR by OCE-SG from equal weights with the weights as printed, u'(z - t) = 1/alpha above the quantile, else 0.
+
+    They sum to floor(m alpha)/(m alpha), not to 1: the mass on the quantile itself is missing. The corrected ones of
+    `fit_sg` put it there.
+    """
+    data = _panel(panel, digest)
+    losses, simplex = data.losses, Simplex()
+    days, assets = losses.shape
+    held = int(np.floor(0.05 * days + 1e-9))  # days strictly above the quantile
+    theta, step = np.full(assets, 1.0 / assets), 1.0 / np.sqrt(days)
+    for _ in range(steps):
+        worst = np.argpartition(losses @ theta, days - held)[days - held :]
+        gradient = losses[worst].sum(axis=0) / (0.05 * days)
+        theta = simplex.project(theta - step * gradient)
+    return _answer(data, theta, float(oce(losses @ theta, CVaR(0.05))))
 
 
 def fit_exact(*, panel: str, digest: str, row: str) -> dict[str, Any]:

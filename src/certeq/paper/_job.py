@@ -129,9 +129,10 @@ class LocalJob:
             self._pool = ProcessPoolExecutor(
                 self.jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_worker
             )
-        waiting: dict[Future[str], int] = {
-            self._pool.submit(_answered, function, dict(items[index])): index for index in missing
-        }
+        with _ctrl_c_later():
+            waiting: dict[Future[str], int] = {
+                self._pool.submit(_answered, function, dict(items[index])): index for index in missing
+            }
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
@@ -157,6 +158,19 @@ class LocalJob:
         self._done += pieces
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+@contextlib.contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Workers that start in here never hear of Ctrl-C, not even while they import; we do, a moment later."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

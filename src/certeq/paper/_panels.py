@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 SYNTHETIC = "-synthetic"
+UNCHECKED = "Synthetic data: the market's file was not to be had, so there is nothing to compare with."
 _PATIENCE = 20.0  # seconds a server may keep silent
 
 

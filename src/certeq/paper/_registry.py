@@ -23,6 +23,24 @@ _MODULES = {
     "errata": "errata",
 }
 EXPERIMENTS = tuple(_MODULES)
+_STARTS = "random starts of OCE-SG, one for each seed"
+_DEAR = "on more than 500 assets at most 5 (2 on synthetic data or in a quick run), as each takes half a minute"
+_TABLE = "initial weights on the paper's split, and as many further splits"
+# What --seeds N does in each experiment; where a spread is needed, N = 1 counts as 2.
+SEEDING = {
+    "portfolio-sp500": _STARTS,
+    "portfolio-ftse100": _STARTS,
+    "portfolio-nasdaq": f"{_STARTS}; {_DEAR}",
+    "cvar-solver": f"{_STARTS}; on Nasdaq as in portfolio-nasdaq; none in a quick run, which does not judge rows",
+    "classification-breast-cancer": _TABLE,
+    "classification-heart": _TABLE,
+    "uncertainty": "seeds of every network on the paper's data set, and as many further data sets",
+    "entropic-estimation": "repetitions of the whole experiment",
+    "entropic-optimisation": "five runs of OCE-SG for each seed; the figure shows the paper's 20, or all if fewer",
+    "convergence": "two runs of OCE-SG for each seed, schedule and regime",
+    "bounds": "repetitions of what is simulated; the other rows are exact sums without randomness",
+    "errata": "does not apply: each check has a fixed seed, as its answer is yes or no and has no spread",
+}
 
 
 def check_names(names: Iterable[str] | None) -> tuple[str, ...]:

@@ -62,7 +62,8 @@ def reproduce(
     quick : bool
         Fewer seeds, shorter runs: does everything work? The verdicts are those of the full run only by luck.
     seeds : int, optional
-        Seeds for what is random; 20 by default, 3 in a quick run. An experiment may use fewer where one seed is dear.
+        Seeds for what is random; 20 by default, 3 in a quick run. What a seed is in an experiment, where their number
+        is capped and where it does not apply is written as ``seeds_are`` into its ``result.json``.
     out : path
         The folder to write to. It is made if need be. A folder with other people's files in it is refused.
     jobs : int, optional

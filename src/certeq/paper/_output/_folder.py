@@ -10,6 +10,7 @@ import platform
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,10 @@ from typing import Any
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Table
 from certeq.paper._job import LocalJob, versions
 from certeq.paper._output._html import PLOTLY, as_html
+from certeq.paper._output._origin import commit, environment
 from certeq.paper._output._png import as_png
 from certeq.paper._output._tables import as_csv, as_markdown, check_shape
+from certeq.paper._registry import SEEDING
 from certeq.report import write_text
 from certeq.report._page import plotly_script
 
@@ -35,8 +38,10 @@ def write_outcome(folder: Path, experiment: Experiment, outcome: Outcome, job: L
         "where": experiment.where,
         **_circumstances(job, seconds),
         "seeds": list(outcome.seeds),
+        "seeds_are": SEEDING.get(experiment.name, ""),
         "synthetic": outcome.synthetic,
-        "verdicts": dict(Counter(claim.verdict for claim in outcome.claims)),
+        "verdicts": tally(outcome.claims),
+        "not_checked": sum(claim.verdict == "not checked" for claim in outcome.claims),
         "claims": [asdict(claim) for claim in outcome.claims],
         "notes": list(outcome.notes),
         "numbers": _plain(outcome.numbers),
@@ -79,8 +84,15 @@ def _circumstances(job: LocalJob, seconds: float) -> dict[str, Any]:
         "pieces_kept_from_an_earlier_run": job.kept,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
+        "commit": commit(),
+        "environment": environment(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
+
+
+def tally(claims: Iterable[Claim]) -> dict[str, int]:
+    """How many claims had which verdict; those that were not checked are no part of it."""
+    return dict(Counter(claim.verdict for claim in claims if claim.verdict != "not checked"))
 
 
 def _emptied(folder: Path) -> None:

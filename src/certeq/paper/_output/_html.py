@@ -76,15 +76,7 @@ def _traces(place: int, curve: Series, named: bool) -> list[Node]:
     if curve.kind == "bar" or (curve.kind == "stack" and named):
         bar: Node = {**base, "type": "bar", "marker": {"color": tint}}
         bar["hovertemplate"] = f"{in_chart(curve.label)}: %{{y:.4~g}}<extra>%{{x}}</extra>"
-        if curve.low is not None and curve.high is not None:
-            y = np.asarray(curve.y, dtype=float)
-            bar["error_y"] = {
-                "type": "data",
-                "symmetric": False,
-                "array": rounded(np.asarray(curve.high) - y),
-                "arrayminus": rounded(y - np.asarray(curve.low)),
-            }
-        return [bar]
+        return [bar | _error_bars(curve)]
     if curve.kind == "stack":
         return [{
             **base, "type": "scatter", "mode": "lines", "stackgroup": "all", "line": {"color": tint, "width": 0.5},
@@ -94,6 +86,11 @@ def _traces(place: int, curve: Series, named: bool) -> list[Node]:
         return [{
             **base, "type": "scatter", "mode": "markers", "marker": {"color": tint, "size": 5},
             "hovertemplate": "%{y:.5~g}",
+        }]  # fmt: skip
+    if curve.kind == "errorbars":
+        return [{
+            **base, "type": "scatter", "mode": "lines+markers", "marker": {"color": tint, "size": 5},
+            "line": {"color": tint, "width": 1.4}, "hovertemplate": "%{y:.5~g}", **_error_bars(curve),
         }]  # fmt: skip
     dash = _DASHES[place % 3] if curve.kind == "dashed" else "solid"
     line = {
@@ -113,6 +110,14 @@ def _traces(place: int, curve: Series, named: bool) -> list[Node]:
         {**edge, "y": rounded(curve.high), "fill": "tonexty", "fillcolor": shade},
         {**line, "legendgroup": f"band-{place}"},
     ]
+
+
+def _error_bars(curve: Series) -> Node:
+    if curve.low is None or curve.high is None:
+        return {}
+    y = np.asarray(curve.y, dtype=float)
+    above, below = rounded(np.asarray(curve.high) - y), rounded(y - np.asarray(curve.low))
+    return {"error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below}}
 
 
 def _scale(panel: Panel, which: str, named: bool) -> Node:

@@ -14,13 +14,19 @@ from typing import Any
 from certeq.paper._output._folder import RESULT
 from certeq.paper._output._tables import shown
 from certeq.paper._registry import EXPERIMENTS
+from certeq.paper._verdicts import RULES
 from certeq.report import write_text
 from certeq.report._chart import Table
 from certeq.report._labels import in_page
 from certeq.report._page import asset, table_html
 
 _VERDICTS = ("reproduced", "within noise", "not reproduced")
-_MARKS = {"reproduced": ("good", "✓"), "within noise": ("fair", "≈"), "not reproduced": ("bad", "✗")}
+_MARKS = {
+    "reproduced": ("good", "✓"),
+    "within noise": ("fair", "≈"),
+    "not reproduced": ("bad", "✗"),
+    "not checked": ("none", "–"),
+}
 _LONG = 40  # rows; a longer table is folded
 _STYLE = """
 :root { --good: #00734f; --fair: #8a5a00; --bad: #b03a00; --warn: #fff4d6; --warn-text: #6b4e00; }
@@ -28,13 +34,14 @@ _STYLE = """
   :root { --good: #4fd3a7; --fair: #f0b429; --bad: #ff9a66; --warn: #3a3017; --warn-text: #f3d58a; }
 }
 .verdict { font-weight: 600; white-space: nowrap; }
-.good { color: var(--good); } .fair { color: var(--fair); } .bad { color: var(--bad); }
+.good { color: var(--good); } .fair { color: var(--fair); } .bad { color: var(--bad); } .none { color: var(--soft); }
 .warn { background: var(--warn); color: var(--warn-text); padding: 8px 12px; border-radius: 8px; }
 .note { color: var(--soft); font-size: .9rem; max-width: 90ch; margin: 6px 0; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 20px 0 6px; }
 .pictures { display: grid; grid-template-columns: minmax(0, 1fr); gap: 16px; }
 .pictures img { width: 100%; height: auto; border-radius: 8px; background: #fff; display: block; }
 .pictures p { margin: 6px 0 0; }
+.rules dt { font-weight: 600; margin-top: 8px; } .rules dd { margin: 2px 0 0 1.2em; max-width: 90ch; }
 .claims td { overflow-wrap: anywhere; min-width: 6em; }
 .claims tbody th { min-width: 12em; font-weight: 500; }
 body { max-width: 1200px; }
@@ -66,6 +73,7 @@ def _page(folder: Path, results: list[dict[str, Any]]) -> str:
     cards = [
         ("Experiments", f"{sum('failure' not in r for r in results)} of {len(EXPERIMENTS)}"),
         *[(verdict.capitalize(), str(count)) for verdict, count in counts.items()],
+        ("Not checked", str(sum(r.get("not_checked", 0) for r in results))),
         ("Run", "quick" if quick else "full"),
         ("Seconds", f"{sum(r['seconds'] for r in results):.0f}"),
     ]
@@ -87,13 +95,19 @@ def _page(folder: Path, results: list[dict[str, Any]]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{title}</title>\n<style>{asset('page.css')}{_STYLE}</style>\n</head>\n<body>\n"
-        f'<header><h1>{title}</h1><p class="lead">Each claim beside what came out here. "Within noise" means that the '
-        "printed figure and ours differ by no more than the spread over seeds, starts or days.</p>"
+        f'<header><h1>{title}</h1><p class="lead">Each claim beside what came out here. A verdict follows from '
+        '<a href="#rules">the rule for its kind of claim</a>; claims that could not be checked are counted apart.</p>'
         f'<dl class="cards">{shown_cards}</dl>{warnings}</header>\n'
-        f'<nav aria-label="Experiments">{links}</nav>\n'
-        f"<main>\n{''.join(_section(folder / r['experiment'], r) for r in results)}{_run_section(results)}</main>\n"
+        f'<nav aria-label="Experiments"><a href="#rules">Rules</a>{links}</nav>\n'
+        f"<main>\n{_rules()}{''.join(_section(folder / r['experiment'], r) for r in results)}"
+        f"{_run_section(results)}</main>\n"
         "</body>\n</html>\n"
     )  # fmt: skip
+
+
+def _rules() -> str:
+    rows = "".join(f"<dt>{in_page(kind)}</dt><dd>{in_page(rule)}</dd>" for kind, rule in RULES)
+    return f'<section id="rules"><h2>How a verdict is reached</h2><dl class="rules">{rows}</dl></section>\n'
 
 
 def _section(folder: Path, result: dict[str, Any]) -> str:
@@ -194,9 +208,14 @@ def _run_section(results: list[dict[str, Any]]) -> str:
     head = ("Experiment", "Run", "Seeds", "Processes", "Seconds", "Processor seconds", "Pieces kept", "Finished")
     table = table_html(Table(head, tuple(rows), frozenset(range(2, 7))), "What was run")
     last = max(results, key=lambda r: str(r["finished"]))
+    commits = " and ".join(sorted({str(r["commit"]) for r in results if r.get("commit")}))
+    origin = f"Commit {commits}. " if commits else ""
+    meant = "".join(
+        f"<dt>{in_page(r['experiment'])}</dt><dd>{in_page(r['seeds_are'])}</dd>" for r in results if r.get("seeds_are")
+    )
     made_by = ", ".join(f"{name} {number}" for name, number in last["versions"].items())
     return (
         f'<section><h2>What was run</h2>{table}<p class="caption">Seconds are of the last run; pieces kept from an '
-        f"earlier one are counted in the next column. {in_page(made_by)}; {in_page(last['machine'])}.</p>"
-        "</section>\n"
+        f"earlier one are counted in the next column. {in_page(origin + made_by)}; {in_page(last['machine'])}.</p>"
+        f'<h3>What a seed is</h3><dl class="rules">{meant}</dl></section>\n'
     )

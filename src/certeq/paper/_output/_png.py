@@ -80,14 +80,17 @@ def _draw(axes: Any, panel: Panel) -> None:
         elif series.kind == "bar":
             width = 0.8 / len(bars) * (1.0 if names is not None or len(x) < 2 else float(np.min(np.diff(np.sort(x)))))
             shift = (bars.index(series) - 0.5 * (len(bars) - 1)) * width
-            errors = None
-            if series.low is not None and series.high is not None:
-                errors = np.abs(np.vstack([y - np.asarray(series.low), np.asarray(series.high) - y]))
+            errors = _reach(series) if series.low is not None and series.high is not None else None
             axes.bar(
                 x + shift, y, width, yerr=errors, label=_words(series.label), color=colour, alpha=strength, capsize=2
             )
         elif series.kind == "points":
             axes.plot(x, y, "o", ms=3.2, mew=0, label=_words(series.label), color=colour, alpha=0.8 * strength)
+        elif series.kind == "errorbars":
+            axes.errorbar(
+                x, y, yerr=_reach(series), fmt="o-", ms=2.4, capsize=2.5, elinewidth=1.0, linewidth=1.2,
+                label=_words(series.label), color=colour, alpha=strength,
+            )  # fmt: skip
         elif series.kind == "band":
             if series.low is None or series.high is None:
                 raise ValueError(f"the band {series.label!r} needs low and high.")
@@ -125,6 +128,14 @@ def _words(text: str) -> str:
 
 def _labels(panel: Panel) -> list[str]:
     return [series.label for series in panel.series if series.label]
+
+
+def _reach(series: Series) -> Any:
+    """Lengths of the error bars, below and above."""
+    if series.low is None or series.high is None:
+        raise ValueError(f"the error bars {series.label!r} need low and high.")
+    y = np.asarray(series.y, dtype=float)
+    return np.abs(np.vstack([y - np.asarray(series.low), np.asarray(series.high) - y]))
 
 
 def _places(series: Series) -> Any:

@@ -27,17 +27,19 @@ def run(job: Job) -> Outcome:
     held = sum(f.holds is True for f in findings.values())
     return Outcome(
         tables=(Table("errata", "What is printed, what is right", columns, rows),),
-        claims=tuple(_claim(f) for f in findings.values() if f.holds is not None),
+        claims=tuple(_claim(f) for f in findings.values()),
         notes=(
             "A printed statement that is false or misprinted is 'not reproduced'; one that is true but loose or silent "
             "is 'reproduced'. The reason names the correction, which was checked as well.",
-            *(f"{f.where}: {f.found}." for f in findings.values() if f.holds is None),
         ),
         numbers={"checks": len(findings), "corrections that hold": held},
     )
 
 
 def _claim(finding: Finding) -> Claim:
+    if finding.holds is None:
+        why = f"The data were not to be had. Right: {finding.right}."
+        return Claim(f"{finding.where}: {finding.printed}", "as stated", finding.found, "not checked", why=why)
     why = f"Right: {finding.right}." if finding.holds else f"THE CORRECTION FAILS ITS CHECK: {finding.right}."
     verdict: Verdict = "reproduced" if finding.stands and finding.holds else "not reproduced"
     return Claim(f"{finding.where}: {finding.printed}", "as stated", finding.found, verdict, why=why)

@@ -1,4 +1,4 @@
-"""Applications, batches, data and the tables of portfolios."""
+"""Applications, batches and the tables of portfolios."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 import certeq as ce
+from certeq.paper.errata._data_sets import data_sets
 from certeq.paper.errata._finding import Finding
 
 STEPS = 15_000
@@ -60,25 +61,6 @@ def small_batches() -> Finding:
         and ours < 1e-12
         and max(abs(x - 2.5) for x in alone) < 1e-12,
     )
-
-
-def data_sets() -> Finding:
-    """The last day of the data that have the printed shapes."""
-    from certeq.paper._panels import MARKETS, find_panel
-
-    where, right = "Data sets", "skfolio's FTSE and Nasdaq data end on 2023-05-31; their shapes agree"
-    printed = "FTSE and Nasdaq up to 2026-05-26"
-    found, agree = [], True
-    for market in ("ftse100", "nasdaq"):
-        panel = find_panel(market)
-        if panel.synthetic:
-            found.append(f"{MARKETS[market].title}: the file is not to be had here")
-            continue
-        shape, last = (len(panel.train) + len(panel.test), panel.train.shape[1]), str(panel.test.index[-1].date())
-        found.append(f"{MARKETS[market].title}: {shape[0]} x {shape[1]}, last day {last}")
-        agree = agree and shape == MARKETS[market].shape and last == "2023-05-31"
-    missing = all("not to be had" in line for line in found)
-    return Finding(where, right, printed, "; ".join(found), None if missing else agree)
 
 
 def portfolio_tables() -> Finding:
