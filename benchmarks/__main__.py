@@ -25,7 +25,7 @@ def main() -> None:
     for name in args.names or NAMES:
         rows = importlib.import_module(f"benchmarks.bench_{name}").run(quick=args.quick)
         print(f"== {name}\n{table(rows)}\n", flush=True)
-        write_json(HERE / "results" / f"{name}.json", {"machine": here, "rows": rows})
+        write_json(HERE / "results" / f"{name}.json", {"machine": here, "quick": args.quick, "rows": rows})
 
 
 if __name__ == "__main__":
