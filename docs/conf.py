@@ -24,6 +24,7 @@ release = version = installed_version("certeq")
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_design",
     "sphinx_copybutton",
@@ -68,6 +69,7 @@ sphinx_gallery_conf = {
     "doc_module": ("certeq",),
     "download_all_examples": False,
     "remove_config_comments": True,
+    "thumbnail_size": (640, 420),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 5,
@@ -101,7 +103,8 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"index": [], "comparison": [], "paper/index": []}
+# Pages of wide tables and long formulas take the width; their sections are listed on the right.
+html_sidebars = {page: [] for page in ("index", "comparison", "paper/index", "theory/index", "theory/errata")}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -10,6 +10,7 @@ import ast
 import importlib
 import inspect
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def _under_assignment(room: str, name: str) -> str:
     where = Path(str(importlib.import_module(room).__file__))
     for path in [where, *sorted(where.parent.glob("_*.py"))] if where.name == "__init__.py" else [where]:
         body = ast.parse(path.read_text(encoding="utf-8")).body
-        for statement, following in zip(body, body[1:], strict=False):
+        for statement, following in pairwise(body):
             targets = getattr(statement, "targets", [getattr(statement, "target", None)])
             said = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
             if said and any(isinstance(target, ast.Name) and target.id == name for target in targets):
@@ -72,9 +73,30 @@ def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: An
     return True if _NOT_OURS.match(name) else None
 
 
+def true_backlinks(body: str, prefix: str, used: dict[str, str], places: dict[str, str]) -> str:
+    """Source page whose links back lead to where its names are documented.
+
+    viewcode looks for all names of a module under one prefix; some are under another (``certeq``, ``certeq.optimize``).
+    ``used`` has the page of each name and ``places`` that of each documented object.
+    """
+    for name, page in used.items():
+        if f"{prefix}.{name}" not in places:
+            for full in (full for full, where in places.items() if where == page and full.endswith(f".{name}")):
+                body = body.replace(f'#{prefix}.{name}"', f'#{full}"')
+    return body
+
+
+def _source_page(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    entry = getattr(app.env, "_viewcode_modules", {}).get(page.removeprefix("_modules/").replace("/", "."))
+    if page.startswith("_modules/") and entry:
+        places = {name: found.docname for name, found in app.env.get_domain("py").objects.items()}
+        context["body"] = true_backlinks(context["body"], entry[3], entry[2], places)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Constants before numpydoc lays the sections out, bars after it has."""
     app.connect("autodoc-process-docstring", _constants, priority=100)
     app.connect("autodoc-process-docstring", _process, priority=900)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("html-page-context", _source_page)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,7 +24,8 @@ def convert(formula: str, *, block: bool, where: Any = None) -> str:
     if block and (r"\\" in source or "&" in source) and r"\begin" not in source:
         source = rf"\begin{{aligned}}{source}\end{{aligned}}"
     try:
-        return tex2mathml(source, as_block=block)
+        # As an accent Chromium draws a bar or a hat through the letter, where there is no font for formulas.
+        return tex2mathml(source, as_block=block).replace(' accent="true"', "")
     except (MathError, AttributeError, IndexError, KeyError, SyntaxError) as error:
         logger.warning("formula not understood: %s (%s)", formula, error, location=where)
         return f"<code>{nodes.unescape(formula)}</code>"
@@ -35,11 +36,28 @@ def _inline(self: Any, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def side_by_side(formula: str) -> list[str]:
+    """The statements that stand beside each other, ``a, \\qquad b``; on a narrow screen they go below each other."""
+    if r"\begin" in formula or r"\left" in formula or r"\\" in formula:
+        return [formula]
+    parts, depth = [""], 0
+    for piece in re.split(r"(\\qquad(?![A-Za-z])|[{}])", formula):
+        depth += (piece == "{") - (piece == "}")
+        if piece == r"\qquad" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part for part in parts if part.strip()]
+
+
 def _block(self: Any, node: nodes.Element) -> None:
-    self.body.append(self.starttag(node, "div", CLASS="math-block"))
-    parts = [part for part in node.astext().split("\n\n") if part.strip()]
-    self.body.extend(convert(part, block=True, where=node) for part in parts)
-    self.body.append("</div>\n")
+    opening = self.starttag(node, "div", CLASS="math-block")
+    for formula in node.astext().split("\n\n"):
+        if formula.strip():
+            self.body.append(opening)
+            self.body.extend(convert(part, block=True, where=node) for part in side_by_side(formula))
+            self.body.append("</div>\n")
+            opening = '<div class="math-block">'  # an id belongs to the first alone
     raise nodes.SkipNode
 
 

@@ -28,6 +28,8 @@ def spell(value: Any) -> str:
         number = float(value)
         if number != number:
             return "failed"
+        if isinstance(value, int):
+            return f"{value:,}"
         if number == 0 or 1e-3 <= abs(number) < 1e5:
             return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
         return f"{number:.1e}"
@@ -53,8 +55,8 @@ KINDS = {"text": spell, "time": seconds, "times": ratio}
 class Measured(SphinxDirective):
     """One table.
 
-    ``:columns:`` lists ``key as Heading [kind]``, ``:scale:`` divides times given in ms or us, ``:only:`` names a key
-    that a row must have to be shown.
+    ``:columns:`` lists ``key as Heading [kind]``, ``:scale:`` divides times given in ms or us. ``:only:`` names keys
+    that a row must have to be shown, separated by semicolons; ``key=largest`` keeps the rows with its largest number.
     """
 
     required_arguments = 1
@@ -70,7 +72,7 @@ class Measured(SphinxDirective):
             raise self.error(f"no group {name!r} in {path.name}; there are: {', '.join(groups)}")
         group = groups[name]
         columns = [_column(part) for part in self.options["columns"].split(";")]
-        rows = [row for row in group["rows"] if _wanted(row, self.options.get("only", ""))]
+        rows = select(group["rows"], self.options.get("only", ""))
         scale = self.options.get("scale", 1.0)
         table = _table(columns, rows, scale)
         return [nodes.container("", table, classes=["wide-table"]), _source(group)]
@@ -82,8 +84,15 @@ def _column(text: str) -> tuple[str, str, str]:
     return key.strip(), head.strip(), kind.rstrip("] ") or "text"
 
 
-def _wanted(row: dict[str, Any], only: str) -> bool:
-    return not only or only.strip() in row
+def select(rows: list[dict[str, Any]], only: str) -> list[dict[str, Any]]:
+    """The rows that ``:only:`` asks for."""
+    for part in filter(None, (part.strip() for part in only.split(";"))):
+        key, _, which = part.partition("=")
+        rows = [row for row in rows if key in row]
+        if which == "largest":
+            top = max((row[key] for row in rows), default=None)
+            rows = [row for row in rows if row[key] == top]
+    return rows
 
 
 def _table(columns: list[tuple[str, str, str]], rows: list[dict[str, Any]], scale: float) -> nodes.table:

@@ -86,7 +86,7 @@ def _origin(found: dict[str, Any], run: dict[str, Any]) -> str:
     taken = found.get("work_seconds") or found.get("seconds")
     text += f", {float(taken):,.0f} seconds of work" if isinstance(taken, (int, float)) else ""
     text += ". **A quick run: shorter and with fewer seeds than the paper's.**" if found.get("quick") else "."
-    return text + (" The data are synthetic." if found.get("synthetic") else "")
+    return text + (" Synthetic data are part of it, marked as such." if found.get("synthetic") else "")
 
 
 def _ours(claim: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -104,6 +105,12 @@ class TestMeasured:
     def test_times(self, value, said):
         assert self.measured.seconds(value) == said.replace(" ", "\N{NO-BREAK SPACE}")
 
+    @pytest.mark.parametrize(
+        "value, said", [(10_000_000, "10,000,000"), (1.6e-15, "1.6e-15"), (0.7433, "0.743"), (None, "–"), (True, "yes")]
+    )
+    def test_numbers(self, value, said):
+        assert self.measured.spell(value) == said
+
     @pytest.mark.parametrize("value, said", [(88.4, "88×"), (0.743, "0.74×"), (1.26, "1.3×")])
     def test_ratios(self, value, said):
         assert self.measured.ratio(value) == said
@@ -116,17 +123,61 @@ class TestMeasured:
             assert {"cpu", "cores", "python", "packages", "date"} <= set(group["machine"])
             assert group["rows"]
 
+    def tables(self):
+        """(group, columns, only) of every table of the page."""
+        text = (DOCS / "comparison.rst").read_text()
+        for name, options in re.findall(r"^\.\. measured:: (\w+)\n((?:   .*\n)+)", text, flags=re.MULTILINE):
+            columns = re.search(r":columns:((?:.|\n)*?)(?=\n   :|\Z)", options.rstrip()).group(1)
+            only = re.search(r":only: (.*)", options)
+            yield name, " ".join(columns.split()), only.group(1) if only else ""
+
     def test_every_column_of_the_page_exists(self):
         groups = json.loads((DOCS / "_data" / "benchmarks.json").read_text())["groups"]
-        lines = (DOCS / "comparison.rst").read_text().splitlines()
-        shown = 0
-        for i, line in enumerate(lines):
-            if line.startswith(".. measured:: "):
-                columns = [self.measured._column(part)[0] for part in lines[i + 1].split(":columns:")[1].split(";")]
-                keys = {key for row in groups[line.split(":: ")[1]]["rows"] for key in row}
-                assert set(columns) <= keys
-                shown += 1
-        assert shown >= 7
+        shown = list(self.tables())
+        assert {name for name, _, _ in shown} == set(groups)
+        for name, columns, only in shown:
+            rows = self.measured.select(groups[name]["rows"], only)
+            assert rows, name
+            keys = {key for row in rows for key in row}
+            assert {self.measured._column(part)[0] for part in columns.split(";")} <= keys, name
+
+    def test_both_sides_of_every_ratio_are_named(self):
+        for name, columns, _ in self.tables():
+            if " as Theirs" in columns:
+                assert " as Against" in columns, f"{name}: against what?"
+
+    def test_only(self):
+        rows = [{"n": 1, "a": 0}, {"n": 5, "a": 1}, {"n": 5}, {"n": 7}]
+        assert self.measured.select(rows, "") == rows
+        assert self.measured.select(rows, "a; n=largest") == [{"n": 5, "a": 1}]
+
+    def test_results_become_groups(self, tmp_path, monkeypatch, capsys):
+        spec = importlib.util.spec_from_file_location("certeq_docs_collect", DOCS / "_data" / "collect.py")
+        collect = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(collect)
+        monkeypatch.setattr(collect, "TARGET", tmp_path / "benchmarks.json")
+        monkeypatch.setattr(collect, "RESULTS", tmp_path / "results")
+        with pytest.raises(SystemExit):
+            collect.main([])
+        assert "run make bench first" in capsys.readouterr().err
+        (tmp_path / "results").mkdir()
+        machine = {"cpu": "one", "cores": 2, "python": "3", "packages": {}, "date": "2026-01-02"}
+        for name, more in (("exact", {}), ("torch", {"quick": True}), ("core", {"command": "mine"})):
+            content = {"machine": machine, "rows": [{"ratio": 1.23456}], **more}
+            (tmp_path / "results" / f"{name}.json").write_text(json.dumps(content))
+        collect.main([])
+        groups = json.loads((tmp_path / "benchmarks.json").read_text())["groups"]
+        assert {name: group["command"] for name, group in groups.items()} == {
+            "core": "mine",
+            "exact": "python -m benchmarks exact",
+            "torch": "python -m benchmarks --quick torch",
+        }
+        assert groups["exact"]["machine"] == machine
+        assert groups["exact"]["rows"] == [{"ratio": 1.235}]
+        collect.main(["--quick", f"exact={tmp_path / 'results' / 'exact.json'}"])
+        groups = json.loads((tmp_path / "benchmarks.json").read_text())["groups"]
+        assert groups["exact"]["command"] == "python -m benchmarks --quick exact"
+        assert set(groups) == {"core", "exact", "torch"}
 
 
 class TestMathml:
@@ -137,6 +188,22 @@ class TestMathml:
     )
     def test_formulas(self, formula):
         assert self.mathml.convert(formula, block=False).startswith("<math")
+
+    def test_bars_stand_above_their_letter(self):
+        bar = self.mathml.convert(r"\bar\theta", block=False)
+        assert "<mover>" in bar
+        assert "accent" not in bar
+
+    @pytest.mark.parametrize(
+        "formula, parts",
+        [
+            (r"a = b, \qquad c = d", ["a = b, ", " c = d"]),
+            (r"\frac{a \qquad b}{c}", [r"\frac{a \qquad b}{c}"]),
+            (r"a &= b \qquad c \\ d &= e", [r"a &= b \qquad c \\ d &= e"]),
+        ],
+    )
+    def test_statements_side_by_side(self, formula, parts):
+        assert self.mathml.side_by_side(formula) == parts
 
 
 class TestDocstrings:
@@ -158,6 +225,12 @@ class TestDocstrings:
             r"\|w\|",
         ]
         assert lines == wanted
+
+    def test_links_back_from_the_source(self):
+        body = '<a href="p.html#a.One">[docs]</a> <a href="q.html#a.Two">[docs]</a>'
+        places = {"a.One": "p", "a.b.Two": "q", "c.Two": "r"}
+        found = self.docstrings.true_backlinks(body, "a", {"One": "p", "Two": "q"}, places)
+        assert found == body.replace("#a.Two", "#a.b.Two")
 
 
 def test_every_public_name_is_listed_in_the_reference():

@@ -104,6 +104,13 @@ def test_a_wrong_output_is_noticed(tmp_path):
     assert run(page)
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_lines_are_short_enough_to_read(path):
+    text = path.read_text()
+    printed = {line for _, kind, source in blocks(text) if kind == "session" for line in source.split("\n")}
+    assert [line for line in text.split("\n") if len(line) > 120 and line not in printed] == []
+
+
 def test_every_erratum_on_the_page_names_its_check():
     pytest.importorskip("skfolio")
     errata = pytest.importorskip("certeq.paper.errata")

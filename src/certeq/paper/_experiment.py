@@ -17,6 +17,8 @@ Verdict = Literal["reproduced", "within noise", "not reproduced", "not checked"]
 class Table:
     """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
 
+    Not for data to compute with: it is what is written and shown.
+
     Examples
     --------
     >>> from certeq.paper import Table

@@ -23,6 +23,16 @@ _MODULES = {
     "errata": "errata",
 }
 EXPERIMENTS = tuple(_MODULES)
+"""The names `reproduce` takes, in the order of the report: the paper's tables and figures, and its errata.
+
+Not the experiments themselves: their modules are imported when they are asked for, and may need an extra.
+
+Examples
+--------
+>>> from certeq.paper import EXPERIMENTS
+>>> EXPERIMENTS[0], EXPERIMENTS[-1]
+('portfolio-sp500', 'errata')
+"""
 _STARTS = "random starts of OCE-SG, one for each seed"
 _DEAR = "on more than 500 assets at most 5 (2 on synthetic data or in a quick run), as each takes half a minute"
 _TABLE = "initial weights on the paper's split, and as many further splits"

@@ -214,8 +214,8 @@ def utility(
     Not a proof: the checks are made on 603 points between -1e6 and 1e6, and a function that misbehaves between them
     is not caught.
 
-    For `certeq.torch` u, du and d2u must take tensors as well as arrays: ask for the type and use that library's
-    functions. Derivatives are not derived there. The guide on custom losses in PyTorch has an example.
+    `certeq.torch` takes it as it is for a whole batch on the CPU; for rows, accelerators, second derivatives and
+    compiled code u, du and d2u must take tensors as well as arrays. The guide to losses in PyTorch has an example.
 
     Examples
     --------
