@@ -96,3 +96,34 @@ def test_exact_and_sg_agree_on_portfolios(utility):
 def test_what_does_not_fit_is_refused_with_the_reason(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", ["fixed", "groups", "dense"])
+def test_equality_rows_that_fix_assets_keep_the_certificate(seed, kind):
+    """Rows that leave no asset, or a single point, to choose: no multiplier may grow out of nothing."""
+    rng = np.random.default_rng(seed)
+    assets = int(rng.integers(1, 12))
+    count = int(rng.integers(1, assets + 1))
+    rows = {
+        "fixed": np.eye(assets)[:count],
+        "groups": (rng.random((count, assets)) < 0.5).astype(float),
+        "dense": rng.standard_normal((count, assets)),
+    }[kind]
+    table, inside = rng.standard_normal((int(rng.integers(2, 80)), assets)), rng.uniform(0.1, 1.5, assets)
+    domain = ce.Polyhedron(0.0, 2.0, C=rows, c=rows @ inside)
+    mixtures = [0.3 * ce.Mean() + 0.7 * ce.CVaR(0.1), 0.5 * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(0.1)]
+    for utility in [ce.CVaR(0.1), ce.Mean(), ce.Entropic(1.0), ce.Quartic(), *mixtures]:
+        found = ce.minimize(ce.LinearLoss(table), utility, domain=domain)
+        assert found.status == "converged", (utility, found)
+        assert found.gap <= 1e-9 * max(abs(found.value), 1e-2)
+
+
+def test_a_gap_that_holds_nearby_only_says_how_near():
+    table = np.random.default_rng(0).standard_normal((200, 4))
+    free = ce.minimize(ce.LinearLoss(table), ce.Entropic(1.0), domain=ce.Free())
+    assert np.isfinite(free.radius)
+    assert "radius" in repr(free)
+    bounded = ce.minimize(ce.LinearLoss(table), ce.Entropic(1.0), domain=ce.Simplex())
+    assert bounded.radius == np.inf
+    assert "radius" not in repr(bounded)

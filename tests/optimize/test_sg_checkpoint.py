@@ -211,3 +211,24 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("whole")
+
+
+@pytest.mark.parametrize("utility", [ce.CVaR(0.1), ce.CVaR(0.05), ce.Entropic(5.0), ce.SmoothCVaR(0.1), ce.Quartic()])
+@pytest.mark.parametrize("average", ["last", "mean"])
+def test_a_full_batch_run_resumes_to_the_same_bits(utility, average, tmp_path):
+    samples = np.random.default_rng(0).standard_normal((300, 5)) * [1, 2, 3, 1, 1]
+    settings = {"domain": ce.Simplex(), "method": "sg", "batch": "full", "average": average, "rng": 7}
+    whole = ce.minimize(ce.LinearLoss(samples), utility, iterations=200, **settings)
+
+    def stop(at):
+        return np.bool_(at.iteration >= 61)
+
+    place = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 7}
+    first = ce.minimize(
+        ce.LinearLoss(samples), utility, iterations=200, callback=stop, log_every=1, **place, **settings
+    )
+    assert first.status == "stopped by callback"
+    assert first.iterations == 61
+    second = ce.minimize(ce.LinearLoss(samples), utility, iterations=200, **place, **settings)
+    assert second.iterations == 200
+    assert second.theta.tobytes() == whole.theta.tobytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -135,6 +136,7 @@ def minimize_exact(
         tilt=found.tilt,
         seconds=time.perf_counter() - begin,
         method="exact",
+        radius=float(getattr(found, "radius", math.inf)),
     )
 
 

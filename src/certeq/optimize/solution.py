@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -63,10 +64,12 @@ class Solution:
         OCE there: over all samples, or over the last batch where samples are a stream.
     gap : float or None
         A proved bound on ``value - minimum``: g.theta - min over v in the set of g.v with g the OCE gradient at theta.
-        +inf on an unbounded set. None where it would prove nothing: a stream, or an objective not known to be convex.
+        +inf on an unbounded set, but from "exact", whose bound holds within ``radius`` there. None where it would prove
+        nothing: a stream, or an objective not known to be convex.
         From "sg" on a kinked utility (CVaR) it is valid but need not go to 0: g is one subgradient of many.
     status : str
-        "converged", "iteration limit", "time limit", "stopped by callback" or, from L-BFGS, "no further progress".
+        "converged", "iteration limit", "time limit", "stopped by callback"; from "exact" also "stalled", where no step
+        helps any more and the gap is still above the tolerance; from L-BFGS "no further progress".
     trace : Trace
         value, gap, step, batch and seconds along the way.
     iterations : int
@@ -81,6 +84,8 @@ class Solution:
         Wall-clock time.
     method : str
         Which algorithm it was.
+    radius : float
+        From "exact" on a set that nothing bounds: the gap is proved against every point whose entries are that near.
     promise : str or None
         What theory promises for the run that was made; None where a step, batch or average of the caller's own took
         the place of the regime's, and no theorem covers them.
@@ -110,6 +115,7 @@ class Solution:
     seconds: float = 0.0
     method: str = ""
     promise: str | None = None
+    radius: float = float("inf")
 
     @property
     def converged(self) -> bool:
@@ -121,6 +127,8 @@ class Solution:
         for entry in fields(self):
             found = getattr(self, entry.name)
             if found is None or entry.name in ("status", "iterations", "seconds", "method"):
+                continue
+            if entry.name == "radius" and found == math.inf:
                 continue
             lines.append(f"  {entry.name:>9}: {_show(found)}")
         return "\n".join(lines)

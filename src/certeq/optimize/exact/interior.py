@@ -165,7 +165,8 @@ class InteriorMethod:
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
         # The floor only matters for directions that nothing bends: a free t beside a linear utility.
-        base = 1e-13 * float(np.partition(diagonal, len(diagonal) // 2)[len(diagonal) // 2]) + 1e-300
+        typical = float(np.partition(diagonal, len(diagonal) // 2)[len(diagonal) // 2]) or float(diagonal.max()) or 1.0
+        base = 1e-13 * typical + 1e-300
         for _ in range(10):
             diagonal += base
             factor, info = _potrf(K, lower=1, clean=0)
@@ -179,6 +180,7 @@ class InteriorMethod:
         half = _potrs(factor, q.C.T, lower=1)[0]
         middle = q.C @ half
         ends = middle.reshape(-1)[:: len(middle) + 1]
+        ends[ends == 0.0] = 1.0  # a row that holds no asset of the working set leaves its multiplier alone
         ends += 1e-14 * float(ends.sum()) / len(q.c) + 1e-300
         inner, info = _potrf(middle, lower=1, clean=0)
         if info != 0:

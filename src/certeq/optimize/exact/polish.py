@@ -101,7 +101,7 @@ def _by_elimination(bend: Vector | None, rows: Vector) -> Solve | None:
         K[:size, :size] = bend
     K[size:, :size] = rows
     K[:size, size:] = rows.T
-    small = 1e-9 * max(float(np.max(np.abs(K), initial=0.0)), 1e-300)
+    small = 1e-9 * (float(np.max(np.abs(K), initial=0.0)) or 1.0)  # of nothing: no asset is left to move
     diagonal = np.einsum("ii->i", K)
     diagonal[:size] += small
     diagonal[size:] -= small

@@ -162,7 +162,9 @@ def minimize_sg(
         if resume and os.path.exists(checkpoint):
             run.resume(checkpoint, problem)
         keep = lambda state: state.save(checkpoint, problem)
-    finished = run.iteration > 0 and run.status in ("converged", "stopped by callback")
+    # Whoever calls again without the callback that stopped the run wants it to go on.
+    stopped = run.status == "stopped by callback" and callback is not None
+    finished = run.iteration > 0 and (run.status == "converged" or stopped)
     if not finished and run.iteration < iterations:
         run.go(limits, callback, progress, keep)
     return run.solution()

@@ -161,7 +161,7 @@ class Run:
         elif callback is not None:
             with np.errstate(**self.errors):
                 stop = callback(at)
-            if stop is True:
+            if isinstance(stop, (bool, np.bool_)) and stop:
                 self.status = "stopped by callback"
 
     def _value(self, theta: Floats) -> tuple[float, float | None]:

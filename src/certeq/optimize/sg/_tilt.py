@@ -71,7 +71,7 @@ class PiecesTilt(Tilt):
     """Two linear pieces (CVaR): 1 above the quantile, a shared fraction at it, so that the tail has its exact mass.
 
     On the same samples the selection is made among the losses above a guess from last time. Whatever the guess, the
-    quantile found is exact, so nothing of it needs to be remembered by a checkpoint.
+    quantile found is exact; which zeros are added to the gradient depends on it, and so its last bits.
 
     With ``sparse`` a q that is 0 outside the losses looked at is returned for these ``rows`` alone: the gradient of a
     linear loss then needs no other row.
@@ -116,6 +116,15 @@ class PiecesTilt(Tilt):
         q *= pieces.high - pieces.low
         q += pieces.low
         return q, float(m)
+
+    def state(self) -> State:
+        """Return the guess."""
+        return {"guess": np.array([self.guess])}
+
+    def restore(self, state: State) -> None:
+        """Put it back."""
+        if state:
+            self.guess = float(state["guess"][0])
 
 
 class QuadraticTilt(Tilt):
