@@ -33,10 +33,10 @@ def test_weights_of_each_shape(utility):
     x = RNG.standard_normal((6, 4))
     w = RNG.random(4) + 0.1
     by_row = ce.oce(x, utility, w)
-    np.testing.assert_allclose(by_row, [ce.oce(row, utility, w) for row in x], rtol=1e-12)
-    np.testing.assert_allclose(ce.oce(x, utility, np.tile(w, (6, 1))), by_row, rtol=1e-13)
-    np.testing.assert_allclose(ce.oce(x.T, utility, np.tile(w, (6, 1)).T, axis=0), by_row, rtol=1e-13)
-    np.testing.assert_allclose(ce.oce(x, utility, 7.5 * w), by_row, rtol=1e-13)
+    np.testing.assert_allclose(by_row, [ce.oce(row, utility, w) for row in x], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(ce.oce(x, utility, np.tile(w, (6, 1))), by_row, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(ce.oce(x.T, utility, np.tile(w, (6, 1)).T, axis=0), by_row, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(ce.oce(x, utility, 7.5 * w), by_row, rtol=1e-13, atol=1e-14)
 
 
 def test_sources_give_the_same_number(utility):
@@ -287,3 +287,18 @@ def test_importing_certeq_is_light():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_weights_with_other_labels_are_refused():
+    pandas = pytest.importorskip("pandas")
+    x, w = pandas.Series([1.0, 2.0, 3.0]), pandas.Series([1.0, 0.0, 0.0], index=[2, 1, 0])
+    for ask in (ce.oce, ce.tilt, ce.estimate):
+        with pytest.raises(ValueError, match=r"weights must have the index of x.*reindex"):
+            ask(x, ce.CVaR(0.5), w)
+    assert ce.oce(x, ce.CVaR(0.5), w.reindex(x.index)) == 3.0
+
+
+@pytest.mark.parametrize("bad", [None, {1.0, 2.0}, {"a": 1.0}, (value for value in (1.0, 2.0))])
+def test_what_is_no_array_says_its_type(bad):
+    with pytest.raises(TypeError, match=f"found a {type(bad).__name__}"):
+        ce.oce(bad, ce.CVaR(0.5))

@@ -139,3 +139,41 @@ def test_bad_parameters(make, message):
 def test_parameters_of_the_wrong_type(make):
     with pytest.raises(TypeError, match="must be"):
         make()
+
+
+def test_mixtures_with_mean_variance_have_the_conjugate_and_the_curvature_of_their_formula():
+    half = 0.5 * ce.MeanVariance(0.5) + 0.5 * ce.Mean()  # x + x**2/4
+    y = np.array([-1.0, 0.0, 1.0, 2.0, 5.0])
+    np.testing.assert_allclose(half.conjugate(y), (y - 1.0) ** 2, atol=1e-12)
+    assert half.kappa == pytest.approx(0.5)
+    assert (0.5 * ce.MeanVariance(0.5) + 0.5 * ce.MeanVariance(2.0)).kappa == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [
+        1 * ce.Entropic(2.0),
+        0.5 * ce.Entropic(1.0) + 0.5 * ce.Entropic(3.0),
+        0.5 * ce.CVaR(0.1).scaled(2.0) + 0.5 * ce.Entropic(1.0),
+        0.5 * ce.CVaR(0.1).scaled(2.0) + 0.5 * (0.2 * ce.Mean() + 0.8 * ce.Quartic()).normalized(),
+        ce.utility(np.expm1),
+    ],
+)
+def test_an_anchor_of_0_is_0_to_the_bit(utility):
+    assert utility.anchor == 0.0
+    assert utility.is_normalized
+
+
+def test_set_params_takes_utilities_only():
+    mixture = 0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)
+    for bad in (
+        lambda: ce.CVaR(0.1).scaled(2.0).set_params(utility="x"),
+        lambda: ce.Quartic().normalized().set_params(utility=3),
+        lambda: mixture.set_params(term_1="x"),
+        lambda: mixture.set_params(terms=("a", "b")),
+    ):
+        with pytest.raises(TypeError, match="made of utilities; found"):
+            bad()
+    with pytest.raises(ValueError, match="one weight per term; found 1 weights and 2 terms"):
+        mixture.set_params(weights=(0.5,))
+    assert mixture == 0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)

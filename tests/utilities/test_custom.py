@@ -109,3 +109,16 @@ def test_custom_utilities_compare_print_and_pickle():
     assert repr(ce.utility(exponential, name="mine")) == "mine"
     base = pytest.importorskip("sklearn.base")
     assert base.clone(custom) == custom
+
+
+def test_a_function_that_writes_into_its_argument_is_refused_and_harms_no_other():
+    with pytest.raises(ValueError, match="u writes into the array it is given"):
+        ce.utility(lambda x: np.expm1(x, out=x))
+    assert ce.utility(lambda x: np.maximum(x, 0) / 0.1).kinks == ((0.0, 10.0),)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_kappa_found_on_a_grid_is_never_too_small(alpha):
+    custom = ce.utility(lambda x: np.where(x >= 0, x / alpha, np.arctan(x / alpha)))
+    exact = ce.LeakyCVaR(alpha).kappa
+    assert exact <= custom.kappa <= 1.001 * exact

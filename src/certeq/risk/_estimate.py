@@ -14,6 +14,7 @@ from certeq.risk._input import (
     Floats,
     as_array,
     as_weights,
+    check_aligned,
     check_answer,
     check_not_empty,
     check_utility,
@@ -258,6 +259,7 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
     if array.ndim != 1:
         raise ValueError(f"x must be one-dimensional; found shape {array.shape}. Estimate one column at a time.")
     check_not_empty(array[None, :])
+    check_aligned(x, weights)
     rows = as_weights(weights, array, -1)
     held = None if rows is None else rows[0]
     return ArraySample(array, held), array, held

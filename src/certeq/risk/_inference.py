@@ -38,11 +38,17 @@ def _all(sample: Sample) -> tuple[Floats, Floats | None]:
     return z, np.concatenate([part[1] for part in parts]) if sample.weighted else None
 
 
+def _too_few(size: int) -> str:
+    if size == 1:
+        return "One sample says nothing of its own error: the interval has no width and no meaning."
+    return f"Only {size} samples: the normal interval is an asymptotic one."
+
+
 def reliability(sample: Sample, solved: LongSolved, utility: Utility, ess: float) -> tuple[str, ...]:
     """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
     doubts = []
     if sample.size < 30:
-        doubts.append(f"Only {sample.size} samples: the normal interval is an asymptotic one.")
+        doubts.append(_too_few(sample.size))
     elif ess < _ENOUGH_IN_TAIL:
         doubts.append(
             f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too "
@@ -51,8 +57,8 @@ def reliability(sample: Sample, solved: LongSolved, utility: Utility, ess: float
     index = _tail_index(sample, solved, utility)
     if index is not None:
         doubts.append(
-            f"The tail of u(X - t*) looks as heavy as a power law of index {index:.2g}; below 2 its variance is "
-            "infinite and no normal interval exists. Consider a milder utility."
+            f"The tail of u(X - t*) looks as heavy as a power law of index {index:.2g}, as far as these samples "
+            "show; below 2 the variance is infinite, and near 2 the interval is too narrow. Consider a milder utility."
         )
     return tuple(doubts)
 

@@ -69,7 +69,7 @@ def as_array(name: str, x: Any) -> Floats:
         raise TypeError(f"{name} is a tensor that requires a gradient; use certeq.torch.oce, or pass {name}.detach().")
     if isinstance(x, np.ma.MaskedArray):
         if np.ma.is_masked(x):
-            raise TypeError(f"{name} has masked entries; pass {name}.compressed(), or give them weight 0.")
+            raise TypeError(f"{name} has masked entries; pass {name}.compressed(), and the weights of what is left.")
         x = x.data
     try:
         array = np.asarray(x) if not isinstance(x, np.memmap) else x
@@ -82,6 +82,8 @@ def as_array(name: str, x: Any) -> Floats:
         found = next(
             (type(item).__name__ for item in array.flat if not isinstance(item, (int, float))), "numbers as objects"
         )
+        if array.ndim == 0:
+            raise TypeError(f"{name} must be an array or a list of numbers; found a {type(x).__name__}. Try list(...).")
         raise TypeError(
             f"{name} must be an array of numbers; found an object array (holding {found}). Convert it first, for "
             f"instance np.asarray({name}, dtype=float)."
@@ -133,6 +135,17 @@ def check_not_empty(x: Floats) -> None:
     """At least one sample per problem."""
     if x.shape[-1] == 0:
         raise ValueError("x is empty: at least one sample is needed.")
+
+
+def check_aligned(x: Any, weights: Any) -> None:
+    """Refuse a Series of weights whose labels are not those of the losses: they would be paired by place."""
+    labels: Any = getattr(x, "index", None)
+    others: Any = getattr(weights, "index", None)
+    if hasattr(labels, "equals") and hasattr(others, "equals") and not labels.equals(others):
+        raise ValueError(
+            "weights must have the index of x; found other labels, or the same ones in another order. Pass "
+            "weights.reindex(x.index), or weights.to_numpy() to pair them by place."
+        )
 
 
 def as_weights(weights: Any, x: Floats, axis: int | tuple[int, ...] | None) -> Floats | None:

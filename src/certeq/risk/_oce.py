@@ -14,6 +14,7 @@ from certeq.risk._input import (
     as_array,
     as_axis_last,
     as_weights,
+    check_aligned,
     check_answer,
     check_not_empty,
     check_utility,
@@ -171,6 +172,7 @@ class _Problem:
         self.axis = axis
         self.rows, self.lead = as_axis_last(self.x, axis)
         check_not_empty(self.rows)
+        check_aligned(x, weights)
         self.weights = as_weights(weights, self.x, axis)
         self.takes_low = isinstance(self.utility.shape, Exponential)
         self.locate = locating(self.x, axis)

@@ -13,6 +13,7 @@ from certeq.risk._input import (
     as_array,
     as_axis_last,
     as_weights,
+    check_aligned,
     check_not_empty,
     check_weights,
     complain_not_finite,
@@ -76,6 +77,7 @@ def ubsr(
     array = as_array("x", x)
     rows, lead = as_axis_last(array, axis)
     check_not_empty(rows)
+    check_aligned(x, weights)
     held = as_weights(weights, array, axis)
     if rows.shape[1] >= LONG:
         try:

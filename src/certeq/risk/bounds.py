@@ -1,7 +1,8 @@
 """The paper's finite-sample bounds, each as printed and as corrected.
 
-Every function takes ``form="corrected"`` (the default) or ``form="printed"``. The printed forms are here so that they
-can be looked at; those that are false say so and raise nothing: a bound is a number, and the docstring is the warning.
+Every bound whose printed form is another one takes ``form="corrected"`` (the default) or ``form="printed"``. The
+printed forms are here so that they can be looked at; those that are false say so and raise nothing: a bound is a
+number, and the docstring is the warning.
 """
 
 from __future__ import annotations
@@ -243,7 +244,9 @@ def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
     """
     _positive(accuracy=accuracy)
     high = 1
-    while bound(high) > accuracy:
+    while not bound(high) <= accuracy:
+        if math.isnan(bound(high)):
+            raise ValueError(f"bound must return a number; found NaN for m = {high}.")
         high *= 2
         if high > 1 << 200:
             raise ValueError("bound does not fall to the accuracy asked for, however many samples.")

@@ -39,6 +39,7 @@ class Scaled(_Around):
     """s*u(x/s), made by ``u.scaled(s)``: OCE(X) = s*OCE_u(X/s)."""
 
     def __init__(self, utility: Utility, scale: Any) -> None:
+        _check_inner(utility)
         check_positive("scale", scale)
         self.utility = utility
         self.scale = scale
@@ -101,6 +102,7 @@ class Normalized(_Around):
     """u(x + x0) - u(x0), made by ``u.normalized()``: OCE(X) = OCE_u(X) - OCE_u(0), with the same tilt."""
 
     def __init__(self, utility: Utility) -> None:
+        _check_inner(utility)
         self.utility = utility
 
     def _shifted(self, x: Array) -> Array:
@@ -315,8 +317,11 @@ class Sum(Utility):
                 terms[int(place)] = copy.deepcopy(terms[int(place)]).set_params(**{rest: item})
             else:
                 terms[int(place)] = item
-        for weight in weights:
+        if len(weights) != len(terms) or not terms:
+            raise ValueError(f"A sum needs one weight per term; found {len(weights)} weights and {len(terms)} terms.")
+        for weight, term in zip(weights, terms, strict=True):
             _check_weight(weight)
+            _check_inner(term)
         self.weights, self.terms, self._facts = tuple(weights), tuple(terms), {}
         return self
 
@@ -335,6 +340,11 @@ def weighted(weight: Any, utility: Utility) -> Sum:
             return utility
         return Sum(tuple(weight * inner for inner in utility.weights), utility.terms)
     return Sum((weight,), (utility,))
+
+
+def _check_inner(utility: Any) -> None:
+    if not isinstance(utility, Utility):
+        raise TypeError(f"A sum, a scaled or a normalized utility is made of utilities; found {utility!r}.")
 
 
 def _check_weight(weight: Any) -> None:

@@ -16,7 +16,8 @@ from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find
 Function = Callable[[Any], Any]
 
 # Dense near 0, where utilities bend, and out to a million.
-_GRID = np.unique(np.concatenate([[0.0], *(sign * np.geomspace(1e-4, 1e6, 301) for sign in (-1, 1))]))
+_GRID: np.ndarray = np.unique(np.concatenate([[0.0], *(sign * np.geomspace(1e-4, 1e6, 301) for sign in (-1, 1))]))
+_GRID.flags.writeable = False  # every custom utility is examined on it
 _SLACK = 1e-9
 
 
@@ -265,12 +266,16 @@ class _Examination:
 
     def _evaluate(self, function: Function, which: str) -> Array:
         try:
-            return np.asarray(_like(function(self.x), self.x, which), dtype=float)
+            given = self.x.copy()
+            found = np.asarray(_like(function(given), self.x, which), dtype=float)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{which} could not be evaluated on a NumPy array ({error}). Write it with NumPy functions, "
                 "np.exp rather than math.exp, np.where rather than if."
             ) from error
+        if not np.array_equal(given, self.x):
+            raise ValueError(f"{which} writes into the array it is given; it must leave its argument as it is.")
+        return found
 
     def _slopes(self) -> Array:
         if self.custom.du is not None:

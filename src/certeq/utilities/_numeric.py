@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certeq.utilities._base import Utility
 
@@ -27,18 +28,21 @@ def bracket_slope(utility: Utility, target: float) -> tuple[float, float]:
 
 
 def find_anchor(utility: Utility, target: float = 1.0) -> float:
-    """The largest x with left slope <= target, to the last bit."""
+    """The largest x with left slope <= target, to the last bit; a kink, or 0, where that is it but for rounding."""
     a, b = bracket_slope(utility, target)
     with np.errstate(all="ignore"):
+        room = 8.0 * np.finfo(float).eps * target
+        for kink, jump in utility.kinks:
+            if float(utility.slope(kink)) <= target + room and float(utility.slope(kink)) + jump >= target - room:
+                return kink
+        # 0 is where utilities are normalised; a slope of exactly 1 on a stretch around it ends further right.
+        if abs(float(utility.slope(0.0)) - target) <= room and float(utility.slope(1e-6)) > target + room:
+            return 0.0
         while a < (middle := 0.5 * (a + b)) < b:
             if float(utility.slope(middle)) <= target:
                 a = middle
             else:
                 b = middle
-    # A kink that is known exactly beats a bisection that ends one float beside it.
-    for kink, _ in utility.kinks:
-        if a <= kink <= b:
-            return kink
     return a
 
 
@@ -47,7 +51,9 @@ def conjugate_by_search(utility: Utility, y: Any) -> Any:
     y = np.asarray(y, dtype=float)
     low, high = utility.slope_range
     result = np.full(y.shape, np.inf)
-    inside = (y > low + 1e-12 * (1.0 + abs(low))) & (y < high)
+    inside = (y > low) & (y < high)
+    if np.isfinite(low):
+        inside &= y > low + 1e-12 * (1.0 + abs(low))
     if np.isfinite(high):
         inside &= y < high - 1e-12 * (1.0 + abs(high))
     if np.any(inside):
@@ -92,28 +98,50 @@ def _conjugate_at_end(utility: Utility, end: float, side: float) -> float:
 
 
 def curvature_bound(utility: Utility, points: int = 40001) -> float:
-    """kappa = concave envelope of curvature as a function of slope, at slope 1, on a grid.
+    """kappa = concave envelope of curvature as a function of slope, at slope 1, on a grid; rounded up.
 
     Among all laws with mean slope 1 a two-point law attains the supremum, and its value is the height at 1 of a
-    chord of the curve (slope, curvature).
+    chord of the curve (slope, curvature). What the grid misses, some 1e-4, is added: a step from kappa must be safe.
     """
     anchor = utility.anchor
     reach = np.sinh(np.linspace(-30.0, 30.0, points))
     with np.errstate(all="ignore"):
-        slope, curvature = utility.derivatives(anchor + reach)
-    keep = np.isfinite(slope) & np.isfinite(curvature) & (slope < 1e12)
+        slope, curvature = (np.asarray(part, dtype=float) for part in utility.derivatives(anchor + reach))
+    keep = np.isfinite(slope) & np.isfinite(curvature) & (np.abs(slope) < 1e12)
     slope, curvature = slope[keep], curvature[keep]
-    left = slope < 1.0
-    best = float(np.asarray(utility.curvature(anchor)))
-    # The best chord over 1 is the least line height: minimise over multipliers of max(curvature - m*(slope-1)).
-    from scipy.optimize import minimize_scalar
+    here = float(np.asarray(utility.curvature(anchor)))
+    if float(np.ptp(curvature)) <= 1e-12 * float(np.max(np.abs(curvature), initial=0.0)):
+        return here
+    left, right = slope < 1.0, slope > 1.0
+    if not (np.any(left) and np.any(right)):
+        return here
+    return (1.0 + 2e-4) * max(here, _chord_over_one(slope, curvature, left, right))
 
-    def height(multiplier: float) -> float:
-        return float(np.max(curvature - multiplier * (slope - 1.0)))
 
-    if np.any(left) and np.any(~left):
-        bound = max(1.0, float(np.max(np.abs(curvature / np.where(slope == 1.0, np.inf, slope - 1.0)))))
-        found = minimize_scalar(height, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-10 * bound})
-        fine = minimize_scalar(height, bracket=(found.x - 1e-3, found.x + 1e-3))
-        best = max(best, min(float(found.fun), float(fine.fun)))
-    return best
+def _chord_over_one(
+    slope: NDArray[np.float64], curvature: NDArray[np.float64], left: NDArray[np.bool_], right: NDArray[np.bool_]
+) -> float:
+    """The greatest height at slope 1 of a chord between a point left of it and one right of it.
+
+    For a multiplier m no chord is higher there than max(curvature - m (slope - 1)); the least such line is the answer.
+    Its slope lies between those at which the left and the right side alone decide, and is found by bisection: where
+    the greatest is on the left m must rise.
+    """
+    x, y = slope - 1.0, curvature
+
+    def tops(m: float) -> tuple[float, float]:
+        height = y - m * x
+        return float(height[left].max()), float(height[right].max())
+
+    low, high = -1.0, 1.0
+    while tops(low)[0] > tops(low)[1] and low > -1e150:
+        low *= 4.0
+    while tops(high)[1] > tops(high)[0] and high < 1e150:
+        high *= 4.0
+    for _ in range(200):
+        m = 0.5 * (low + high)
+        one, other = tops(m)
+        if not low < m < high or one == other:
+            break
+        low, high = (low, m) if one > other else (m, high)
+    return max(tops(0.5 * (low + high)))
