@@ -108,6 +108,34 @@ def test_a_lost_cluster_is_one_clear_error():
         client.close(timeout=1)
 
 
+def test_a_closed_client_is_named_with_its_address():
+    with start_cluster() as cluster:
+        client = Client(cluster)
+        address = client.scheduler.address
+        z = da.from_array(LOSSES, chunks=3_000).map_blocks(slowly, 0.2, dtype=float)
+        closer = threading.Timer(1.5, client.close)
+        closer.start()
+        with pytest.raises(ClusterLost) as caught:
+            ce.oce(z, ce.Quartic())
+        closer.join()
+    text = str(caught.value)
+    assert f"The Dask cluster at {address} was lost: its client is closed" in text
+    assert ".." not in text
+
+
+def deadly(block):
+    os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def test_a_task_that_kills_its_workers_names_the_setting_that_counts():
+    with start_cluster() as cluster, Client(cluster):
+        z = da.from_array(LOSSES, chunks=30_000).map_blocks(deadly, dtype=float, meta=np.empty(0))
+        with pytest.raises(ClusterLost, match="died 4 times.*Dask allows 3 .*allowed-failures") as caught:
+            ce.oce(z, ce.CVaR(0.05))
+    assert ".." not in str(caught.value)
+
+
 def test_no_worker_left_is_one_clear_error(monkeypatch):
     monkeypatch.setattr("certeq.scale._compute._GRACE", 4.0)
     with start_cluster() as cluster, Client(cluster):

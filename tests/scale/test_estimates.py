@@ -185,6 +185,31 @@ def test_a_bad_loss_is_named_by_partition_and_row(bad, says, name):
         ce.ubsr(z, np.exp, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [(np.nan, "finite; found NaN"), (np.inf, r"finite; found \+inf"), (-2.0, "not be negative; found -2")],
+)
+@pytest.mark.parametrize("name", ["cvar", "entropic", "quartic", "entropic_cvar", "mean_variance"])
+def test_a_bad_weight_is_named_by_partition_and_row(bad, says, name):
+    weights = WEIGHTS.copy()
+    weights[17_005] = bad
+    z, w = da.from_array(LOSSES, chunks=2_000), da.from_array(weights, chunks=5_000)
+    for function in (ce.oce, ce.estimate, ce.tilt):
+        with pytest.raises(ValueError, match=f"weights must .*{says} in partition 8 of 10 .*at its row 1005"):
+            function(z, UTILITIES[name], w)
+
+
+def test_the_advice_on_masked_losses_works():
+    z = da.from_array(LOSSES, chunks=4_000)
+    x = da.ma.masked_greater(z, 1.0)
+    with pytest.raises(TypeError, match=r"masked.*ma.filled\(x, 0\) with weights=~dask.array.ma.getmaskarray\(x\)"):
+        ce.oce(x, ce.CVaR(0.1))
+    found = ce.oce(da.ma.filled(x, 0), ce.CVaR(0.1), weights=~da.ma.getmaskarray(x))
+    close(found, ce.oce(LOSSES[LOSSES <= 1.0], ce.CVaR(0.1)))
+    with pytest.raises(TypeError, match=r"weights is a masked Dask array.*ma.filled\(weights, 0\)"):
+        ce.oce(z, ce.CVaR(0.1), weights=x)
+
+
 def test_entropic_takes_minus_infinity_as_in_memory():
     losses = LOSSES.copy()
     losses[5] = -np.inf

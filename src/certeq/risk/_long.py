@@ -11,21 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certeq.risk._exp_sum import REACH, sum_exp
 from certeq.risk._input import check_utility, check_weights
-from certeq.risk._jumps import JumpSearch, Probe, probing, rate_of_fall
-from certeq.risk._root import find_root, step_of
+from certeq.risk._jumps import JumpSearch, Probe, probing
+from certeq.risk._root import step_of
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
 from certeq.risk._sample import shifted as _shift
 from certeq.risk._sample import weighted_sum as _sum
 from certeq.risk._select import upper_quantile
+from certeq.risk._sketch import Sketch, rate_of_fall
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
 DRAW = 1 << 17  # at most so many losses are drawn for the start
 _FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
+_FAST = 0.1  # what a Newton step leaves of the residual at most, where it works
+_EPS = float(np.finfo(np.float64).eps)
 _HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the greatest one drawn
 
 
@@ -126,6 +128,12 @@ class Draw:
         low, high = float(self.z.min()), float(self.z.max())
         return 0.0 if max(abs(low), abs(high)) <= 16.0 * (high - low) else high
 
+    def sketch(self) -> Sketch:
+        """A part of the draw as a sketch, which knows no more than where the losses are dense."""
+        z, w = self.z[:: max(1, self.z.size >> 14)], self.weights
+        w = np.ones(z.size) if w is None else w[:: max(1, self.z.size >> 14)]
+        return Sketch(z - self.centre, w / w.sum()) if z.size else Sketch(np.zeros(1), np.ones(1))
+
 
 def drawn_from(sample: Sample, most: int = DRAW) -> Draw:
     """Finite losses of positive weight at random places."""
@@ -145,9 +153,12 @@ def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> Lo
         case Quadratic(bend):
             return _mean_and_variance(sample, drawn_from(sample, 1 << 12), bend, utility)
         case Pieces() as pieces:
-            return _quantile(sample, drawn_from(sample, max(1 << 15, min(sample.size >> 10, 1 << 18))), pieces, utility)
+            # A longer draw makes a narrower window around the quantile; a mean needs a rough idea of itself only.
+            window = max(1 << 13, min(sample.size >> 7, 1 << 15), min(sample.size >> 10, 1 << 18))
+            draw = drawn_from(sample, window if pieces.low < pieces.high else 1 << 12)
+            return _quantile(sample, draw, pieces, utility)
     if utility.kinks or not utility.has_curvature:
-        return _jumping(sample, drawn_from(sample), utility)
+        return _jumping(sample, drawn_from(sample), utility, value_only)
     return _newton(sample, drawn_from(sample), utility, value_only)
 
 
@@ -282,6 +293,7 @@ class _Slopes:
         self.mass = np.nan
         self.passes = 0
         self.known: dict[float, tuple[float, ...]] = {}
+        self.seen: dict[float, float] = {}  # mean slopes at all points tried
         self.residual = np.inf
 
     def sums(self, s: float, with_value: bool) -> Extra:
@@ -296,16 +308,38 @@ class _Slopes:
 
         return kernel
 
-    def __call__(self, t: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        s = float(t[0])
-        if s not in self.known:
-            # Close to the root the next point is the last: the value is wanted there, and is cheap alongside.
-            near = self.residual <= 1e-3
-            self.known = {s: tuple(self.sample.total(self.sums(s, near)) / self.mass)}
-            self.passes += 1
-        slope, curvature = self.known[s][:2]
-        self.residual = abs(slope - 1.0)
-        return np.array([slope]), np.array([curvature])
+    def look(self, s: float) -> None:
+        """One pass at s; close to the root the next point is the last, and the value there is cheap alongside."""
+        self.known = {s: tuple(self.sample.total(self.sums(s, self.residual <= 1e-3)) / self.mass)}
+        self.passes += 1
+
+    def descend(self, s: float, low: float, high: float) -> float | None:
+        """Newton's method from s, where the sums are known; None where it gets nowhere fast."""
+        last = math.inf
+        while True:
+            slope, curvature = self.known[s][:2]
+            self.seen[s] = float(slope)
+            low, high = (s, high) if slope > 1.0 else (low, s)
+            self.residual = residual = abs(slope - 1.0)
+            # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end.
+            if residual <= 4.0 * _EPS or 0.5 * last < residual <= 256.0 * _EPS:
+                return s
+            if not (residual <= _FAR_OFF or self.utility.growth > 1.0) or residual > _FAST * last:
+                return None
+            with np.errstate(all="ignore"):
+                trial = s + float(step_of(np.float64(slope), np.float64(curvature), self.utility.growth))
+            if abs(trial - s) <= _EPS * abs(s):
+                return s
+            if not low < trial < high:
+                return None
+            # Newton squares the error: the residual to come is about (residual / last**2) * residual**2. When that is
+            # far below rounding the last step is taken on trust. Only near the root: from afar a residual
+            # can fall a millionfold and still be large.
+            ratio = residual / last
+            if last <= 0.1 and ratio <= 1e-2 and 16.0 * ratio**2 * residual <= 4.0 * _EPS:
+                return trial
+            last, s = residual, trial
+            self.look(s)
 
     def least_value(self, start: float, low: float, high: float, growth: float) -> tuple[float, float | None]:
         """One Newton step from ``start``, where the sums are known, and the least value s + E u as seen from there.
@@ -316,6 +350,9 @@ class _Slopes:
         point is where to go on.
         """
         m0, h0 = self.known[start][:2]
+        self.seen[start] = float(m0)
+        if not (abs(m0 - 1.0) <= _FAR_OFF or growth > 1.0) or not h0 < math.inf:
+            return start, None
         step = step_of(m0, h0, growth)
         s = start + step
         if not (low < s < high and m0 > 0.0) or step == 0.0:
@@ -351,35 +388,41 @@ class _Slopes:
 
 def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
     slopes = _Slopes(sample, utility, draw.centre)
-    start = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
-    size, first = survey(sample, slopes.sums(start, False))
-    slopes.mass, slopes.passes, slopes.known = size.mass, 1, {start: tuple(first)}
-    # The draw missed what matters: a tail so heavy that few losses decide. Powers are brought near by their own Newton.
-    if utility.growth == 1.0 and not abs(first[0] - 1.0) <= _FAR_OFF:
-        probe = Probe(start, float(first[0]), float(first[0]), float(first[1]), np.nan)
-        return _search(sample, draw, utility, size, probe)
-    low, high = (np.array([end - draw.centre - utility.anchor]) for end in (size.low, size.high))
+    s = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
+    size, first = survey(sample, slopes.sums(s, False))
+    slopes.mass, slopes.passes, slopes.known = size.mass, 1, {s: tuple(first)}
+    low, high = (end - draw.centre - utility.anchor for end in (size.low, size.high))
     if value_only:
-        s, least = slopes.least_value(start, float(low[0]), float(high[0]), utility.growth)
+        s, least = slopes.least_value(s, low, high, utility.growth)
         if least is not None:
             return LongSolved(sample, size, draw.centre, s, draw.centre + least, slopes.passes)
-        start = s
-    s = float(find_root(slopes, low, high, np.array([start]), utility.growth).t[0])
-    return LongSolved(sample, size, draw.centre, s, float(draw.centre + slopes.value_at(s)), slopes.passes)
+    found = slopes.descend(s, low, high)
+    if found is None:  # a tail so heavy that the draw missed what matters, or slopes that rise within a short stretch
+        probes = [Probe(point, slope, slope, np.nan) for point, slope in slopes.seen.items()]
+        return _search(sample, draw, utility, size, probes, slopes.passes, value_only)
+    return LongSolved(sample, size, draw.centre, found, float(draw.centre + slopes.value_at(found)), slopes.passes)
 
 
-def _jumping(sample: Sample, draw: Draw, utility: Utility) -> LongSolved:
+def _jumping(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
     start = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
-    size, first = survey(sample, probing(utility, draw.centre, (start,)))
-    return _search(sample, draw, utility, size, Probe(start, *map(float, first)))
+    size, first = survey(sample, probing(utility, draw.centre, start))
+    return _search(sample, draw, utility, size, [Probe(start, *map(float, first))], 1, value_only)
 
 
-def _search(sample: Sample, draw: Draw, utility: Utility, size: Extent, first: Probe) -> LongSolved:
-    rate = rate_of_fall(draw.z, draw.weights, utility, first.s + draw.centre) if draw.z.size else 1.0
-    low, high = (end - draw.centre - utility.anchor for end in (size.low, size.high))
-    search = JumpSearch(sample, utility, draw.centre, size.mass)
-    s, value = search.run(low, high, first, rate)
-    return LongSolved(sample, size, draw.centre, s, draw.centre + value, 1 + search.passes)
+def _search(
+    sample: Sample, draw: Draw, utility: Utility, size: Extent, probes: list[Probe], passes: int, value_only: bool
+) -> LongSolved:
+    low, high = size.low - draw.centre, size.high - draw.centre
+    search = JumpSearch(sample, utility, draw.centre, size.mass, low, high)
+    for probe in probes:
+        search.bound(probe)
+    best = min(probes, key=lambda probe: abs(probe.residual) if math.isfinite(probe.residual) else math.inf)
+    guess = best.s
+    if draw.z.size and abs(best.residual) <= _FAR_OFF:
+        rate = rate_of_fall(draw.z, draw.weights, utility, best.s + draw.centre)
+        guess += best.residual / rate if rate > 0.0 else 0.0
+    s, value = search.run(best, draw.sketch(), guess, value_only)
+    return LongSolved(sample, size, draw.centre, s, draw.centre + value, passes + search.passes)
 
 
 def _rough(draw: Draw, utility: Utility) -> float:

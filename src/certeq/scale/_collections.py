@@ -71,7 +71,7 @@ def as_vector(name: str, x: Any, chunks: Any = None) -> DaskArray:
             f"{name} must be one-dimensional where it is a Dask array; found {array.ndim} dimensions: {hint}."
         )
     if isinstance(array._meta, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked Dask array; fill or drop the masked entries, or give them weight 0.")
+        raise TypeError(f"{name} is a masked Dask array; {_unmasked(name)}")
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real; found complex numbers ({array.dtype}).")
     if array.dtype.kind not in "fiub":
@@ -79,6 +79,15 @@ def as_vector(name: str, x: Any, chunks: Any = None) -> DaskArray:
             f"{name} must hold numbers; found dtype {array.dtype}. Convert it first, for instance {name}.astype(float)."
         )
     return _counted(array)
+
+
+def _unmasked(name: str) -> str:
+    if name == "weights":
+        return "a masked weight is a weight of 0: pass dask.array.ma.filled(weights, 0)."
+    return (
+        f"fill the masked entries and give them weight 0: dask.array.ma.filled({name}, 0) with "
+        f"weights=~dask.array.ma.getmaskarray({name})."
+    )
 
 
 def _of_column(name: str, x: Any) -> DaskArray:

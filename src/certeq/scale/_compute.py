@@ -43,6 +43,7 @@ def _on_cluster(client: Any, task: Any) -> Any:
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import NoWorkerError
 
+    where = _address(client)  # a client that is closed forgets it
     try:
         future = client.compute(task)
         alive = time.monotonic()
@@ -56,16 +57,17 @@ def _on_cluster(client: Any, task: Any) -> Any:
                 alive = time.monotonic()
             elif time.monotonic() - alive > _GRACE:
                 future.cancel()
-                raise ClusterLost(_lost(client, f"no worker has been there for {_GRACE:.0f} s"))
+                raise ClusterLost(_lost(where, f"no worker has been there for {_GRACE:.0f} s"))
         return future.result()
     except KilledWorker as error:
-        raise ClusterLost(_lost(client, f"workers died again and again on one task ({error})")) from error
+        raise ClusterLost(_lost(where, _killed(error))) from error
     except (CancelledError, CommClosedError, NoWorkerError) as error:
-        raise ClusterLost(_lost(client, str(error) or type(error).__name__)) from error
+        closed = "" if client.status == "running" else "its client is closed; "
+        raise ClusterLost(_lost(where, closed + (str(error) or type(error).__name__))) from error
     except OSError as error:
         if client.status == "running":  # the task's own, for instance a file that is not there
             raise
-        raise ClusterLost(_lost(client, str(error) or type(error).__name__)) from error
+        raise ClusterLost(_lost(where, str(error) or type(error).__name__)) from error
 
 
 def _has_workers(client: Any) -> bool:
@@ -77,6 +79,21 @@ def _has_workers(client: Any) -> bool:
         return False
 
 
-def _lost(client: Any, reason: str) -> str:
-    where = getattr(getattr(client, "scheduler", None), "address", None) or "the scheduler"
-    return f"The Dask cluster at {where} was lost: {' '.join(reason.split())}. Nothing was computed in part."
+def _address(client: Any) -> str:
+    known = getattr(getattr(client, "scheduler", None), "address", None)
+    known = known or getattr(getattr(client, "cluster", None), "scheduler_address", None)
+    return f" at {known}" if known else ""
+
+
+def _killed(error: Any) -> str:
+    """Why Dask gives a task up; it counts the deaths of workers task by task, however far apart they are."""
+    times = error.allowed_failures + 1
+    return (
+        f"the worker that had one and the same task died {times} times, the last at {error.last_worker.address}, and "
+        f"Dask allows {error.allowed_failures} (distributed.scheduler.allowed-failures). Workers that die of their "
+        "memory need smaller chunks; where they are taken away on purpose, raise that setting on the scheduler"
+    )
+
+
+def _lost(where: str, reason: str) -> str:
+    return f"The Dask cluster{where} was lost: {' '.join(reason.split()).rstrip('.')}. Nothing was computed in part."

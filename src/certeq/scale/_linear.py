@@ -28,7 +28,9 @@ def as_panel(A: Any) -> DaskPanel:
     if A.ndim != 2:
         raise ValueError(f"A must be a matrix, one row per sample; found a Dask array of {A.ndim} dimensions.")
     if isinstance(A._meta, np.ma.MaskedArray):
-        raise TypeError("A is a masked Dask array; fill or drop the masked entries first.")
+        raise TypeError(
+            "A is a masked Dask array; fill what is masked, dask.array.ma.filled(A, 0), or drop those scenarios first."
+        )
     if any(math.isnan(size) for size in A.chunks[1]):
         raise ValueError("A must have a known number of columns; call A.compute_chunk_sizes() first.")
     if len(A.chunks[1]) > 1:

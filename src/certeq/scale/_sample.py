@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -110,8 +110,10 @@ class DaskSample(Sample):
         here = [places[part] - ends[i] for i, part in enumerate(parts)]
         found = self._pass([(_pick, z, w, at) for (z, w), at in zip(self._chunks, here, strict=True)])
         z, w, heaviest = np.empty(places.size), np.empty(places.size) if self.weighted else None, 0.0
-        for part, (losses, loads, top) in zip(parts, found, strict=True):
-            z[part], heaviest = losses, float(np.maximum(heaviest, top))
+        for number, (part, (losses, loads, top, bad)) in enumerate(zip(parts, found, strict=True)):
+            if bad is not None:
+                raise ValueError(_bad_weight(bad, number, len(parts)))
+            z[part], heaviest = losses, max(heaviest, top)
             if w is not None:
                 w[part] = loads
         if w is not None and np.isfinite(heaviest) and heaviest > 0.0 and not 1e-100 < heaviest < 1e100:
@@ -122,13 +124,23 @@ class DaskSample(Sample):
         return places, z, w
 
 
-def _pick(z: Any, w: Any, places: NDArray[np.int64]) -> tuple[Floats, Floats | None, float]:
-    """Losses, and weights, at some places of a chunk, and the greatest weight of them all."""
-    losses, loads, top = picked(z, places), None, 0.0
+def _pick(z: Any, w: Any, places: NDArray[np.int64]) -> tuple[Floats, Floats | None, float, tuple[int, float] | None]:
+    """Losses, and weights, at some places of a chunk, the greatest weight of all and the first that is none, if any."""
+    losses, loads, top, bad = picked(z, places), None, 0.0, None
     if w is not None:
         loads = picked(w, places)
+        bad = _first(w, lambda part: ~(np.isfinite(part) & (part >= 0)))
         top = max((float(np.max(part)) for part, _ in _pieces(w, None)), default=0.0)
-    return losses, loads, top
+    return losses, loads, top, bad
+
+
+def _bad_weight(bad: tuple[int, float], number: int, count: int) -> str:
+    place, found = bad
+    where = f"in partition {number} of {count} (counted from 0), at its row {place}"
+    if found < 0.0 and np.isfinite(found):
+        return f"weights must not be negative; found {found:g} {where}."
+    spelt = "NaN" if np.isnan(found) else f"{found:+g}"
+    return f"weights must be finite; found {spelt} {where}."
 
 
 def _pieces(z: Any, w: Any) -> Iterator[tuple[Any, Any]]:
@@ -163,13 +175,16 @@ def _elementwise(z: Any, w: Any = None, *, kernel: Kernel) -> Floats:
 
 
 def _first_bad(z: Any, allow_low: bool) -> tuple[int, float] | None:
+    return _first(z, lambda part: ~np.isfinite(part) & ~(allow_low & (part == -np.inf)))
+
+
+def _first(chunk: Any, wrong: Callable[[Any], NDArray[np.bool_]]) -> tuple[int, float] | None:
+    """Place and value of the first number of a chunk that is wrong."""
     start = 0
-    for losses, _ in _pieces(z, None):
-        bad = ~np.isfinite(losses)
-        if allow_low:
-            bad &= losses != -np.inf
-        if bad.any():
-            place = int(np.argmax(bad))
-            return start + place, float(losses[place])
-        start += len(losses)
+    for part, _ in _pieces(chunk, None):
+        found = wrong(np.asarray(part))
+        if found.any():
+            place = int(np.argmax(found))
+            return start + place, float(part[place])
+        start += len(part)
     return None

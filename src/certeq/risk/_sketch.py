@@ -1,0 +1,263 @@
+"""A long sample in a few thousand weighted points, from one pass: fine where u bends at a trial shortfall, coarse afar.
+
+Losses next to a bend of u (at distance x - f of a feature f, x the loss less the trial) are listed as they are. The
+others go to bins whose width is a fixed share of that distance, on a scale of octaves, so that any range and any
+heap of ties fits; a bin is two points that have its mass, mean and variance. The next trial is where these points
+have a mean slope of 1, and a sketch around it sees finer still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.risk._rows import near_kink
+from certeq.risk._sample import BLOCK, Floats, Kernel, weighted_sum
+from certeq.utilities import Utility
+
+_EPS = float(np.finfo(np.float64).eps)
+_MANTISSA = 52
+_FINE = 5  # bins per octave, as a power of 2
+_OCTAVES = 64  # below the furthest loss
+_LEVELS = _OCTAVES << _FINE
+_LISTED = 4096  # losses to be listed around a trial, about
+_PER_BLOCK = BLOCK // 16
+_MOST_FEATURES = 8
+_SPREAD = 1e-12  # a relative variance below this is the rounding of ties
+Parts = tuple[NDArray[Any], ...]
+
+
+@dataclass
+class Frame:
+    """Where a sketch looks: a trial s, the features of u, the range to cover and the distance up to which it lists."""
+
+    s: float
+    features: tuple[float, ...]
+    base: int
+    near: int
+
+    @classmethod
+    def around(cls, s: float, features: tuple[float, ...], low: float, high: float, reach: float) -> Frame:
+        """A frame for losses in [low, high] (less their centre)."""
+        furthest = max(abs(end - s - feature) for end in (low, high) for feature in features)
+        base = _level_of(max(furthest, 1e-290)) - _LEVELS + 1
+        return cls(s, features, base, min(max(_level_of(reach) - base, 0), _LEVELS - 1))
+
+    def kernel(self, centre: float) -> Kernel:
+        """Bins that are not empty, one loss, mass, first and second moment of each, and the losses that are listed."""
+        s, features, base, near = self.s, self.features, self.base, self.near
+
+        def sketch(z: Floats, w: Floats | None) -> Parts:
+            y = z if centre == 0.0 else z - centre
+            x = y - s
+            d, which = x - features[0] if features[0] else x, None
+            for j, feature in enumerate(features[1:], 1):
+                other = x - feature
+                closer = np.abs(other) < np.abs(d)
+                d = np.where(closer, other, d)
+                which = np.where(closer, j, 0 if which is None else which)
+            level = (np.abs(d).view(np.int64) >> (_MANTISSA - _FINE)) - base
+            np.clip(level, 0, _LEVELS - 1, out=level)
+            listed = level < near
+            key = level + _LEVELS * (d < 0.0)
+            if which is not None:
+                key += 2 * _LEVELS * which
+            bins = 2 * _LEVELS * len(features)
+            count = np.bincount(key, minlength=bins) if w is None else np.bincount(key, w, minlength=bins)
+            first = np.bincount(key, d if w is None else w * d, minlength=bins)
+            second = np.bincount(key, d * d if w is None else w * d * d, minlength=bins)
+            one = np.empty(bins)
+            one[key] = y
+            held = np.flatnonzero(count)
+            points = y[listed]
+            loads = np.ones(points.size) if w is None else w[listed]
+            if points.size > _PER_BLOCK:  # too many: NaN says that the bins have to do
+                points, loads = np.array([np.nan]), np.zeros(1)
+            return held, one[held], count[held].astype(np.float64), first[held], second[held], points, loads
+
+        return sketch
+
+    def join(self, parts: list[Parts]) -> Parts:
+        """Sketches of neighbours as one."""
+        held, ones, *moments, points, loads = (np.concatenate(part) for part in zip(*parts, strict=True))
+        bins = 2 * _LEVELS * len(self.features)
+        one = np.empty(bins)
+        one[held] = ones
+        totals = [np.bincount(held, moment, minlength=bins) for moment in moments]
+        kept = np.flatnonzero(totals[0])
+        if points.size > 4 * _LISTED or np.isnan(points).any():
+            points, loads = np.array([np.nan]), np.zeros(1)
+        return kept, one[kept], *(total[kept] for total in totals), points, loads
+
+    def sketch(self, parts: Parts, mass: float) -> Sketch:
+        """The points that stand for the sample."""
+        held, one, count, first, second, points, loads = parts
+        sure = _distance_of(self.near + self.base)
+        if np.isnan(points).any():
+            points, loads, sure = np.empty(0), np.empty(0), 0.0
+        else:
+            rest = held % _LEVELS >= self.near
+            held, one, count, first, second = (part[rest] for part in (held, one, count, first, second))
+        mean = first / count
+        with np.errstate(invalid="ignore", over="ignore"):
+            variance = second / count - mean * mean
+            tied = ~(variance > _SPREAD * mean * mean) | ~np.isfinite(variance)
+        spread = np.sqrt(np.where(tied, 0.0, variance))
+        at = np.where(tied, one, self.s + np.array(self.features)[held // (2 * _LEVELS)] + mean)
+        return Sketch(
+            np.concatenate([points, at - spread, at + spread]),
+            np.concatenate([loads, 0.5 * count, 0.5 * count]) / mass,
+            sure,
+        )
+
+
+def _level_of(distance: float) -> int:
+    return int(np.array([distance]).view(np.int64)[0] >> (_MANTISSA - _FINE))
+
+
+def _distance_of(level: int) -> float:
+    return float(np.array([level << (_MANTISSA - _FINE)], dtype=np.int64).view(np.float64)[0])
+
+
+@dataclass
+class Sketch:
+    """Points, less the centre of the sample, and their masses; together 1."""
+
+    points: Floats
+    masses: Floats
+    sure: float = 0.0  # steps from the trial up to this length meet no breakpoint but those of listed losses
+
+    def slopes(self, utility: Utility, s: float) -> tuple[float, float]:
+        """Mean left and right slope at s."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            left, right = near_kink(self.points - s, utility)
+            return weighted_sum(left, self.masses), weighted_sum(right, self.masses)
+
+    def value(self, utility: Utility, s: float) -> float:
+        """s + E u at s."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return s + weighted_sum(np.asarray(utility.value(self.points - s)), self.masses)
+
+    def reach(self, features: tuple[float, ...], s: float, size: int) -> float:
+        """How far from the features one may list losses at s before there are too many."""
+        x = self.points - s
+        distance = np.min([np.abs(x - feature) for feature in features], axis=0)
+        order = np.argsort(distance)
+        many = int(np.searchsorted(np.cumsum(self.masses[order]), min(_LISTED / size, 1.0)))
+        return float(distance[order[min(many, order.size - 1)]])
+
+    def root(self, utility: Utility, low: float, high: float, lift: float) -> tuple[float, float]:
+        """The least s in (low, high] with a mean slope plus ``lift`` of at most 1; by how much it jumps past 1 there.
+
+        The second number is the lesser of the two parts of the jump, above and below 1; 0 between breakpoints.
+        """
+        one = 1.0 + 64.0 * _EPS
+
+        def excess(s: float) -> float:
+            return _flattened(self.slopes(utility, s)[0] + lift - (one if utility.kinks else 1.0))
+
+        if utility.kinks:
+            breaks = np.unique(np.concatenate([self.points - kink for kink, _ in utility.kinks]))
+            breaks = breaks[(breaks > low) & (breaks < high)]
+            first, last = 0, breaks.size  # the first breakpoint at which the slope has come down is among these
+            while first < last:
+                middle = (first + last) // 2
+                first, last = (first, middle) if excess(float(breaks[middle])) <= 0.0 else (middle + 1, last)
+            if first < breaks.size:
+                high = float(breaks[first])
+                left, right = self.slopes(utility, high)
+                if right + lift > one:
+                    return high, min(right + lift - one, one - left - lift)
+            low = float(breaks[first - 1]) if first > 0 else low
+        return falls_to_zero(excess, low, high), 0.0
+
+
+def _flattened(excess: float) -> float:
+    """The excess itself near its root, and its logarithm where it is vast: chords then find exponentials too."""
+    return math.log1p(excess) if excess > 0.0 else excess
+
+
+def falls_to_zero(function: Callable[[float], float], low: float, high: float) -> float:
+    """The root of a decreasing function in (low, high], by chords (Illinois) safeguarded by bisection."""
+    above, below = function(low), function(high)
+    for step in range(400):
+        if not low < 0.5 * (low + high) < high:
+            break
+        chord = high - below * (high - low) / (below - above) if math.isfinite(above) and below < above else math.nan
+        trial = chord if step % 4 < 3 and low < chord < high else 0.5 * (low + high)
+        found = function(trial)
+        if abs(found) <= _EPS:
+            return trial
+        if found > 0.0:
+            low, above, below = trial, found, 0.5 * below if step % 4 < 3 else below
+        else:
+            high, below, above = trial, found, 0.5 * above if step % 4 < 3 else above
+    return high
+
+
+def features_of(utility: Utility) -> tuple[float, ...]:
+    """Where u bends: its kinks, its anchor, and any other place where the slope rises within a short stretch."""
+    found = [kink for kink, _ in utility.kinks][: _MOST_FEATURES - 1]
+    found = found if any(abs(kink - utility.anchor) < 1e-9 for kink in found) else [*found, utility.anchor]
+    octaves = 2.0 ** np.arange(-50.0, 50.0, 0.125)
+    for _ in range(2):
+        if len(found) >= _MOST_FEATURES:
+            break
+        grid = np.unique(np.concatenate([feature + sign * octaves for feature in found for sign in (-1.0, 1.0)]))
+        bend = _bend_within(utility, grid, found)
+        if bend is None:
+            break
+        found.append(bend)
+    return tuple(found)
+
+
+def _bend_within(utility: Utility, grid: Floats, known: list[float]) -> float | None:
+    """The middle of a stretch, short for its cell of the grid, in which the slope rises by a tenth or more.
+
+    Known features, and slopes that no sample can hold, are left out.
+    """
+    parts = grid[:-1, None] + np.diff(grid)[:, None] * np.linspace(0.0, 1.0, 17)
+    with np.errstate(all="ignore"):
+        slope = np.asarray(utility.slope(parts), dtype=np.float64)
+        rises = np.diff(slope, axis=1)
+        whole = rises.sum(axis=1)
+        share = whole / (1.0 + np.abs(slope[:, 0]))
+    inside: NDArray[np.bool_] = np.isfinite(share) & (np.abs(slope).max(axis=1) < 1e9) & (share > 0.1)
+    for feature in known:
+        inside &= (grid[1:] < feature) | (grid[:-1] > feature)
+    # Most of the rise in two neighbouring parts of sixteen: one of them may cut the bend in half.
+    steepest = (rises[:, 1:] + rises[:, :-1]).max(axis=1)
+    inside &= steepest > 0.5 * whole
+    if not inside.any():
+        return None
+    cell = int(np.argmax(np.where(inside, share, 0.0)))
+    half = slope[cell, 0] + 0.5 * whole[cell]
+    a, b = float(grid[cell]), float(grid[cell + 1])
+    while a < (middle := 0.5 * (a + b)) < b:
+        a, b = (middle, b) if float(utility.slope(middle)) < half else (a, middle)
+    return b
+
+
+def rate_of_fall(z: Floats, w: Floats | None, utility: Utility, t: float) -> float:
+    """How fast the mean slope of a small sample falls with t, from a difference wide enough to drown the noise."""
+    step = max(1, z.size >> 15)
+    z, w = z[::step], None if w is None else w[::step]
+    share = np.full(z.size, 1.0 / z.size) if w is None else w / w.sum()
+    spread = float(np.sqrt((share * (z - float((share * z).sum())) ** 2).sum()))
+    if not spread > 0.0:
+        return 1.0
+    with np.errstate(over="ignore"):
+        slope = np.asarray(utility.slope(z - t))
+        noise = float(np.sqrt((share**2 * (slope - float((share * slope).sum())) ** 2).sum()))
+        reach, fall = 1e-4 * spread, 0.0
+        for _ in range(9):
+            fall = float((share * (utility.slope(z - (t - reach)) - utility.slope(z - (t + reach)))).sum())
+            if fall >= 20.0 * noise:
+                break
+            reach *= 4.0
+    return fall / (2.0 * reach) if np.isfinite(fall) and fall > 0.0 else 1.0 / spread

@@ -1,0 +1,129 @@
+"""How often the data are read: at most eight times, whatever the sample, and the answer is the exact one."""
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.risk import _estimate
+from certeq.risk._long import solve_long
+from certeq.risk._rows import solve_rows
+from certeq.risk._sample import ArraySample
+from certeq.risk._sketch import features_of
+from tests.conftest import UTILITIES
+
+N = 20_000
+RNG = np.random.default_rng(3)
+NORMAL = RNG.standard_normal(N)
+
+
+def coin(share):
+    return (np.arange(N) < round(share * N)).astype(float)
+
+
+SAMPLES = {
+    "normal": NORMAL,
+    "large": 1e4 * NORMAL,
+    "small": 1e-6 * NORMAL,
+    "sorted": np.sort(NORMAL),
+    "far_from_0": 1e9 + NORMAL,
+    "lognormal": np.exp(2.0 * NORMAL),
+    "minus_lognormal": -np.exp(2.0 * NORMAL),
+    "pareto": RNG.pareto(1.5, N),
+    "cauchy": RNG.standard_cauchy(N),
+    "coin": coin(0.05),
+    "coin_far_apart": 1e6 * coin(0.05),
+    "coin_far_from_0": 1e9 + coin(0.2),
+    "one_loss": 1e6 * (np.arange(N) == 7),
+    "constant": np.full(N, 0.1),
+    "integers": RNG.integers(0, 10, N).astype(float),
+    "cents": np.round(NORMAL, 2),
+    "half_an_atom": np.where(RNG.random(N) < 0.7, 0.0, np.exp(NORMAL)),
+    "clusters": RNG.choice([-100.0, 0.0, 5.0, 1000.0], N, p=[0.3, 0.65, 0.04, 0.01]) + 1e-6 * NORMAL,
+    "two_clusters": RNG.choice([0.0, 1e5], N, p=[0.95, 0.05]) + NORMAL,
+    "one_far_gain": np.r_[-1e9, NORMAL[1:]],
+    "one_far_loss": np.r_[1e5, NORMAL[1:]],
+}
+MIXED = {
+    "entropic_cvar.05": 0.5 * ce.Entropic() + 0.5 * ce.CVaR(0.05),
+    "steep_entropic_cvar": 0.5 * ce.Entropic(10.0) + 0.5 * ce.CVaR(0.01),
+    "quartic_cvar": 0.5 * ce.Quartic() + 0.5 * ce.CVaR(0.1),
+    "mmv_cvar": 0.3 * ce.MonotoneMeanVariance(3) + 0.7 * ce.CVaR(0.05),
+    "entropic_mean": 0.5 * ce.Entropic() + 0.5 * ce.Mean(),
+    "two_cvars": 0.5 * ce.CVaR(0.01) + 0.5 * ce.CVaR(0.2),
+    "smooth.05": ce.SmoothCVaR(0.05),
+    "sharp": ce.SmoothCVaR(0.05, 0.01),
+    "sharper": ce.SmoothCVaR(0.05, 1e-4),
+    "sharp_entropic": 0.5 * ce.SmoothCVaR(0.05, 1e-3) + 0.5 * ce.Entropic(),
+    "leaky.05": ce.LeakyCVaR(0.05),
+    "mmv10": ce.MonotoneMeanVariance(10),
+}
+HARD = {name: UTILITIES[name] for name in ("entropic_leaky", "entropic_cvar", "two_kinks", "custom", "smooth")} | MIXED
+
+
+class Counted(ArraySample):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def map(self, *args, **kwargs):
+        type(self).reads += 1
+        return super().map(*args, **kwargs)
+
+    def fold(self, *args, **kwargs):
+        type(self).reads += 1
+        return super().fold(*args, **kwargs)
+
+
+def reads_of(call):
+    Counted.reads = 0
+    return call(), Counted.reads
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_at_most_eight_reads(name):
+    z = SAMPLES[name]
+    for k, (label, utility) in enumerate(HARD.items()):
+        w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 3 == 0 else None
+        solved, reads = reads_of(lambda u=utility, w=w, k=k: solve_long(Counted(z, w), u, k % 2 == 0))
+        assert reads == solved.passes <= 7, label  # on Dask the draw is one more
+        y = z - solved.centre
+        with np.errstate(over="ignore"):
+            at = [solved.s + step * (np.ptp(y) + 1e-9) for step in (0.0, -1e-2, 1e-2, -1e-5, 1e-5, -1e-8, 1e-8)]
+            held = slice(None) if w is None else w > 0  # u of a loss without weight may overflow
+            load = None if w is None else w[held]
+            values = [t + np.average(np.asarray(utility.value(y[held] - t)), weights=load) for t in at]
+        found, room = solved.value - solved.centre, 1e-12 * (1.0 + abs(solved.value) + float(np.abs(y).max()))
+        assert values[0] == pytest.approx(found, abs=room), label
+        assert min(values) >= found - room, label
+
+
+@pytest.mark.parametrize("name", ["normal", "lognormal", "pareto", "coin", "integers", "two_clusters", "one_far_loss"])
+def test_estimates_with_their_error_bars_read_no_oftener(name, monkeypatch):
+    monkeypatch.setattr(_estimate, "ArraySample", Counted)
+    for label, utility in HARD.items():
+        _, reads = reads_of(lambda u=utility: ce.estimate(SAMPLES[name], u))
+        assert reads <= 8, label
+
+
+@pytest.mark.parametrize("label", HARD)
+@pytest.mark.parametrize("name", ["normal", "coin", "cents", "clusters", "half_an_atom"])
+def test_the_answer_is_that_of_all_losses_at_once(name, label):
+    utility, z = HARD[label], SAMPLES[name][:: N // 5000]
+    wanted = solve_rows(z[None, :], None, utility)
+    found = solve_long(ArraySample(z), utility)
+    assert found.value == pytest.approx(float(wanted.value[0]), rel=1e-12, abs=1e-12)
+
+
+def test_features_are_where_a_utility_bends():
+    assert features_of(ce.CVaR(0.05)) == (0.0,)
+    assert features_of(UTILITIES["two_kinks"]) == (0.0, 1.0)
+
+    class Bent(ce.Entropic):
+        """The slope rises by 5 within a thousandth around 2, which no kink says."""
+
+        def _slope(self, x, xp):
+            return super()._slope(x, xp) + 2.5 * (1.0 + np.tanh((x - 2.0) / 1e-3))
+
+    anchor, bend = features_of(Bent())
+    assert anchor == 0.0
+    assert bend == pytest.approx(2.0, abs=2e-3)
