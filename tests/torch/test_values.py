@@ -202,3 +202,24 @@ def test_slopes_on_a_known_curve_agree_with_the_core_in_float32(n, scale):
             size = 1.0 + np.abs(wanted).max()
             assert oce(losses, utility).item() == pytest.approx(ce.oce(wanted, utility), abs=1e-6 * size)
             assert q.numpy() == pytest.approx(ce.tilt(wanted, utility), abs=2e-6, rel=2e-5)
+
+
+def test_what_is_kept_between_calls_may_be_made_in_inference_mode():
+    x = torch.tensor([3.0, 1.0, 2.0, 5.0, 4.0, 0.0, 7.0], requires_grad=True)
+    with torch.inference_mode():
+        before = oce(x.detach(), ce.CVaR(0.31))
+    after = oce(x, ce.CVaR(0.31))
+    after.backward()
+    assert before == after
+    assert x.grad.sum() == pytest.approx(1.0)
+
+
+def test_plans_kept_for_one_utility_are_not_used_for_another():
+    x = torch.randn(40, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    first = ce.CVaR(0.1)
+    for _ in range(2):
+        for utility in (first, ce.CVaR(0.3), ce.CVaR(0.3).scaled(2.0), 1.0 * ce.CVaR(0.2), ce.Mean()):
+            assert oce(x, utility).item() == pytest.approx(ce.oce(x.numpy(), utility), rel=1e-12)
+            assert oce(x.float(), utility).item() == pytest.approx(ce.oce(x.numpy(), utility), rel=1e-6)
+    first.set_params(alpha=0.5)
+    assert oce(x, first).item() == pytest.approx(ce.oce(x.numpy(), ce.CVaR(0.5)), rel=1e-12)

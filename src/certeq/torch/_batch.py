@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,9 +36,9 @@ def by_vector(
     if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
         return None
     small = losses.numel() <= SMALL
-    shape = utility.shape
-    if isinstance(shape, Pieces) and shape.low == 0.0 and small and weight is None:
-        tail = _tail_mean(losses, shape, utility)
+    if small and weight is None and (losses.dtype is torch.float32 or losses.dtype is torch.float64):
+        plan = _tail_plan(utility, losses.numel(), losses.dtype)
+        tail = None if plan is None else _tail_mean(losses, plan)
         if tail is not None:
             return tail
     kind = "f8" if small or losses.dtype == torch.float64 else "f4"
@@ -59,35 +59,54 @@ def has_tensors(utility: Utility) -> bool:
     return False
 
 
-_shares: dict[str, Any] = {}  # the last shares made: every batch of a training run has the same
+class _TailPlan(NamedTuple):
+    """CVaR of n losses: so many whole ones, a share of the next, and what is added at the end."""
+
+    whole: int
+    looked_at: int
+    share: Tensor
+    shift: float
 
 
-def _tail_mean(losses: Tensor, pieces: Pieces, utility: Utility) -> Tensor | None:
+_last: list[tuple[Any, _TailPlan | None]] = [
+    (None, None)
+]  # what the last plan was for, and the plan: every batch of a run has the same
+
+
+def _tail_plan(utility: Utility, size: int, dtype: torch.dtype) -> _TailPlan | None:
+    """How to average the tail; None where the utility is not two linear pieces of which the lower is flat."""
+    key = (utility.__class__, size, dtype, *vars(utility).values())
+    known, plan = _last[0]  # read at once: another thread may be training too
+    if known == key:
+        return plan
+    pieces, plan = utility.shape, None
+    if isinstance(pieces, Pieces) and pieces.low == 0.0:
+        mass = size * pieces.tail
+        whole = min(int(mass * (1.0 + 1e-15)), size - 1)
+        count = min(whole + 2, size)  # one more than CVaR needs: the next loss tells whether the last one ties
+        parts = [1.0 / mass] * whole + [1.0 - whole / mass] + [0.0] * (count - whole - 1)
+        with torch.inference_mode(False):  # it outlives this call, and may be part of a graph later
+            share = torch.tensor(parts, dtype=dtype, device="cpu")
+        shift = float(utility._value(pieces.kink, NUMPY)) - pieces.kink
+        plan = _TailPlan(whole, count, share, shift)
+    _last[0] = (key, plan)
+    return plan
+
+
+def _tail_mean(losses: Tensor, plan: _TailPlan) -> Tensor | None:
     """CVaR where no loss ties at the quantile: a weighted sum of the largest losses, and linear near them.
 
     None where there is a tie (which must be shared) or the greatest loss is not finite.
     """
-    if losses.dtype is not torch.float32 and losses.dtype is not torch.float64:
-        return None
-    x = losses if losses.ndim == 1 else losses.reshape(-1)
-    size = x.shape[0]
-    mass = size * pieces.tail
-    whole = min(int(mass * (1.0 + 1e-15)), size - 1)
-    # One more than CVaR needs: the next loss tells whether the last one ties.
-    ranked = x.topk(min(whole + 2, size))[0]
+    whole, count, share, shift = plan
+    ranked = (losses if losses.ndim == 1 else losses.reshape(-1)).topk(count)[0]
     seen = ranked.tolist()
     at = seen[whole]
-    if (whole > 0 and seen[whole - 1] == at) or (whole + 1 < len(seen) and seen[whole + 1] == at):
+    if (whole > 0 and seen[whole - 1] == at) or (whole + 1 < count and seen[whole + 1] == at):
         return None
     if not seen[0] < math.inf or seen[-1] == -math.inf:
         return None
-    key = (whole, ranked.shape[0], mass, losses.dtype)
-    if _shares.get("key") != key:
-        share = torch.zeros(ranked.shape[0], dtype=torch.float64)
-        share[:whole], share[whole] = 1.0 / mass, 1.0 - whole / mass
-        _shares.update(key=key, share=share.to(losses.dtype))
-    value = torch.dot(ranked, _shares["share"])
-    shift = float(utility._value(pieces.kink, NUMPY)) - pieces.kink
+    value = torch.dot(ranked, share)
     return value + shift if shift else value
 
 

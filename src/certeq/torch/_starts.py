@@ -45,10 +45,11 @@ def power_root(ranked: Floats, curve: Power) -> float:
     for which it is below n is how many losses count. What is left is a polynomial in s.
     """
     size, degree, width = ranked.shape[0], int(curve.degree), curve.width
-    if _counts[0].shape[0] != size:
-        _counts[0] = np.arange(1.0, size + 1.0)
+    counts = _counts[0]
+    if counts.shape[0] != size:
+        counts = _counts[0] = np.arange(1.0, size + 1.0)
     b = ranked[::-1] if width == 1.0 else ranked[::-1] / width
-    power, sums = b, [_counts[0], b.cumsum()]
+    power, sums = b, [counts, b.cumsum()]
     for _ in range(degree - 1):
         power = power * b
         sums.append(power.cumsum())
