@@ -24,7 +24,7 @@ from certeq.risk._long import LongSolved, NotFinite, solve_sample, survey
 from certeq.risk._oce import oce, tilt
 from certeq.risk._places import elsewhere, lives_elsewhere
 from certeq.risk._rows import near_kink, slope_and_bend
-from certeq.risk._sample import ArraySample, Sample
+from certeq.risk._sample import ArraySample, Sample, shifted, weighted_sum
 from certeq.utilities import Exponential, Utility
 
 
@@ -271,20 +271,24 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     centre, s = solved.centre, solved.s  # what the kernel takes along wherever it runs
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-        x = (z - centre) - s
+        w2 = None if w is None else w * w
+        mixed = jumps = jumps2 = 0.0
+        x = shifted(z, centre, s)
         with np.errstate(over="ignore", under="ignore"):
-            away = np.asarray(utility.value(x)) - level
+            # Each array is summed up before the next is made: a pass is to need a few MB.
             slope, curvature = slope_and_bend(utility, x)
-            jump = np.zeros_like(slope)
+            bend = weighted_sum(curvature, w)
+            del curvature
             if utility.kinks:
                 slope, right = near_kink(x, utility)
                 jump = right - slope
-        w = np.ones_like(z) if w is None else w
-        w2 = w * w
-        squares = away * away, (slope - 1.0) ** 2, slope * slope, slope * jump, jump * jump
-        return tuple(float((w2 * part).sum()) for part in squares) + tuple(
-            float((w * part).sum()) for part in (slope, jump, curvature)
-        )
+                mixed, jumps, jumps2 = weighted_sum(slope * jump, w2), weighted_sum(jump, w), weighted_sum(jump**2, w2)
+                del right, jump
+            slopes, slopes2 = weighted_sum(slope, w), weighted_sum(slope * slope, w2)
+            spread = weighted_sum((slope - 1.0) ** 2, w2)
+            del slope
+            away = np.asarray(utility.value(x)) - level
+            return weighted_sum(away * away, w2), spread, slopes2, mixed, jumps2, slopes, jumps, bend
 
     away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.sample.total(kernel)
     mass, square = solved.extent.mass, solved.extent.square
