@@ -127,3 +127,11 @@ def test_a_gap_that_holds_nearby_only_says_how_near():
     bounded = ce.minimize(ce.LinearLoss(table), ce.Entropic(1.0), domain=ce.Simplex())
     assert bounded.radius == np.inf
     assert "radius" not in repr(bounded)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 21.0)])
+def test_losses_whose_squares_overflow_are_refused_with_the_remedy(weights):
+    table = 1e300 * np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(OverflowError, match=r"A holds losses as large as .*e\+300.*larger unit"):
+        minimize(LinearLoss(table), ce.CVaR(0.1), domain=Simplex(), weights=weights)

@@ -36,11 +36,17 @@ class Scenarios:
             self.centre = turned @ weights
             turned -= self.centre[:, None]
             even = float(weights.min()) == float(weights.max())
-            square: Vector = weights[0] * np.vecdot(turned, turned) if even else np.square(turned) @ weights
+            with np.errstate(over="ignore"):
+                square: Vector = weights[0] * np.vecdot(turned, turned) if even else np.square(turned) @ weights
         else:
             self.centre = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
             spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.centre))
             square = sum(spreads, np.zeros(self.assets))
+        if not np.all(np.isfinite(square)):
+            raise OverflowError(
+                f"A holds losses as large as {np.abs(table).max():g}, whose squares are beyond float64; give them in a "
+                "larger unit, for instance A / 1e100."
+            )
         self.deviation = np.sqrt(square)
         spread = float(np.sqrt(np.mean(square)))
         biggest = float(np.max(np.abs(self.centre), initial=0.0))
