@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certeq.risk._long import survey
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean
 from certeq.risk._sample import Sample
+from certeq.risk._survey import survey
 from certeq.utilities import Utility
 
 Means = Callable[[Callable[[Floats], Floats], Floats], Floats]

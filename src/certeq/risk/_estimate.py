@@ -20,11 +20,12 @@ from certeq.risk._input import (
     check_utility,
     free_to_overflow,
 )
-from certeq.risk._long import LongSolved, NotFinite, solve_sample, survey
+from certeq.risk._long import LongSolved, solve_sample
 from certeq.risk._oce import oce, tilt
 from certeq.risk._places import elsewhere, lives_elsewhere
 from certeq.risk._rows import near_kink, slope_and_bend
 from certeq.risk._sample import ArraySample, Sample, shifted, weighted_sum
+from certeq.risk._survey import NotFinite, survey
 from certeq.utilities import Exponential, Utility
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from certeq.risk._exp_sum import REACH, sum_exp
-from certeq.risk._input import check_utility, check_weights
+from certeq.risk._input import check_utility
 from certeq.risk._jumps import JumpSearch, Probe, probing
 from certeq.risk._root import step_of
 from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
@@ -21,70 +21,14 @@ from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
 from certeq.risk._sample import shifted as _shift
 from certeq.risk._sample import weighted_sum as _sum
 from certeq.risk._select import upper_quantile
-from certeq.risk._sketch import Sketch, rate_of_fall
+from certeq.risk._sketch import rate_of_fall
+from certeq.risk._survey import Draw, Extent, Extra, NotFinite, drawn_from, survey
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
-DRAW = 1 << 17  # at most so many losses are drawn for the start
 _FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
 _FAST = 0.1  # what a Newton step leaves of the residual at most, where it works
 _EPS = float(np.finfo(np.float64).eps)
 _HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the greatest one drawn
-
-
-class NotFinite(ValueError):
-    """A sample holds NaN or an infinity that its utility cannot take; whoever knows the caller's array says where."""
-
-
-@dataclass
-class Extent:
-    """Range and total weight of a sample; ``square`` is the sum of squared weights over the squared total."""
-
-    low: float
-    high: float
-    mass: float
-    square: float
-
-
-Extra = Callable[..., tuple[float, ...]]  # (losses, weights), and the losses' range where that is asked for
-
-
-def survey(sample: Sample, extra: Extra | None = None, ranged: bool = False) -> tuple[Extent, Floats]:
-    """One pass: the range of losses of positive weight, the total weight, and means of whatever ``extra`` sums up.
-
-    With ``ranged``, ``extra`` is told the least and greatest loss of its block, and the least may be -inf.
-    """
-
-    def sums_of(z: Floats, w: Floats | None, low: float, high: float) -> tuple[float, ...]:
-        if extra is None:
-            return ()
-        return extra(z, w, low, high) if ranged else extra(z, w)
-
-    def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-        with np.errstate(invalid="ignore", over="ignore"):
-            if w is None:
-                low, high = float(z.min()), float(z.max())
-                return low, high, float(z.size), float(z.size), 0.0, 0.0, *sums_of(z, w, low, high)
-            held = z[w > 0]
-            low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
-            more = sums_of(held, w[w > 0], low, high)
-            if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
-                low, high = float(z.min()), float(z.max())
-            return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
-
-    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True, wide=ranged)
-    if sample.weighted:
-        check_weights(lightest, mass, heaviest)
-    if not np.isfinite(high) or not (np.isfinite(low) or (ranged and low == -np.inf)):
-        raise NotFinite
-    return Extent(low, high, mass, square / mass**2), np.array(sums) / mass
-
-
-def _merge_survey(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
-    table = np.array(parts)
-    low, high, lightest, heaviest = table[:, 0].min(), table[:, 1].max(), table[:, 4].min(), table[:, 5].max()
-    with np.errstate(invalid="ignore", over="ignore"):
-        mass, square, *sums = table[:, [2, 3, *range(6, table.shape[1])]].sum(axis=0)
-    return tuple(float(number) for number in (low, high, mass, square, lightest, heaviest, *sums))
 
 
 @dataclass
@@ -111,35 +55,6 @@ class LongSolved:
             return tuple(_sum(part, w) for part in function(_shift(z, centre, s)))
 
         return self.sample.total(kernel) / self.extent.mass
-
-
-@dataclass
-class Draw:
-    """A small random part of the sample."""
-
-    z: Floats
-    weights: Floats | None
-
-    @property
-    def centre(self) -> float:
-        """0, unless the losses lie so far from 0, compared with their spread, that t* - centre must be kept apart."""
-        if self.z.size == 0:
-            return 0.0
-        low, high = float(self.z.min()), float(self.z.max())
-        return 0.0 if max(abs(low), abs(high)) <= 16.0 * (high - low) else high
-
-    def sketch(self) -> Sketch:
-        """A part of the draw as a sketch, which knows no more than where the losses are dense."""
-        z, w = self.z[:: max(1, self.z.size >> 14)], self.weights
-        w = np.ones(z.size) if w is None else w[:: max(1, self.z.size >> 14)]
-        return Sketch(z - self.centre, w / w.sum()) if z.size else Sketch(np.zeros(1), np.ones(1))
-
-
-def drawn_from(sample: Sample, most: int = DRAW) -> Draw:
-    """Finite losses of positive weight at random places."""
-    z, w = sample.draw(min(most, max(sample.size // 32, 1 << 12)))
-    held = np.isfinite(z) if w is None else np.isfinite(z) & (w > 0)
-    return Draw(z[held], None if w is None else w[held])
 
 
 def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> LongSolved:

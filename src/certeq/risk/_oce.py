@@ -23,10 +23,11 @@ from certeq.risk._input import (
     free_to_overflow,
     locating,
 )
-from certeq.risk._long import LongSolved, NotFinite, solve_long, solve_sample, tilt_long, tilting
+from certeq.risk._long import LongSolved, solve_long, solve_sample, tilt_long, tilting
 from certeq.risk._places import elsewhere
 from certeq.risk._rows import Solved, solve_rows, tilt_rows
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Sample
+from certeq.risk._survey import NotFinite
 from certeq.risk._threads import run_all
 from certeq.utilities import Exponential, Utility
 

@@ -19,11 +19,11 @@ from certeq.risk._input import (
     complain_not_finite,
     locating,
 )
-from certeq.risk._long import NotFinite, drawn_from, survey
 from certeq.risk._places import elsewhere
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Kernel, Sample, shifted, weighted_sum
+from certeq.risk._survey import NotFinite, drawn_from, survey
 from certeq.utilities import Utility
 
 _FAR = 1e150
