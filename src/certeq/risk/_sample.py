@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.risk._input import complain_not_finite
-from certeq.risk._threads import run_all, thread_count
+from certeq.risk._threads import run_all
 
 Floats = NDArray[np.float64]
 # (losses, weights or None) of one block -> partial results; see Sample.fold and Sample.total
@@ -28,6 +28,7 @@ Combine = Callable[[list[Any]], Any]
 BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
 WIDE = 3 * BLOCK  # per block of a kernel that keeps its temporaries: handing over the interpreter lock costs more
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
+_SMALL_FILE = 1 << 25  # bytes that may be resident while places in them are looked up
 _WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
 
 
@@ -130,8 +131,13 @@ class ArraySample(Sample):
         """The results of `map` merged into one, a wave of tasks at a time."""
         starts, task, parallel = self._tasks(kernel, every, WIDE if wide else BLOCK)
         merged: list[Any] = []
+
+        def of_task(first: int) -> list[Any]:
+            found = task(first)
+            return [combine(found)] if len(found) > 1 else found
+
         for first in range(0, len(starts), _WAVE):
-            wave = run_all(task, starts[first : first + _WAVE], parallel)
+            wave = run_all(of_task, starts[first : first + _WAVE], parallel)
             merged = [combine(merged + [result for results in wave for result in results])]
         return merged[0]
 
@@ -139,7 +145,7 @@ class ArraySample(Sample):
         self, kernel: Kernel, every: bool, length: int = BLOCK
     ) -> tuple[range, Callable[[int], list[Any]], bool]:
         blocks = -(-self.size // length)
-        per_task = max(1, min(16, blocks // (16 * thread_count())))
+        per_task = max(1, min(16, blocks // 32))  # whatever the threads: what is merged with what decides the last bits
 
         def task(first: int) -> list[Any]:
             results: list[Any] = []
@@ -177,6 +183,8 @@ def picked(array: NDArray[Any], places: NDArray[np.int64]) -> Floats:
 
     To touch one number may map some hundred KB around it, so that a thousand of them are as much as 250 MB.
     """
+    if array.nbytes <= _SMALL_FILE:
+        return np.asarray(array[places], dtype=np.float64)
     found = np.empty(places.size)
     for start in range(0, places.size, 256):
         part = places[start : start + 256]
