@@ -175,3 +175,24 @@ def test_a_loss_that_adds_to_the_gradient_keeps_its_own_product() -> None:
     A = np.random.default_rng(1).normal(size=(300, 4))
     found = ce.minimize(Ridge(A), ce.CVaR(0.1), domain=Simplex(), method="sg", batch="full", step=0.01, iterations=500)
     assert found.theta == pytest.approx(np.full(4, 0.25), abs=0.05)
+
+
+def test_short_exponentials_are_as_good_as_they_say_to_the_end_of_their_reach():
+    from certeq.optimize.sg._tilt import REACH, SHORT_EXP
+
+    for reach, coefficients in zip(REACH, SHORT_EXP, strict=True):
+        x = np.linspace(-reach, reach, 2001)
+        ratio = (1.0 + sum(a * x ** (k + 1) for k, a in enumerate(coefficients))) / np.exp(x)
+        assert 0.5 * (ratio.max() - ratio.min()) < 1.5e-12
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(30.0), ce.SmoothCVaR(0.1, tau=0.03)])
+def test_a_tilt_carried_for_long_stays_that_of_the_losses(utility):
+    rng = np.random.default_rng(3)
+    engine, z = make_tilt(utility), rng.standard_normal(500) * 0.1
+    engine.weigh(z, False)
+    for k in range(200):
+        z = z + 1e-3 * np.sin(k + np.arange(500))
+        with np.errstate(all="ignore"):
+            q, total = engine.weigh(z, True)
+        np.testing.assert_allclose(q / total, ce.tilt(z, utility), rtol=1e-10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certeq.optimize.domains import Domain, Simplex
 from certeq.optimize.losses._samples import Floats
@@ -31,24 +32,32 @@ def _simplex(total: float) -> StepProjection:
     known = b""
     mask: Floats = np.zeros(0)
     count = 0.0
+    last: Floats | None = None  # what was returned last time, whose support is the known one
+
+    def learn(support: NDArray[np.bool_]) -> None:
+        nonlocal known, mask, count
+        found = support.tobytes()
+        if found != known:
+            known, mask = found, support.astype(np.float64)
+            count = float(np.count_nonzero(support))
 
     def project(before: Floats, x: Floats) -> Floats:
-        nonlocal known, mask, count
-        support = before > 0.0
+        nonlocal last
+        if before is not last:
+            learn(before > 0.0)
         while True:
-            found = support.tobytes()
-            if found != known:
-                known, mask = found, support.astype(np.float64)
-                count = float(np.count_nonzero(support))
             tau = (float(np.dot(x, mask)) - total) / count
             support = x > tau
             if support.tobytes() == known:
+                settled = True
                 break
             if not support.any():  # total is lost in the rounding of x, or x is not finite
-                tau = float(x.max()) - total
+                tau, settled = float(x.max()) - total, False
                 break
+            learn(support)
         v: Floats = x - tau
         np.maximum(v, 0.0, out=v)
+        last = v if settled else None
         return v
 
     return project

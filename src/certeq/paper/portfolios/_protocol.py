@@ -26,7 +26,7 @@ def steps_of(row: str, quick: bool) -> int:
 
 def is_large(panel: Panel) -> bool:
     """Whether a start takes half a minute rather than a second."""
-    return panel.train.shape[1] > LARGE
+    return bool(panel.train.shape[1] > LARGE)
 
 
 def starts_of(panel: Panel, job: Job) -> int:
