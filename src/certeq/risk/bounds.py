@@ -203,12 +203,12 @@ def gradient_mse_bound(
     return 2.0 * (size * slope_variance + gradient_deviation**2) / m
 
 
-def bisect_bound(delta: float, epsilon: float, *, squared: bool = False) -> float:
+def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: str = "corrected") -> float:
     r"""How far OCE-SB's answer is above OCE_m: at most delta * |g(t)|, for every convex utility.
 
-    ``delta`` is the width of the final bracket and ``epsilon`` the residual |g| there. Printed with the same product
-    but for differentiable utilities only; the (delta + 1) epsilon remark is not needed. ``squared=True`` is the term
-    2 delta^2 epsilon^2 that adds to the mean squared error.
+    ``delta`` is the width of the final bracket and ``epsilon`` the residual |g| there. The printed form is the same
+    number, proved for differentiable utilities only; its (delta + 1) epsilon remark is not needed. ``squared=True`` is
+    the term 2 delta^2 epsilon^2 that adds to the mean squared error.
 
     Not needed for the default method of `certeq.oce`, which is exact.
 
@@ -218,6 +218,7 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False) -> floa
     >>> bounds.bisect_bound(1e-3, 1e-3)
     1e-06
     """
+    _is_printed(form)  # refuses other words; both forms are one number here
     product = delta * abs(epsilon)
     return 2.0 * product**2 if squared else product
 
