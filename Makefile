@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
+COMPILED := $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
 
@@ -42,12 +43,12 @@ $(BIN)/python:
 	mkdir -p $(STAMPS)
 
 # torch is pinned on its own line first: an unpinned one would pull gigabytes of accelerator libraries.
-$(STAMPS)/run: pyproject.toml constraints.txt | $(BIN)/python
+$(STAMPS)/run: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	mkdir -p $(STAMPS)
 	$(PIP) install -q -c constraints.txt -e ".[portfolio,cli]"
 	touch $@
 
-$(STAMPS)/test: pyproject.toml constraints.txt | $(BIN)/python
+$(STAMPS)/test: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	mkdir -p $(STAMPS)
 	$(PIP) install -q -c constraints.txt torch
 	$(PIP) install -q -c constraints.txt -e ".[all,test,lint,docs]"
@@ -59,7 +60,7 @@ $(STAMPS)/bench: $(STAMPS)/test
 	$(PIP) install -q -c constraints.txt -e ".[all,test,bench]"
 	touch $@
 
-$(STAMPS)/docs: pyproject.toml constraints.txt | $(BIN)/python
+$(STAMPS)/docs: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	mkdir -p $(STAMPS)
 	$(PIP) install -q -c constraints.txt torch
 	$(PIP) install -q -c constraints.txt -e ".[all,docs]"

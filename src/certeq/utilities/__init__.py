@@ -8,9 +8,10 @@ from certeq.utilities._entropic import Entropic
 from certeq.utilities._mean import Mean
 from certeq.utilities._mean_variance import MeanVariance
 from certeq.utilities._power import MonotoneMeanVariance, Quartic
-from certeq.utilities._shapes import Exponential, Logistic, Pieces, Power, Quadratic, Shape
+from certeq.utilities._shapes import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Shape
 
 __all__ = [
+    "Arctangent",
     "CVaR",
     "CustomUtility",
     "Entropic",

@@ -8,7 +8,7 @@ from typing import Any
 
 from certeq.utilities._backend import Array, as_float
 from certeq.utilities._base import Utility, check_positive, check_tail_mass
-from certeq.utilities._shapes import Logistic, Pieces
+from certeq.utilities._shapes import Arctangent, Logistic, Pieces
 
 
 class CVaR(Utility):
@@ -135,6 +135,12 @@ class LeakyCVaR(Utility):
         """-sqrt(alpha(1-alpha))."""
         alpha = as_float(self.alpha)
         return -math.sqrt(alpha * (1.0 - alpha))
+
+    @property
+    def curve(self) -> Arctangent:
+        """Left of 0 the slope is an arctangent's, as wide as it is high."""
+        alpha = as_float(self.alpha)
+        return Arctangent(alpha, 1.0 / alpha)
 
     @property
     def kappa(self) -> float:

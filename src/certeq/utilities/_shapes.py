@@ -52,6 +52,18 @@ class Logistic:
 
 
 @dataclass(frozen=True)
+class Arctangent:
+    """u'(x) = high / (1 + min((x - x0)/width - sqrt(high - 1), 0)**2): level right of a point, an arctangent's left."""
+
+    width: float
+    high: float
+
+    def scaled(self, by: float) -> Arctangent:
+        """In units of loss that are ``by`` times smaller."""
+        return Arctangent(self.width * by, self.high)
+
+
+@dataclass(frozen=True)
 class Power:
     """u'(x) = (1 + (x - x0)/width)**degree where that is positive, else 0: power sums of ranked losses give t."""
 
@@ -64,4 +76,4 @@ class Power:
 
 
 Shape = Exponential | Quadratic | Pieces
-Curve = Logistic | Power
+Curve = Logistic | Arctangent | Power

@@ -2,23 +2,21 @@
 
 Each engine returns weights q and their sum, so that q/sum is the tilt: the division is left to the gradient, which is
 shorter. On the same samples as last time (a full batch) the engines start from where they were; a short step then
-costs one evaluation of the utility, or for an exponential none.
+costs one evaluation of the utility.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from typing import Any
 
 import numpy as np
-from numpy.polynomial.chebyshev import cheb2poly
-from scipy.linalg.blas import daxpy, idamax
 
 from certeq.optimize.losses._samples import Floats
+from certeq.risk._compiled import Slopes
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows
-from certeq.utilities import Exponential, Logistic, Pieces, Quadratic, Utility
+from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
 State = dict[str, Floats]
 
@@ -147,83 +145,20 @@ class QuadraticTilt(Tilt):
 
 
 class ExponentialTilt(Tilt):
-    r"""An exponential slope: q proportional to exp(rate z).
+    """An exponential slope: q proportional to exp(rate z), taken about the largest loss."""
 
-    An exponential costs as much as twenty multiplications, so on the same samples it is seldom taken: with
-    y = z - z_last small, exp(rate z) = exp(rate z_last) * exp(rate y) and a short polynomial of the second factor
-    does. Each such step adds an error of about 1e-12 at most; after thirty-two the exponentials are taken afresh, so q
-    stays good to 4e-11, far below what a step of a first-order method is worth.
-    """
-
-    AGE = 32
-
-    def __init__(self, utility: Utility, rate: float, weights: Floats | None) -> None:
+    def __init__(self, utility: Utility, weights: Floats | None) -> None:
         super().__init__(utility, weights)
-        self.rate = rate
-        self.last = self.powers = np.ones(0)
-        self.age = self.AGE
+        self.slopes = Slopes(utility)
 
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
         """Return q and its sum."""
-        q = self.carry(z, same)
+        z = np.ascontiguousarray(z)
+        q, total = self.slopes.at(z, float(z.max()) - self.slopes.anchor)
+        if self.weights is None:
+            return q, total
+        q *= self.weights
         return q, self._sum(q)
-
-    def carry(self, z: Floats, same: bool) -> Floats:
-        """Return q from that of last time, or by exponentials about the largest loss."""
-        if same and self.age < self.AGE:
-            y: Floats = z - self.last
-            degree = bisect_left(REACH, self.rate * abs(float(y[idamax(y)])))
-            if degree < len(REACH):
-                self.powers = _times(self.powers, y, self.rate, SHORT_EXP[degree])
-                self.last, self.age = z, self.age + 1
-                return self.powers
-        q: Floats = z - z.max()
-        q *= self.rate
-        np.exp(q, out=q)
-        if self.weights is not None:
-            q *= self.weights
-        # A batch seen once is not worth remembering.
-        self.last, self.powers, self.age = (z, q, 0) if same else (self.last, self.powers, self.AGE)
-        return q
-
-    def state(self) -> State:
-        """Return the losses and powers of last time."""
-        if self.age == self.AGE:
-            return {}
-        return {"last": self.last, "powers": self.powers, "age": np.array([float(self.age)])}
-
-    def restore(self, state: State) -> None:
-        """Put them back."""
-        if state:
-            self.last, self.powers, self.age = state["last"], state["powers"], int(state["age"][0])
-
-
-def _short_exp(reach: float, degree: int) -> list[float]:
-    """Return a_1, a_2, ... with 1 + a_1 x + a_2 x^2 + ... = exp(x) up to a factor, for abs(x) <= reach, to 1e-12 or so.
-
-    Taylor's polynomial one degree higher, whose last power is replaced by the best polynomial of lower degree that
-    there is on the interval, Chebyshev's: a degree less for the same error.
-    """
-    whole = degree + 1
-    found = [1.0 / math.factorial(k) for k in range(whole)]
-    for k, part in enumerate(cheb2poly([0.0] * whole + [1.0])[:-1]):
-        found[k] -= float(part) / 2.0**degree / math.factorial(whole) * reach ** (whole - k)
-    return [coefficient / found[0] for coefficient in found[1:]]
-
-
-def _times(p: Floats, y: Floats, rate: float, polynomial: list[float]) -> Floats:
-    """Return p, overwritten, times 1 + a_1 (rate y) + a_2 (rate y)^2 + ...: two passes per degree."""
-    term: Floats = y * p
-    p = daxpy(term, p, a=rate * polynomial[0])
-    for k, coefficient in enumerate(polynomial[1:], start=2):
-        term *= y
-        p = daxpy(term, p, a=rate**k * coefficient)
-    return p
-
-
-#: size of x up to which the short exponential of degree 1, 2, ... is good to about 1e-12, and its coefficients
-REACH = tuple((1e-12 * 2.0**p * math.factorial(p + 1)) ** (1.0 / (p + 1)) for p in range(1, 7))
-SHORT_EXP = tuple(_short_exp(reach, degree) for degree, reach in enumerate(REACH, start=1))
 
 
 class NewtonTilt(Tilt):
@@ -241,7 +176,7 @@ class NewtonTilt(Tilt):
     def __init__(self, utility: Utility, weights: Floats | None) -> None:
         super().__init__(utility, weights)
         self.growth = utility.growth
-        self.height = 1.0  # by which `_slopes` leaves the slopes too small
+        self.slopes = Slopes(utility)
         self.t = math.nan
         self.bend = np.ones(0)  # curvatures of some earlier time
         self.rise = 0.0  # their sum
@@ -251,8 +186,9 @@ class NewtonTilt(Tilt):
 
     def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
         """Return q = u'(z - t*), times the weights."""
-        if self._ones.size != z.size:
-            self._ones = np.ones(z.size) if self.weights is None else np.full(z.size, float(z.size)) * self.weights
+        z = np.ascontiguousarray(z)
+        if self.weights is not None and self._ones.size != z.size:
+            self._ones = np.full(z.size, float(z.size)) * self.weights
         known = same and self.bend.size == z.size and self.rise > 0.0
         straight = t = self.t
         if known:
@@ -262,9 +198,8 @@ class NewtonTilt(Tilt):
         self.stale = self.stale or not known
         last, fresh = math.inf, self.stale
         for trial in range(self.EVALUATIONS if math.isfinite(t) else 0):
-            slope = self._slopes(z, t)
-            total = float(np.dot(slope, self._ones))
-            mean = self.height * total / z.size
+            slope, total = self._slopes(z, t)
+            mean = total / z.size
             error = abs(mean - 1.0)
             if not (self.rise > 0.0 and error < math.inf and math.isfinite(self.level)):
                 break
@@ -272,7 +207,7 @@ class NewtonTilt(Tilt):
             if error <= self.TOLERANCE or t + move == t:
                 # The slopes are good at t; what is remembered is the better t + move, or errors would add up.
                 self._remember(t + move, t + move - straight, fresh, trial)
-                return (slope if self.weights is None else slope * self._ones), total
+                return slope, total
             self.stale = error > 0.1 * last
             fresh = fresh or self.stale
             last, t = error, t + move
@@ -283,18 +218,21 @@ class NewtonTilt(Tilt):
         self.trend = 0.0 if fresh else drift - self.drift
         self.t, self.drift, self.stale = t, drift, trial > 1
 
-    def _slopes(self, z: Floats, t: float) -> Floats:
-        if not self.stale:
-            return np.asarray(self.utility.slope(z - t))
-        slope, bend = self.utility.derivatives(z - t)
-        self._renew(bend, z)
-        return np.asarray(slope)
-
-    def _renew(self, bend: Floats, z: Floats) -> None:
-        """Take new curvatures for the prediction of t."""
-        self.bend = bend if self.weights is None else bend * self._ones
-        self.rise = float(np.add.reduce(self.bend))
-        self.level = float(np.dot(self.bend, z))
+    def _slopes(self, z: Floats, t: float) -> tuple[Floats, float]:
+        """Return slopes, times the weights, and their sum; renew the curvatures if they are stale."""
+        if self.stale:
+            slope, total, self.bend, self.rise = self.slopes.both(z, t)
+        else:
+            slope, total = self.slopes.at(z, t)
+        if self.weights is not None:
+            slope = slope * self._ones
+            total = float(np.add.reduce(slope))
+        if self.stale:
+            if self.weights is not None:
+                self.bend = self.bend * self._ones
+                self.rise = float(np.add.reduce(self.bend))
+            self.level = float(np.dot(self.bend, z))
+        return slope, total
 
     def _step(self, mean: float, rise: float) -> float:
         if self.growth == 1.0 or mean <= 0.0:
@@ -323,62 +261,16 @@ class NewtonTilt(Tilt):
         self.stale, self.bend = bool(stale), state["bend"]
 
 
-class LogisticTilt(NewtonTilt):
-    r"""A logistic slope: p/(p + c) times its height, with p = exp(rate z), so that t enters through the number c alone.
-
-    The powers p are carried from step to step by `ExponentialTilt`; an evaluation of the slope then costs a division
-    per loss, and no exponential.
-    """
-
-    def __init__(self, utility: Utility, curve: Logistic, weights: Floats | None) -> None:
-        super().__init__(utility, weights)
-        self.curve, self.height = curve, curve.high
-        self.powers = ExponentialTilt(utility, curve.rate, None)
-        self.p: Floats = np.ones(0)
-        self.centre = math.nan
-
-    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
-        """Return q = u'(z - t*) / high, times the weights."""
-        self.p = self.powers.carry(z, same)
-        if not same or self.powers.age == 0:  # the powers are taken about the largest loss
-            self.centre = float(z.max())
-        return super().weigh(z, same)
-
-    def _slopes(self, z: Floats, t: float) -> Floats:
-        high, rate = self.curve.high, self.curve.rate
-        q: Floats = self.p + (high - 1.0) * math.exp(min(rate * (t - self.centre + self.utility.anchor), 700.0))
-        np.divide(self.p, q, out=q)
-        if self.stale:
-            bend = q * q
-            np.subtract(q, bend, out=bend)
-            bend *= high * rate
-            self._renew(bend, z)
-        return q
-
-    def state(self) -> State:
-        """Return t, what predicts the next one, and the powers."""
-        return {**super().state(), "centre": np.array([self.centre]), **self.powers.state()}
-
-    def restore(self, state: State) -> None:
-        """Put them back."""
-        super().restore(state)
-        self.centre = float(state["centre"][0])
-        self.powers.restore({key: state[key] for key in ("last", "powers", "age") if key in state})
-
-
 def make_tilt(utility: Utility, weights: Floats | None = None, sparse: bool = False) -> Tilt:
     """Return the engine for a utility, chosen by the closed form it declares; ``sparse`` allows it to set ``rows``."""
     shape: Any = utility.shape
     match shape:
-        case Exponential(rate):
-            return ExponentialTilt(utility, rate, weights)
+        case Exponential():
+            return ExponentialTilt(utility, weights)
         case Quadratic(bend):
             return QuadraticTilt(utility, bend, weights)
         case Pieces() if weights is None:
             return PiecesTilt(utility, shape, sparse)
     if utility.kinks or shape is not None or utility.kappa == 0.0:
         return ColdTilt(utility, weights)
-    curve = utility.curve
-    if isinstance(curve, Logistic):
-        return LogisticTilt(utility, curve, weights)
     return NewtonTilt(utility, weights)

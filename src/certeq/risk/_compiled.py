@@ -1,0 +1,86 @@
+"""The compiled passes of ``_fused.c``: which utilities they know, and the same sums by NumPy where they were not built.
+
+A slope is compiled when it is one of five curves, whatever the scale, shift or normalisation around it. Sums of
+utilities and those a user writes are NumPy's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.utilities import Arctangent, Exponential, Logistic, Power, Quadratic, Utility
+from certeq.utilities._backend import NUMPY
+
+try:
+    from certeq.risk import _fused
+except ModuleNotFoundError:  # installed without a compiler; a build that is there and does not load is an error
+    _fused = None  # type: ignore[assignment]
+
+AVAILABLE = _fused is not None
+Floats = NDArray[np.float64]
+
+
+class Coded(NamedTuple):
+    """A slope in the words of ``_fused.c``."""
+
+    kind: int
+    a: float
+    b: float
+
+
+def coded(utility: Utility) -> Coded | None:
+    """The compiled curve that the slope of a utility is; None where it is none, or nothing is compiled."""
+    if _fused is None:
+        return None
+    curve: Any = utility.shape or utility.curve
+    match curve:
+        case Exponential(rate):
+            return Coded(_fused.EXPONENTIAL, rate, 0.0)
+        case Quadratic(bend):
+            return Coded(_fused.LINEAR, bend, 0.0)
+        case Logistic(rate, high):
+            return Coded(_fused.LOGISTIC, rate, high)
+        case Arctangent(width, high):
+            return Coded(_fused.ARCTANGENT, width, high)
+        case Power(degree, width):
+            return Coded(_fused.POWER, width, degree)
+    return None
+
+
+def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:
+    """OCE less that of a sure loss of 0, and the shortfall plus the anchor, of one vector; the tilt is written.
+
+    ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer has no place
+    among the floats: what to say of that is the caller's.
+    """
+    return _fused.solve(*code, x, weights, tilt)
+
+
+class Slopes:
+    """The slope of a utility at z - t and its sum, pass after pass over vectors of one length."""
+
+    def __init__(self, utility: Utility) -> None:
+        self.utility = utility
+        self.code = coded(utility)
+        self.anchor = utility.anchor
+
+    def at(self, z: Floats, t: float) -> tuple[Floats, float]:
+        """The slopes, a new array, and their sum."""
+        if self.code is None:
+            slope: Floats = np.asarray(self.utility._slope(z - t, NUMPY))
+            return slope, float(np.add.reduce(slope))
+        slope = np.empty(z.size)
+        total, _ = _fused.slopes(*self.code, z, t + self.anchor, slope, None)
+        return slope, total
+
+    def both(self, z: Floats, t: float) -> tuple[Floats, float, Floats, float]:
+        """The slopes and their sum, the curvatures and theirs."""
+        if self.code is None:
+            slope, bend = (np.asarray(found) for found in self.utility._derivatives(z - t, NUMPY))
+            return slope, float(np.add.reduce(slope)), bend, float(np.add.reduce(bend))
+        slope, bend = np.empty(z.size), np.empty(z.size)
+        total, rise = _fused.slopes(*self.code, z, t + self.anchor, slope, bend)
+        return slope, total, bend, rise

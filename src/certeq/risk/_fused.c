@@ -1,0 +1,501 @@
+/* Slopes of a vector of losses and their sums in one pass, and the shortfall of a short vector in one call.
+
+   NumPy writes an array for every operation and takes a microsecond for every call; a batch of 64 losses, or one
+   iteration of a first-order method, is nothing but such calls. Here are the few curves that a slope is made of, each
+   written once. Whatever else a utility may be is NumPy's: see _compiled.py, which also does without this file.
+
+   A curve is stated relative to the anchor x0, where the slope is 1: y = x - t - x0.
+
+       EXPONENTIAL  exp(a y)                                        a: rate
+       LOGISTIC     b / (1 + (b - 1) exp(-a y))                     a: rate,   b: greatest slope
+       ARCTANGENT   b / (1 + min(y/a - sqrt(b - 1), 0)^2)           a: width,  b: greatest slope
+       POWER        max(1 + y/a, 0)^b                               a: width,  b: degree
+       LINEAR       1 + a y                                         a: bend
+*/
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* One build serves every x86-64: the wider instructions are chosen when the module is loaded. */
+#if defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)
+#define WIDE __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define WIDE
+#endif
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline)) /* also into a function for other instructions */
+#else
+#define INLINE static inline
+#endif
+
+enum { EXPONENTIAL, LOGISTIC, ARCTANGENT, POWER, LINEAR, CURVES };
+
+typedef struct {
+    int kind;
+    double a, b;
+} Curve;
+
+typedef struct {
+    double slope, bend;
+} Sums;
+
+/* -- the exponential, without a branch so that it is taken of several numbers at once ------------------------------ */
+
+#define LEAST (-708.0)
+#define MOST 709.0
+
+/* exp(x) = 2^k exp(r) with abs(r) <= ln(2)/2; Taylor's polynomial of degree 13 leaves 4e-18. Below -708 it is 0. */
+INLINE double exponential(double x)
+{
+    const double shift = 0x1.8p52; /* adding it rounds to a whole number, whose bits are the lowest of the sum */
+    double at = x < LEAST ? LEAST : x;
+    at = at > MOST ? MOST : at;
+    double rounded = at * 0x1.71547652b82fep0 + shift;
+    int64_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    double k = rounded - shift;
+    double r = (at - k * 0x1.62e42fefa38p-1) - k * 0x1.ef35793c7673p-45;
+    /* In pairs, so that no multiplication waits long for another. */
+    double r2 = r * r, r4 = r2 * r2, r8 = r4 * r4;
+    double low = (1.0 + r) + (1.0 / 2.0 + r * (1.0 / 6.0)) * r2;
+    double middle = (1.0 / 24.0 + r * (1.0 / 120.0)) + (1.0 / 720.0 + r * (1.0 / 5040.0)) * r2;
+    double high = (1.0 / 40320.0 + r * (1.0 / 362880.0)) + (1.0 / 3628800.0 + r * (1.0 / 39916800.0)) * r2;
+    high += (1.0 / 479001600.0 + r * (1.0 / 6227020800.0)) * r4;
+    double p = low + middle * r4 + high * r8;
+    bits = (int64_t)((uint64_t)(bits + 1023) << 52);
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return x < LEAST ? 0.0 : p * power;
+}
+
+/* -- slope q and curvature c of each curve at y --------------------------------------------------------------------- */
+
+#define AT_EXPONENTIAL                                                                                                 \
+    double q = exponential(a * y), c = a * q;
+
+#define AT_LOGISTIC                                                                                                    \
+    double q = b / (1.0 + odds * exponential(-a * y)), c = a * q * (1.0 - q * one_over_b);
+
+#define AT_ARCTANGENT                                                                                                  \
+    double v = y * one_over_a - root;                                                                                  \
+    v = v < 0.0 ? v : 0.0;                                                                                             \
+    double q = b / (1.0 + v * v), c = -2.0 * v * q * q * one_over_b * one_over_a;
+
+#define AT_POWER(LOWER)                                                                                                \
+    double v = 1.0 + y * one_over_a;                                                                                   \
+    v = v > 0.0 ? v : 0.0;                                                                                             \
+    double lower = LOWER, q = lower * v, c = b * lower * one_over_a;
+
+#define AT_LINEAR                                                                                                      \
+    double q = 1.0 + a * y, c = a;
+
+#define LOOP(...)                                                                                                      \
+    _Pragma("omp simd reduction(+ : total, rise)") for (Py_ssize_t i = 0; i < n; i++)                                  \
+    {                                                                                                                  \
+        double y = z[i] - s;                                                                                           \
+        __VA_ARGS__                                                                                                    \
+    }
+
+/* Slopes of z - s into out, their sum and that of the curvatures: weighted, or with the curvatures into bend. */
+#define PASS(NAME, AT)                                                                                                 \
+    WIDE static Sums NAME(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double *out,   \
+                          double *bend)                                                                                \
+    {                                                                                                                  \
+        const double odds = b - 1.0, one_over_a = 1.0 / a, one_over_b = 1.0 / b, root = sqrt(odds > 0.0 ? odds : 0.0); \
+        (void)odds, (void)one_over_a, (void)one_over_b, (void)root;                                                    \
+        double total = 0.0, rise = 0.0;                                                                                \
+        if (w != NULL)                                                                                                 \
+            LOOP(AT out[i] = q; total += w[i] * q; rise += w[i] * c;)                                                  \
+        else if (bend != NULL)                                                                                         \
+            LOOP(AT out[i] = q; bend[i] = c; total += q; rise += c;)                                                   \
+        else                                                                                                           \
+            LOOP(AT out[i] = q; total += q; rise += c;)                                                                \
+        return (Sums){total, rise};                                                                                    \
+    }
+
+PASS(pass_exponential, AT_EXPONENTIAL)
+PASS(pass_logistic, AT_LOGISTIC)
+PASS(pass_arctangent, AT_ARCTANGENT)
+PASS(pass_power_1, AT_POWER(v > 0.0 ? 1.0 : 0.0))
+PASS(pass_power_2, AT_POWER(v))
+PASS(pass_power_3, AT_POWER(v *v))
+PASS(pass_power_any, AT_POWER(v > 0.0 ? pow(v, b - 1.0) : 0.0))
+PASS(pass_linear, AT_LINEAR)
+
+static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double s, double *out, double *bend)
+{
+    switch (u.kind) {
+    case EXPONENTIAL:
+        return pass_exponential(u.a, u.b, z, w, n, s, out, bend);
+    case LOGISTIC:
+        return pass_logistic(u.a, u.b, z, w, n, s, out, bend);
+    case ARCTANGENT:
+        return pass_arctangent(u.a, u.b, z, w, n, s, out, bend);
+    case LINEAR:
+        return pass_linear(u.a, u.b, z, w, n, s, out, bend);
+    default:
+        if (u.b == 1.0)
+            return pass_power_1(u.a, u.b, z, w, n, s, out, bend);
+        if (u.b == 2.0)
+            return pass_power_2(u.a, u.b, z, w, n, s, out, bend);
+        if (u.b == 3.0)
+            return pass_power_3(u.a, u.b, z, w, n, s, out, bend);
+        return pass_power_any(u.a, u.b, z, w, n, s, out, bend);
+    }
+}
+
+/* -- u(x0 + y) - u(x0), the integral of the slope from 0 to y, summed -------------------------------------------------- */
+
+/* Logistic: b/a times the sum of log(g) and of positive parts of a y. A product of eight g, each between 1/b and 1,
+   takes one logarithm; weights leave no such choice. g is room to work in. */
+WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double *g)
+{
+    double straight = 0.0, bent = 0.0;
+    _Pragma("omp simd reduction(+ : straight)") for (Py_ssize_t i = 0; i < n; i++)
+    {
+        double v = a * (z[i] - s), share = v > 0.0 ? 1.0 - 1.0 / b : 1.0 / b;
+        g[i] = 1.0 + share * (exponential(v > 0.0 ? -v : v) - 1.0);
+        straight += (w == NULL ? 1.0 : w[i]) * (v > 0.0 ? v : 0.0);
+    }
+    if (w != NULL) {
+        for (Py_ssize_t i = 0; i < n; i++)
+            bent += w[i] * log(g[i]);
+    } else {
+        for (Py_ssize_t i = 0; i < n; i += 8) {
+            double product = 1.0;
+            for (Py_ssize_t k = i; k < i + 8 && k < n; k++)
+                product *= g[k];
+            bent += log(product);
+        }
+    }
+    return b / a * (straight + bent);
+}
+
+static double risen_arctangent(double a, double b, const double *z, const double *w, Py_ssize_t n, double s)
+{
+    double root = sqrt(b - 1.0), whole = atan(root), total = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double v = (z[i] - s) / a - root;
+        total += (w == NULL ? 1.0 : w[i]) * ((v < 0.0 ? atan(v) : v) + whole);
+    }
+    return a * b * total;
+}
+
+static double risen_power(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, const double *q)
+{
+    double total = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double v = 1.0 + (z[i] - s) / a;
+        total += (w == NULL ? 1.0 : w[i]) * (v > 0.0 ? q[i] * v - 1.0 : -1.0);
+    }
+    return a / (b + 1.0) * total;
+}
+
+/* -- the shortfall of a vector --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    double value;     /* OCE less that of a sure loss of 0 */
+    double shortfall; /* plus the anchor */
+    double total;     /* q over this is the tilt, or times the weight over this */
+} Answer;
+
+static double sum(const double *z, const double *w, Py_ssize_t n)
+{
+    double total = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        total += w == NULL ? z[i] : w[i] * z[i];
+    return total;
+}
+
+static Answer log_mean_exp(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double *q)
+{
+    double total = pass(u, z, w, n, 0.0, q, NULL).slope, certain = log(total / mass) / u.a;
+    if (total > 0.9 * mass) { /* nearly constant losses: 1 + a small mean would round the answer away */
+        double less = 0.0;
+        for (Py_ssize_t i = 0; i < n; i++)
+            less += (w == NULL ? 1.0 : w[i]) * expm1(u.a * z[i]);
+        certain = log1p(less / mass) / u.a;
+    }
+    return (Answer){certain, certain, total};
+}
+
+static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double *q)
+{
+    double middle = sum(z, w, n) / mass, square = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double y = z[i] - middle;
+        square += (w == NULL ? 1.0 : w[i]) * y * y;
+        q[i] = 1.0 + u.a * y;
+    }
+    return (Answer){middle + 0.5 * u.a * square / mass, middle, mass};
+}
+
+/* Newton's method on a function of the mean slope m that is nearly a straight line in s: the p-th root where the slope
+   is a power p, the log-odds where it is bounded (a single sigmoid would be hit at once). A step out of the bracket,
+   or a residual that does not halve, is replaced by a bisection. Returns 0 where it does not settle. */
+static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double *q,
+                  double *work, Answer *found)
+{
+    const double tolerance = 1e-14;
+    double high = 0.0, s = sum(z, w, n) / mass, last = INFINITY, m = 1.0;
+    int bounded = u.kind != POWER;
+    s = s < low ? low : s > high ? high : s;
+    for (int trial = 0;; trial++) {
+        Sums sums = pass(u, z, w, n, s, q, NULL);
+        m = sums.slope / mass;
+        double rise = sums.bend / mass, error = fabs(m - 1.0);
+        if (error <= tolerance)
+            break;
+        if (m > 1.0)
+            low = s;
+        else
+            high = s;
+        double middle = 0.5 * (low + high);
+        if (!(low < middle && middle < high) || (error > 0.5 * last && error <= 64 * tolerance))
+            break; /* neighbouring floats, or sums of rounded slopes that wobble */
+        if (trial == 4000 || isnan(m))
+            return 0;
+        double step = NAN;
+        if (bounded && m > 0.0 && m < u.b)
+            step = log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * rise);
+        else if (!bounded && m > 0.0)
+            step = u.b * m * (u.b == 1.0 ? 1.0 - 1.0 / m : 1.0 - pow(m, -1.0 / u.b)) / rise;
+        double next = s + step;
+        if (low < next && next < high && !(error > 0.5 * last)) {
+            s = next;
+            last = error;
+        } else {
+            s = middle;
+            last = INFINITY;
+        }
+    }
+    double risen = u.kind == LOGISTIC     ? risen_logistic(u.a, u.b, z, w, n, s, work)
+                   : u.kind == ARCTANGENT ? risen_arctangent(u.a, u.b, z, w, n, s)
+                                          : risen_power(u.a, u.b, z, w, n, s, q);
+    *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass};
+    return 1;
+}
+
+/* -- Python's side ---------------------------------------------------------------------------------------------------- */
+
+/* A contiguous buffer of float64, or where it is allowed float32; the caller releases it. */
+static int floats(PyObject *object, Py_buffer *view, int writable, int short_too, const char *name)
+{
+    if (PyObject_GetBuffer(object, view, PyBUF_ND | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) < 0)
+        return -1;
+    const char *format = view->format == NULL ? "B" : view->format;
+    int right = strcmp(format, "d") == 0 || (short_too && strcmp(format, "f") == 0);
+    if (view->ndim != 1 || !right) {
+        PyErr_Format(PyExc_TypeError, "%s must be a vector of float64%s; found %d dimensions of format '%s'.", name,
+                     short_too ? " or float32" : "", view->ndim, format);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    return 0;
+}
+
+static int curve(PyObject *const *args, Curve *u)
+{
+    long kind = PyLong_AsLong(args[0]);
+    u->a = PyFloat_AsDouble(args[1]);
+    u->b = PyFloat_AsDouble(args[2]);
+    if (PyErr_Occurred())
+        return -1;
+    if (kind < 0 || kind >= CURVES) {
+        PyErr_Format(PyExc_ValueError, "kind must be one of the %d curves of this module; found %ld.", CURVES, kind);
+        return -1;
+    }
+    u->kind = (int)kind;
+    return 0;
+}
+
+static int take(Py_ssize_t found, Py_ssize_t wanted, const char *call)
+{
+    if (found != wanted)
+        PyErr_Format(PyExc_TypeError, "%s takes %zd arguments; found %zd.", call, wanted, found);
+    return found == wanted ? 0 : -1;
+}
+
+static int same_size(Py_ssize_t n, Py_ssize_t found, const char *name)
+{
+    if (n != found)
+        PyErr_Format(PyExc_ValueError, "%s must have one entry for each of the %zd losses; found %zd.", name, n, found);
+    return n == found ? 0 : -1;
+}
+
+PyDoc_STRVAR(slopes_doc, "slopes(kind, a, b, z, s, q, bend, /) -> (sum of slopes, sum of curvatures)\n--\n\n"
+                         "Write the slopes at z - s into q, and the curvatures into bend unless that is None.");
+
+static PyObject *slopes(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer z, q, bend;
+    PyObject *answer = NULL;
+    if (take(count, 7, "slopes(kind, a, b, z, s, q, bend)") < 0 || curve(args, &u) < 0)
+        return NULL;
+    double s = PyFloat_AsDouble(args[4]);
+    int bent = args[6] != Py_None;
+    if (PyErr_Occurred() || floats(args[3], &z, 0, 0, "z") < 0)
+        return NULL;
+    if (floats(args[5], &q, 1, 0, "q") < 0)
+        goto without_q;
+    if (bent && floats(args[6], &bend, 1, 0, "bend") < 0)
+        goto without_bend;
+    Py_ssize_t n = z.shape[0];
+    if (same_size(n, q.shape[0], "q") == 0 && (!bent || same_size(n, bend.shape[0], "bend") == 0)) {
+        Sums sums;
+        Py_BEGIN_ALLOW_THREADS sums = pass(u, z.buf, NULL, n, s, q.buf, bent ? bend.buf : NULL);
+        Py_END_ALLOW_THREADS answer = Py_BuildValue("dd", sums.slope, sums.bend);
+    }
+    if (bent)
+        PyBuffer_Release(&bend);
+without_bend:
+    PyBuffer_Release(&q);
+without_q:
+    PyBuffer_Release(&z);
+    return answer;
+}
+
+static double loss(const Py_buffer *x, Py_ssize_t i)
+{
+    return x->itemsize == 4 ? (double)((const float *)x->buf)[i] : ((const double *)x->buf)[i];
+}
+
+/* Losses less their greatest into z, with 0 for those that weigh nothing; 0 where one that counts is not finite. */
+static int centred(Curve u, const Py_buffer *x, const double *w, double *z, double *low, double *centre)
+{
+    Py_ssize_t n = x->shape[0];
+    double least = INFINITY, most = -INFINITY, spoilt = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double at = loss(x, i);
+        z[i] = at;
+        if (w == NULL || w[i] > 0.0) {
+            least = at < least ? at : least;
+            most = at > most ? at : most;
+            spoilt += at - at; /* NaN unless it is finite; -inf is harmless to an exponential */
+        }
+    }
+    if (isnan(spoilt)) {
+        if (u.kind != EXPONENTIAL || !isfinite(most))
+            return 0;
+        for (Py_ssize_t i = 0; i < n; i++)
+            if ((w == NULL || w[i] > 0.0) && isnan(z[i]))
+                return 0;
+    }
+    if (!isfinite(most - least) && u.kind != EXPONENTIAL)
+        return 0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        z[i] = w == NULL || w[i] > 0.0 ? z[i] - most : 0.0;
+    *low = least - most;
+    *centre = most;
+    return 1;
+}
+
+static int solved(Curve u, const Py_buffer *x, const double *w, double *work, const Py_buffer *tilt, double *centre,
+                  Answer *found)
+{
+    Py_ssize_t n = x->shape[0];
+    double low, mass = (double)n, *z = work, *q = work + n;
+    if (!centred(u, x, w, z, &low, centre))
+        return 0;
+    if (w != NULL) {
+        mass = 0.0;
+        for (Py_ssize_t i = 0; i < n; i++)
+            mass += w[i];
+    }
+    if (u.kind == EXPONENTIAL)
+        *found = log_mean_exp(u, z, w, n, mass, q);
+    else if (u.kind == LINEAR)
+        *found = mean_and_variance(u, z, w, n, mass, q);
+    else if (!search(u, z, w, n, mass, low, q, work + 2 * n, found))
+        return 0;
+    if (!isfinite(found->value))
+        return 0;
+    double scale = 1.0 / found->total;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double share = scale * q[i] * (w == NULL ? 1.0 : w[i]);
+        if (tilt->itemsize == 4)
+            ((float *)tilt->buf)[i] = (float)share;
+        else
+            ((double *)tilt->buf)[i] = share;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, shortfall) or None\n--\n\n"
+                        "OCE of the losses x less that of a sure loss of 0, and the shortfall plus the anchor; the tilt\n"
+                        "is written. None where losses are not finite, or the search does not settle.");
+
+static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer x, w, tilt;
+    PyObject *answer = NULL;
+    if (take(count, 6, "solve(kind, a, b, x, weights, tilt)") < 0 || curve(args, &u) < 0)
+        return NULL;
+    if (floats(args[3], &x, 0, 1, "x") < 0)
+        return NULL;
+    int weighted = args[4] != Py_None;
+    if (weighted && floats(args[4], &w, 0, 0, "weights") < 0)
+        goto without_weights;
+    if (floats(args[5], &tilt, 1, 1, "tilt") < 0)
+        goto without_tilt;
+    Py_ssize_t n = x.shape[0];
+    if (same_size(n, tilt.shape[0], "tilt") < 0 || (weighted && same_size(n, w.shape[0], "weights") < 0))
+        goto done;
+    double *work = PyMem_Malloc((size_t)(3 * n + 1) * sizeof(double));
+    if (work == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    int good;
+    double centre;
+    Answer found;
+    Py_BEGIN_ALLOW_THREADS good =
+        n > 0 && solved(u, &x, weighted ? (const double *)w.buf : NULL, work, &tilt, &centre, &found);
+    Py_END_ALLOW_THREADS PyMem_Free(work);
+    if (good)
+        answer = Py_BuildValue("dd", centre + found.value, centre + found.shortfall);
+    else {
+        answer = Py_None;
+        Py_INCREF(answer);
+    }
+done:
+    PyBuffer_Release(&tilt);
+without_tilt:
+    if (weighted)
+        PyBuffer_Release(&w);
+without_weights:
+    PyBuffer_Release(&x);
+    return answer;
+}
+
+static PyMethodDef methods[] = {
+    {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
+    {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_fused", "Passes over a vector of losses, compiled.", 0, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__fused(void)
+{
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL)
+        return NULL;
+    if (PyModule_AddIntConstant(made, "EXPONENTIAL", EXPONENTIAL) < 0 || PyModule_AddIntConstant(made, "LOGISTIC", LOGISTIC) < 0 ||
+        PyModule_AddIntConstant(made, "ARCTANGENT", ARCTANGENT) < 0 || PyModule_AddIntConstant(made, "POWER", POWER) < 0 ||
+        PyModule_AddIntConstant(made, "LINEAR", LINEAR) < 0) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    return made;
+}
