@@ -177,15 +177,6 @@ def test_a_loss_that_adds_to_the_gradient_keeps_its_own_product() -> None:
     assert found.theta == pytest.approx(np.full(4, 0.25), abs=0.05)
 
 
-def test_short_exponentials_are_as_good_as_they_say_to_the_end_of_their_reach():
-    from certeq.optimize.sg._tilt import REACH, SHORT_EXP
-
-    for reach, coefficients in zip(REACH, SHORT_EXP, strict=True):
-        x = np.linspace(-reach, reach, 2001)
-        ratio = (1.0 + sum(a * x ** (k + 1) for k, a in enumerate(coefficients))) / np.exp(x)
-        assert 0.5 * (ratio.max() - ratio.min()) < 1.5e-12
-
-
 @pytest.mark.parametrize("utility", [ce.Entropic(30.0), ce.SmoothCVaR(0.1, tau=0.03)])
 def test_a_tilt_carried_for_long_stays_that_of_the_losses(utility):
     rng = np.random.default_rng(3)
@@ -195,4 +186,28 @@ def test_a_tilt_carried_for_long_stays_that_of_the_losses(utility):
         z = z + 1e-3 * np.sin(k + np.arange(500))
         with np.errstate(all="ignore"):
             q, total = engine.weigh(z, True)
+        np.testing.assert_allclose(q / total, ce.tilt(z, utility), rtol=1e-10)
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(3.0), ce.SmoothCVaR(0.1), ce.Quartic(), ce.LeakyCVaR(0.1)], ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_the_compiled_passes_the_tilt_is_the_same(monkeypatch, utility, weighted):
+    rng = np.random.default_rng(5)
+    weights = rng.dirichlet(np.ones(200)) if weighted else None
+    compiled = make_tilt(utility, weights)
+    with monkeypatch.context() as patch:
+        patch.setattr("certeq.risk._compiled._fused", None)
+        plain = make_tilt(utility, weights)
+    z = rng.standard_normal(200)
+    for k in range(20):
+        z = z + 1e-3 * rng.standard_normal(200)
+        with np.errstate(all="ignore"):
+            (p, p_total), (q, q_total) = plain.weigh(z, k > 0), compiled.weigh(z, k > 0)
+        np.testing.assert_allclose(q / q_total, p / p_total, rtol=1e-11)
+
+
+def test_losses_of_every_second_place_are_read_as_they_are():
+    z = np.random.default_rng(6).standard_normal(200)[::2]
+    for utility in (ce.Entropic(1.0), ce.Quartic(), ce.SmoothCVaR(0.1)):
+        q, total = make_tilt(utility).weigh(z, False)
         np.testing.assert_allclose(q / total, ce.tilt(z, utility), rtol=1e-10)

@@ -223,3 +223,26 @@ def test_plans_kept_for_one_utility_are_not_used_for_another():
             assert oce(x.float(), utility).item() == pytest.approx(ce.oce(x.numpy(), utility), rel=1e-6)
     first.set_params(alpha=0.5)
     assert oce(x, first).item() == pytest.approx(ce.oce(x.numpy(), ce.CVaR(0.5)), rel=1e-12)
+
+
+def test_without_the_compiled_solver_values_and_gradients_are_the_same(monkeypatch, utility):
+    x = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    value = oce(x, utility)
+    (q,) = torch.autograd.grad(value, x)
+    monkeypatch.setattr("certeq.torch._plans.coded", lambda utility: None)
+    monkeypatch.setattr("certeq.torch._plans._last", [(None, None)])
+    plain = oce(x, utility)
+    (p,) = torch.autograd.grad(plain, x)
+    assert float(plain) == pytest.approx(float(value), rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(p, q, rtol=1e-8, atol=1e-12)
+
+
+def test_a_parameter_set_in_place_is_seen_by_the_next_batch():
+    inner = ce.Entropic(1.0)
+    for outer in (inner.scaled(2.0), inner.normalized()):
+        x = torch.arange(5.0, dtype=torch.float64)
+        inner.set_params(beta=1.0)
+        first = float(oce(x, outer))
+        inner.set_params(beta=3.0)
+        assert float(oce(x, outer)) == pytest.approx(ce.oce(x.numpy(), outer), rel=1e-13)
+        assert float(oce(x, outer)) != first

@@ -80,7 +80,9 @@ INLINE double exponential(double x)
     double q = exponential(a * y), c = a * q;
 
 #define AT_LOGISTIC                                                                                                    \
-    double q = b / (1.0 + odds * exponential(-a * y)), c = a * q * (1.0 - q * one_over_b);
+    double x = odds * exponential(-a * y);                                                                             \
+    x = x < 1e300 ? x : 1e300;                                                                                         \
+    double q = b / (1.0 + x), c = a * q * (x * q * one_over_b);
 
 #define AT_ARCTANGENT                                                                                                  \
     double v = y * one_over_a - root;                                                                                  \

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from certeq.risk._compiled import solve
 from certeq.torch._checks import Dim, as_weights, check_values, normalize_dim
+from certeq.torch._plans import Plan, Tail, plan_for
 from certeq.torch._rows import tilt_rows
 from certeq.torch._search import is_traced
 from certeq.torch._vector import SMALL, solve_vector
-from certeq.utilities import Pieces, Utility
-from certeq.utilities._backend import NUMPY
+from certeq.utilities import Utility
 
 
 def by_vector(
@@ -36,15 +37,14 @@ def by_vector(
     if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
         return None
     small = losses.numel() <= SMALL
-    if small and weight is None and (losses.dtype is torch.float32 or losses.dtype is torch.float64):
-        plan = _tail_plan(utility, losses.numel(), losses.dtype)
-        tail = None if plan is None else _tail_mean(losses, plan)
+    plan = plan_for(utility, losses.numel(), losses.dtype)
+    if small and plan.tail is not None and weight is None and losses.dtype in (torch.float32, torch.float64):
+        tail = _tail_mean(losses, plan.tail)
         if tail is not None:
             return tail
-    kind = "f8" if small or losses.dtype == torch.float64 else "f4"
     if losses.requires_grad and torch.is_grad_enabled():
-        return _apply(losses, (weight, utility, kind, allow_inf, validate))
-    value, _ = _reduce(losses, weight, utility, kind, allow_inf, validate)
+        return _apply(losses, (weight, utility, plan, allow_inf, validate))
+    value, _ = _reduce(losses, weight, utility, plan, allow_inf, validate)
     return _as_tensor(value, losses.dtype)
 
 
@@ -59,46 +59,12 @@ def has_tensors(utility: Utility) -> bool:
     return False
 
 
-class _TailPlan(NamedTuple):
-    """CVaR of n losses: so many whole ones, a share of the next, and what is added at the end."""
-
-    whole: int
-    looked_at: int
-    share: Tensor
-    shift: float
-
-
-_last: list[tuple[Any, _TailPlan | None]] = [
-    (None, None)
-]  # what the last plan was for, and the plan: every batch of a run has the same
-
-
-def _tail_plan(utility: Utility, size: int, dtype: torch.dtype) -> _TailPlan | None:
-    """How to average the tail; None where the utility is not two linear pieces of which the lower is flat."""
-    key = (utility.__class__, size, dtype, *vars(utility).values())
-    known, plan = _last[0]  # read at once: another thread may be training too
-    if known == key:
-        return plan
-    pieces, plan = utility.shape, None
-    if isinstance(pieces, Pieces) and pieces.low == 0.0:
-        mass = size * pieces.tail
-        whole = min(int(mass * (1.0 + 1e-15)), size - 1)
-        count = min(whole + 2, size)  # one more than CVaR needs: the next loss tells whether the last one ties
-        parts = [1.0 / mass] * whole + [1.0 - whole / mass] + [0.0] * (count - whole - 1)
-        with torch.inference_mode(False):  # it outlives this call, and may be part of a graph later
-            share = torch.tensor(parts, dtype=dtype, device="cpu")
-        shift = float(utility._value(pieces.kink, NUMPY)) - pieces.kink
-        plan = _TailPlan(whole, count, share, shift)
-    _last[0] = (key, plan)
-    return plan
-
-
-def _tail_mean(losses: Tensor, plan: _TailPlan) -> Tensor | None:
+def _tail_mean(losses: Tensor, tail: Tail) -> Tensor | None:
     """CVaR where no loss ties at the quantile: a weighted sum of the largest losses, and linear near them.
 
     None where there is a tie (which must be shared) or the greatest loss is not finite.
     """
-    whole, count, share, shift = plan
+    whole, count, share, shift = tail
     ranked = (losses if losses.ndim == 1 else losses.reshape(-1)).topk(count)[0]
     seen = ranked.tolist()
     at = seen[whole]
@@ -111,22 +77,30 @@ def _tail_mean(losses: Tensor, plan: _TailPlan) -> Tensor | None:
 
 
 def _reduce(
-    losses: Tensor, weight: Tensor | None, utility: Utility, kind: str, allow_inf: bool, validate: bool
+    losses: Tensor, weight: Tensor | None, utility: Utility, plan: Plan, allow_inf: bool, validate: bool
 ) -> tuple[float, Any]:
     """OCE as a number and the tilt as a flat array."""
     dtype = losses.dtype
     exact = dtype is torch.float32 or dtype is torch.float64
-    x = (losses.detach() if exact else losses.detach().float()).numpy().reshape(-1).astype(kind, copy=False)
+    x = (losses.detach() if exact else losses.detach().float()).numpy().reshape(-1)
     w = None
     if weight is not None:
         dims = tuple(range(losses.ndim))
         w = as_weights(weight, losses, dims, None, validate).detach().double().numpy().reshape(-1)
-        w = (w / w.sum()).astype(kind, copy=False)
+        w = w / w.sum()
         if validate and not np.isfinite(x).all():
             check_values(losses, utility, allow_inf)  # refused whatever their weight, as in the core
+    kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
+    if plan.code is not None and x.size <= SMALL:
+        tilt = np.empty(x.shape, kept)
+        found = solve(plan.code, np.ascontiguousarray(x), w, tilt)
+        if found is not None:
+            return found[0] + plan.of_zero, tilt
+    kind = np.float64 if x.size <= SMALL else kept
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
-    solved = solve_vector(x, w, utility, tolerance, np.float64 if dtype is torch.float64 else np.float32)
+    w = None if w is None else w.astype(kind, copy=False)
+    solved = solve_vector(x.astype(kind, copy=False), w, utility, tolerance, kept)
     if solved is not None:
         return solved.value, solved.tilt
     if validate:

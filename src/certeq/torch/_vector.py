@@ -18,17 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from certeq.torch._starts import (
-    DEGREES,
-    Floats,
-    Mean,
-    first_guess,
-    logistic_root,
-    near_quantile,
-    power_root,
-    upper_quantile,
-)
-from certeq.utilities import Exponential, Logistic, Pieces, Power, Utility
+from certeq.torch._starts import Floats, Mean, first_guess, upper_quantile
+from certeq.utilities import Exponential, Pieces, Utility
 from certeq.utilities._backend import NUMPY
 
 SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather than select, float64 rather than float32
@@ -91,8 +82,7 @@ def solve_vector(
         answer = _mean_and_variance(z, mean, shape.bend, utility)
     else:
         order = ranked - centre if weights is None and size <= SMALL else None
-        found = _on_curve(z, order, mean, utility) if tolerance >= COARSE and order is not None else None
-        answer = found or _by_search(z, order, low - centre, weights, mean, utility, tolerance)
+        answer = _by_search(z, order, low - centre, weights, mean, utility, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
@@ -143,32 +133,6 @@ def _mean_and_variance(z: Floats, mean: Mean, bend: float, utility: Utility) -> 
     y += 1.0
     anchor = utility.anchor
     return _Answer(middle + 0.5 * bend * variance + _of_zero(utility, anchor), middle - anchor, y)
-
-
-def _on_curve(z: Floats, ranked: Floats, mean: Mean, utility: Utility) -> _Answer | None:
-    """A power or a logistic slope, to a few thousand roundings: enough for a float32 batch, a start for any other."""
-    curve = utility.curve
-    if isinstance(curve, Power) and curve.degree in DEGREES and ranked[0] > -1e50:
-        s = power_root(ranked, curve)
-        y = z - (s - curve.width)
-        if curve.width != 1.0:
-            y /= curve.width
-        y = np.maximum(y, 0.0)
-        density = y if curve.degree == 1.0 else y * y if curve.degree == 2.0 else y * y * y
-        rise = curve.width / (curve.degree + 1.0) * (mean(density * y) - 1.0)
-        total = 1.0
-    elif isinstance(curve, Logistic):
-        start = near_quantile(z, ranked, None, 1.0 / curve.high, utility.anchor) + utility.anchor
-        found = logistic_root(z, mean, curve, start, 1e-6)
-        if found is None:
-            return None
-        s, density, total = found.s, found.q, found.m
-        level = mean(np.log1p(found.p / found.c)) - math.log(curve.high / (curve.high - 1.0))
-        rise = curve.high / curve.rate * level
-    else:
-        return None
-    anchor = utility.anchor
-    return _Answer(s + rise + _of_zero(utility, anchor), s - anchor, density, total)
 
 
 def _quantile(

@@ -1,0 +1,75 @@
+"""What is known of a utility before any loss is seen: worked out once, since every batch of a run has the same."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from certeq.risk._compiled import Coded, coded
+from certeq.utilities import Pieces, Utility
+from certeq.utilities._backend import NUMPY
+
+
+class Tail(NamedTuple):
+    """CVaR of n losses: so many whole ones, a share of the next, and what is added at the end."""
+
+    whole: int
+    looked_at: int
+    share: Tensor
+    shift: float
+
+
+class Plan(NamedTuple):
+    """The short ways that a utility has, for n losses of a dtype."""
+
+    tail: Tail | None
+    code: Coded | None
+    anchor: float
+    of_zero: float  # OCE of a sure loss of 0
+
+
+_none = Plan(None, None, 0.0, 0.0)
+_last: list[tuple[Any, Plan]] = [(None, _none)]  # what the last plan was for, and the plan
+
+
+def plan_for(utility: Utility, size: int, dtype: torch.dtype) -> Plan:
+    """The plan for a batch; an empty one for a utility that holds more than numbers."""
+    key = _key(utility)
+    if key is None:
+        return _none
+    known, plan = _last[0]  # read at once: another thread may be training too
+    if known == (key, size, dtype):
+        return plan
+    code, anchor = coded(utility), utility.anchor
+    plan = Plan(_tail(utility, size, dtype), code, anchor, float(utility._value(anchor, NUMPY)) - anchor)
+    _last[0] = ((key, size, dtype), plan)
+    return plan
+
+
+def _key(utility: Utility) -> tuple[Any, ...] | None:
+    """Class and numbers of a utility and of those inside it, by value: parameters may be set in place."""
+    parts: list[Any] = [utility.__class__]
+    for item in vars(utility).values():
+        if item is None or item.__class__ is float or item.__class__ is int:
+            parts.append(item)
+        elif isinstance(item, Utility) and (inner := _key(item)) is not None:
+            parts.append(inner)
+        else:
+            return None
+    return tuple(parts)
+
+
+def _tail(utility: Utility, size: int, dtype: torch.dtype) -> Tail | None:
+    """How to average the tail; None where the utility is not two linear pieces of which the lower is flat."""
+    pieces = utility.shape
+    if not (isinstance(pieces, Pieces) and pieces.low == 0.0):
+        return None
+    mass = size * pieces.tail
+    whole = min(int(mass * (1.0 + 1e-15)), size - 1)
+    count = min(whole + 2, size)  # one more than CVaR needs: the next loss tells whether the last one ties
+    parts = [1.0 / mass] * whole + [1.0 - whole / mass] + [0.0] * (count - whole - 1)
+    with torch.inference_mode(False):  # it outlives this call, and may be part of a graph later
+        share = torch.tensor(parts, dtype=dtype, device="cpu")
+    return Tail(whole, count, share, float(utility._value(pieces.kink, NUMPY)) - pieces.kink)

@@ -1,0 +1,190 @@
+"""The compiled passes against NumPy's formulas, and their solver against the core's."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.risk import _compiled
+from certeq.risk._compiled import Slopes, coded, solve
+from tests.conftest import UTILITIES
+
+compiled = pytest.mark.skipif(not _compiled.AVAILABLE, reason="certeq was installed without a C compiler")
+CODED = {name: u for name, u in UTILITIES.items() if coded(u) is not None}
+CODED |= {
+    "entropic_scaled": ce.Entropic(2.0).scaled(0.3),
+    "smooth_sharp": ce.SmoothCVaR(0.01, 1e-3),
+    "smooth_normalized": ce.SmoothCVaR(0.2).scaled(3.0).normalized(),
+    "leaky_scaled": ce.LeakyCVaR(0.05).scaled(0.02),
+    "mmv4": ce.MonotoneMeanVariance(4).scaled(0.5),
+}
+
+
+def test_it_was_compiled_wherever_a_compiler_is():
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    if shutil.which("cc") is None or not headers.exists():
+        pytest.skip("no C compiler here, or no Python.h")
+    assert _compiled.AVAILABLE, "certeq.risk._fused was not built; `pip install -v -e .` says why"
+
+
+@compiled
+def test_the_curves_of_all_single_smooth_utilities_are_known():
+    smooth = ("entropic", "mean_variance", "mmv2", "mmv3", "mmv2.5", "quartic", "leaky", "leaky.7", "smooth", "scaled")
+    assert {*smooth, "smooth_tau", "normalized"} == {name for name, u in UTILITIES.items() if coded(u) is not None}
+
+
+@compiled
+@pytest.mark.parametrize("name", CODED)
+@pytest.mark.parametrize("size", [1, 3, 8, 64, 1001])
+def test_slopes_and_curvatures_are_those_of_the_utility(name, size):
+    utility = CODED[name]
+    z, t = 2.0 * np.random.default_rng(size).standard_normal(size), 0.3
+    slope, total, bend, rise = Slopes(utility).both(z, t)
+    np.testing.assert_allclose(slope, utility.slope(z - t), rtol=1e-11, atol=1e-13 * np.max(abs(slope)))
+    np.testing.assert_allclose(bend, utility.curvature(z - t), rtol=1e-9, atol=1e-12 * (1e-3 + np.max(abs(bend))))
+    assert total == pytest.approx(slope.sum(), rel=1e-13)
+    assert rise == pytest.approx(bend.sum(), rel=1e-13)
+    again, same_total = Slopes(utility).at(z, t)
+    np.testing.assert_array_equal(again, slope)
+    assert same_total == pytest.approx(total, rel=1e-14)
+
+
+@compiled
+def test_the_exponential_is_good_to_two_roundings_and_0_far_out():
+    exponent = np.concatenate([np.linspace(-708, 709, 200_001), [0.0, -0.0, 1e-300, -1e-17, 0.34657, -0.34658]])
+    found, _ = Slopes(ce.Entropic(1.0)).at(exponent, 0.0)
+    np.testing.assert_allclose(found, np.exp(exponent), rtol=5e-16)
+    far, _ = Slopes(ce.Entropic(1.0)).at(np.array([-709.0, -1e4, -np.inf]), 0.0)
+    assert not far.any()
+    spoilt, total = Slopes(ce.Entropic(1.0)).at(np.array([0.0, np.nan, 1.0]), 0.0)
+    assert np.isnan(spoilt[1])
+    assert np.isnan(total)
+
+
+def answer(utility, x, weights=None, dtype=np.float64):
+    tilt = np.empty(len(x), dtype)
+    found = solve(coded(utility), x, weights, tilt)
+    assert found is not None
+    return found[0] + utility.oce_of_zero, found[1] - utility.anchor, tilt
+
+
+@compiled
+@pytest.mark.parametrize("name", CODED)
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
+@pytest.mark.parametrize("case", ["normal", "heavy", "ties", "constant", "weights"])
+def test_the_solver_agrees_with_the_core(name, size, case):
+    utility, rng = CODED[name], np.random.default_rng(size)
+    x = {
+        "heavy": np.clip(rng.standard_t(2, size), -20, 20),
+        "ties": rng.integers(0, 3, size).astype(float),
+        "constant": np.full(size, 1.7),
+    }.get(case, rng.standard_normal(size))
+    weights = None
+    if case == "weights":
+        weights = rng.random(size) * (rng.random(size) < 0.7)
+        weights[0] = 0.5
+        weights /= weights.sum()
+    value, shortfall, tilt = answer(utility, x, weights)
+    estimate = ce.estimate(x, utility, weights=weights)
+    assert value == pytest.approx(estimate.value, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(tilt, ce.tilt(x, utility, weights=weights), rtol=1e-9, atol=1e-12)
+    assert tilt.sum() == pytest.approx(1.0, abs=1e-13)
+    if utility.kappa < 100:  # a sharper one is flat between two losses, and t anywhere there
+        assert shortfall == pytest.approx(estimate.shortfall, rel=1e-9, abs=1e-9)
+
+
+@compiled
+@pytest.mark.parametrize("name", CODED)
+def test_an_offset_moves_the_answer_and_nothing_else(name):
+    utility = CODED[name]
+    x = np.round(np.random.default_rng(4).standard_normal(64) * 2**20) / 2**20  # exact beside 1e9
+    value, shortfall, tilt = answer(utility, x)
+    moved, moved_shortfall, moved_tilt = answer(utility, x + 1e9)
+    assert moved - 1e9 == pytest.approx(value, abs=3e-7)
+    assert moved_shortfall - 1e9 == pytest.approx(shortfall, abs=3e-7)
+    np.testing.assert_allclose(moved_tilt, tilt, rtol=1e-12, atol=1e-300)
+
+
+@compiled
+@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e8, 1e30])
+@pytest.mark.parametrize("name", ["entropic", "smooth", "leaky", "quartic", "mmv2.5"])
+def test_losses_of_any_size(name, scale):
+    utility, x = CODED[name], scale * np.random.default_rng(7).standard_normal(50)
+    value, _, tilt = answer(utility, x)
+    assert value == pytest.approx(ce.oce(x, utility), rel=1e-12, abs=1e-14)
+    assert tilt.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@compiled
+def test_short_floats_in_and_out():
+    x = np.random.default_rng(8).standard_normal(64).astype(np.float32)
+    for utility in CODED.values():
+        value, _, tilt = answer(utility, x, dtype=np.float32)
+        assert value == pytest.approx(ce.oce(x.astype(float), utility), rel=1e-12, abs=1e-12)
+        np.testing.assert_allclose(tilt, ce.tilt(x.astype(float), utility), rtol=1e-6, atol=1e-7)
+
+
+@compiled
+def test_a_loss_without_weight_counts_for_nothing_even_where_it_is_none():
+    weights = np.array([0.5, 0.0, 0.5])
+    for utility in (ce.Quartic(), ce.Entropic(1.0), ce.SmoothCVaR(0.1)):
+        plain = answer(utility, np.array([1.0, 2.0]))
+        odd = answer(utility, np.array([1.0, np.nan, 2.0]), weights)
+        assert odd[:2] == pytest.approx(plain[:2], rel=1e-13)
+        np.testing.assert_allclose(odd[2], [plain[2][0], 0.0, plain[2][1]], rtol=1e-12)
+
+
+@compiled
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_losses_that_are_not_finite_have_no_answer(bad):
+    x, tilt = np.array([0.0, bad, 1.0]), np.empty(3)
+    for name in ("smooth", "leaky", "quartic", "mean_variance"):
+        assert solve(coded(UTILITIES[name]), x, None, tilt) is None
+    entropic = solve(coded(ce.Entropic(1.0)), x, None, tilt)
+    if bad == -np.inf:  # a loss of -inf is no trouble to an exponential
+        assert entropic[0] == pytest.approx(np.log((1 + np.e) / 3))
+        assert tilt[1] == 0.0
+    else:
+        assert entropic is None
+    assert solve(coded(ce.Entropic(1.0)), np.empty(0), None, np.empty(0)) is None
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((0, 1.0, 0.0, np.zeros(3, int), None, np.zeros(3)), TypeError, "x must be a vector of float64 or float32"),
+        ((0, 1.0, 0.0, np.zeros((3, 1)), None, np.zeros(3)), TypeError, "x must be a vector"),
+        ((0, 1.0, 0.0, np.zeros(3), np.zeros(3, np.float32), np.zeros(3)), TypeError, "weights must be a vector"),
+        ((0, 1.0, 0.0, np.zeros(3), np.zeros(2), np.zeros(3)), ValueError, "weights must have one entry for each of"),
+        ((0, 1.0, 0.0, np.zeros(3), None, np.zeros(4)), ValueError, "tilt must have one entry for each of the 3"),
+        ((0, 1.0, 0.0, np.zeros(6)[::2], None, np.zeros(3)), ValueError, "contiguous"),
+        ((99, 1.0, 0.0, np.zeros(3), None, np.zeros(3)), ValueError, "kind must be one of the 5 curves"),
+        ((0, "1", 0.0, np.zeros(3), None, np.zeros(3)), TypeError, "real number"),
+        ((0, 1.0, 0.0, np.zeros(3), None), TypeError, "takes 6 arguments; found 5"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(arguments, error, text):
+    from certeq.risk import _fused
+
+    with pytest.raises(error, match=text):
+        _fused.solve(*arguments)
+
+
+@compiled
+def test_memory_is_given_back():
+    import tracemalloc
+
+    x, tilt, code = np.random.default_rng(0).standard_normal(4096), np.empty(4096), coded(ce.SmoothCVaR(0.1))
+    tracemalloc.start()
+    for k in range(300):
+        solve(code, x, None, tilt)
+        if k == 10:
+            before = tracemalloc.get_traced_memory()[0]
+    assert tracemalloc.get_traced_memory()[0] - before < 4096
+    tracemalloc.stop()
