@@ -188,3 +188,25 @@ def test_memory_is_given_back():
             before = tracemalloc.get_traced_memory()[0]
     assert tracemalloc.get_traced_memory()[0] - before < 4096
     tracemalloc.stop()
+
+
+@compiled
+@pytest.mark.parametrize("name", [name for name, u in CODED.items() if u.shape is None])
+def test_from_nearby_the_shortfall_settles_where_it_is_and_from_afar_it_says_so(name):
+    utility, z = CODED[name], np.random.default_rng(9).standard_normal(400)
+    q, bend, code = np.empty(400), np.empty(400), coded(utility)
+    known = answer(utility, z)[1] + utility.anchor
+    near = _compiled.settle(code, z, known + 1e-4 * min(1.0, 1.0 / utility.kappa), q, bend)
+    assert near is not None
+    s, total, rise = near
+    assert total == pytest.approx(400.0, abs=400 * 1.1e-12)
+    if utility.kappa < 100:
+        assert s == pytest.approx(known, abs=1e-9)
+    t = s - utility.anchor
+    np.testing.assert_allclose(q, utility.slope(z - t), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(bend, utility.curvature(z - t), rtol=1e-6, atol=1e-6 * np.max(bend))
+    assert rise == pytest.approx(bend.sum(), rel=1e-12)
+    far = _compiled.settle(code, z, known + 1e8, q, bend)
+    assert far is None or far[1] == pytest.approx(400.0, abs=400 * 1.1e-12)
+    z[3] = np.nan
+    assert _compiled.settle(code, z, known, q, bend) is None

@@ -59,6 +59,14 @@ def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[An
     return _fused.solve(*code, x, weights, tilt)
 
 
+def settle(code: Coded, z: Floats, s: float, q: Floats, bend: Floats) -> tuple[float, float, float] | None:
+    """The shortfall plus the anchor from an ``s`` nearby, and the sums of the slopes and curvatures that are written.
+
+    Slopes are good to abs(mean - 1) <= 1e-12. None where a few steps of Newton's method do not do.
+    """
+    return _fused.settle(*code, z, s, q, bend)
+
+
 class Slopes:
     """The slope of a utility at z - t and its sum, pass after pass over vectors of one length."""
 

@@ -76,23 +76,25 @@ INLINE double exponential(double x)
 
 /* -- slope q and curvature c of each curve at y --------------------------------------------------------------------- */
 
+/* y - y is 0, and NaN where y is not finite, which a comparison would hide. An exponential may have y = -inf. */
+
 #define AT_EXPONENTIAL                                                                                                 \
     double q = exponential(a * y), c = a * q;
 
 #define AT_LOGISTIC                                                                                                    \
     double x = odds * exponential(-a * y);                                                                             \
     x = x < 1e300 ? x : 1e300;                                                                                         \
-    double q = b / (1.0 + x), c = a * q * (x * q * one_over_b);
+    double q = b / (1.0 + x) + (y - y), c = a * q * (x * q * one_over_b);
 
 #define AT_ARCTANGENT                                                                                                  \
     double v = y * one_over_a - root;                                                                                  \
     v = v < 0.0 ? v : 0.0;                                                                                             \
-    double q = b / (1.0 + v * v), c = -2.0 * v * q * q * one_over_b * one_over_a;
+    double q = b / (1.0 + v * v) + (y - y), c = -2.0 * v * q * q * one_over_b * one_over_a;
 
 #define AT_POWER(LOWER)                                                                                                \
     double v = 1.0 + y * one_over_a;                                                                                   \
     v = v > 0.0 ? v : 0.0;                                                                                             \
-    double lower = LOWER, q = lower * v, c = b * lower * one_over_a;
+    double lower = LOWER, q = lower * v + (y - y), c = b * lower * one_over_a;
 
 #define AT_LINEAR                                                                                                      \
     double q = 1.0 + a * y, c = a;
@@ -238,20 +240,30 @@ static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ss
     return (Answer){middle + 0.5 * u.a * square / mass, middle, mass};
 }
 
-/* Newton's method on a function of the mean slope m that is nearly a straight line in s: the p-th root where the slope
-   is a power p, the log-odds where it is bounded (a single sigmoid would be hit at once). A step out of the bracket,
-   or a residual that does not halve, is replaced by a bisection. Returns 0 where it does not settle. */
+/* A step of Newton's method on a function of the mean slope m that is nearly a straight line in s: the p-th root where
+   the slope is a power p, the log-odds where it is bounded (a single sigmoid would be hit at once). NaN where m is out
+   of reach or the curvatures vanish. */
+static double newton_step(Curve u, double m, double rise)
+{
+    if (!(m > 0.0 && rise > 0.0))
+        return NAN;
+    if (u.kind == POWER)
+        return u.b * m * (u.b == 1.0 ? 1.0 - 1.0 / m : 1.0 - pow(m, -1.0 / u.b)) / rise;
+    return m < u.b ? log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * rise) : NAN;
+}
+
+/* The shortfall from nothing. A step out of the bracket, or a residual that does not halve, is replaced by a bisection.
+   Returns 0 where it does not settle. */
 static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double *q,
                   double *work, Answer *found)
 {
     const double tolerance = 1e-14;
     double high = 0.0, s = sum(z, w, n) / mass, last = INFINITY, m = 1.0;
-    int bounded = u.kind != POWER;
     s = s < low ? low : s > high ? high : s;
     for (int trial = 0;; trial++) {
         Sums sums = pass(u, z, w, n, s, q, NULL);
         m = sums.slope / mass;
-        double rise = sums.bend / mass, error = fabs(m - 1.0);
+        double error = fabs(m - 1.0);
         if (error <= tolerance)
             break;
         if (m > 1.0)
@@ -263,12 +275,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
             break; /* neighbouring floats, or sums of rounded slopes that wobble */
         if (trial == 4000 || isnan(m))
             return 0;
-        double step = NAN;
-        if (bounded && m > 0.0 && m < u.b)
-            step = log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * rise);
-        else if (!bounded && m > 0.0)
-            step = u.b * m * (u.b == 1.0 ? 1.0 - 1.0 / m : 1.0 - pow(m, -1.0 / u.b)) / rise;
-        double next = s + step;
+        double next = s + newton_step(u, m, sums.bend / mass);
         if (low < next && next < high && !(error > 0.5 * last)) {
             s = next;
             last = error;
@@ -282,6 +289,48 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
                                           : risen_power(u.a, u.b, z, w, n, s, q);
     *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass};
     return 1;
+}
+
+/* Slopes of a logistic curve after s has moved: the odds q/(b - q) change by one factor, and no exponential is taken. */
+WIDE static Sums moved_logistic(double a, double b, Py_ssize_t n, double by, double *q, double *bend)
+{
+    const double k = exponential(a * by);
+    double total = 0.0, rise = 0.0;
+    _Pragma("omp simd reduction(+ : total, rise)") for (Py_ssize_t i = 0; i < n; i++)
+    {
+        double rest = (b - q[i]) * k, share = 1.0 / (q[i] + rest);
+        double now = b * q[i] * share, c = a * now * rest * share;
+        q[i] = now;
+        bend[i] = c;
+        total += now;
+        rise += c;
+    }
+    return (Sums){total, rise};
+}
+
+/* The shortfall from an s nearby: a few steps of Newton's method, to abs(mean slope - 1) <= 1e-12. On return s is a
+   step further than the slopes. Returns the passes it took, or 0 where they did not do. */
+static int settle(Curve u, const double *z, Py_ssize_t n, double *s, double *q, double *bend, Sums *sums)
+{
+    double step = 0.0, last = INFINITY;
+    for (int passes = 1; passes <= 8; passes++) {
+        if (passes > 1 && u.kind == LOGISTIC && fabs(u.a * step) < 1.0)
+            *sums = moved_logistic(u.a, u.b, n, step, q, bend);
+        else
+            *sums = pass(u, z, NULL, n, *s, q, bend);
+        double m = sums->slope / (double)n, error = fabs(m - 1.0);
+        step = newton_step(u, m, sums->bend / (double)n);
+        if (!isfinite(step) || error > last)
+            return 0;
+        double next = *s + step;
+        if (error <= 1e-12 || next == *s) {
+            *s = next;
+            return passes;
+        }
+        *s = next;
+        last = error;
+    }
+    return 0;
 }
 
 /* -- Python's side ---------------------------------------------------------------------------------------------------- */
@@ -357,6 +406,40 @@ static PyObject *slopes(PyObject *self, PyObject *const *args, Py_ssize_t count)
     }
     if (bent)
         PyBuffer_Release(&bend);
+without_bend:
+    PyBuffer_Release(&q);
+without_q:
+    PyBuffer_Release(&z);
+    return answer;
+}
+
+PyDoc_STRVAR(settle_doc, "settle(kind, a, b, z, s, q, bend, /) -> (s, sum of slopes, sum of curvatures) or None\n--\n\n"
+                         "The shortfall plus the anchor from an s nearby; slopes and curvatures are written into q and\n"
+                         "bend. None where a few steps do not do.");
+
+static PyObject *settled(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer z, q, bend;
+    PyObject *answer = NULL;
+    if (take(count, 7, "settle(kind, a, b, z, s, q, bend)") < 0 || curve(args, &u) < 0)
+        return NULL;
+    double s = PyFloat_AsDouble(args[4]);
+    if (PyErr_Occurred() || floats(args[3], &z, 0, 0, "z") < 0)
+        return NULL;
+    if (floats(args[5], &q, 1, 0, "q") < 0)
+        goto without_q;
+    if (floats(args[6], &bend, 1, 0, "bend") < 0)
+        goto without_bend;
+    Py_ssize_t n = z.shape[0];
+    if (same_size(n, q.shape[0], "q") == 0 && same_size(n, bend.shape[0], "bend") == 0) {
+        Sums sums;
+        int passes;
+        Py_BEGIN_ALLOW_THREADS passes = settle(u, z.buf, n, &s, q.buf, bend.buf, &sums);
+        Py_END_ALLOW_THREADS answer =
+            passes ? Py_BuildValue("ddd", s, sums.slope, sums.bend) : Py_BuildValue("");
+    }
+    PyBuffer_Release(&bend);
 without_bend:
     PyBuffer_Release(&q);
 without_q:
@@ -480,6 +563,7 @@ without_weights:
 
 static PyMethodDef methods[] = {
     {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
+    {"settle", (PyCFunction)(void (*)(void))settled, METH_FASTCALL, settle_doc},
     {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},
     {NULL, NULL, 0, NULL},
 };

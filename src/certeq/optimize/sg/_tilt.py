@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses._samples import Floats
-from certeq.risk._compiled import Slopes
+from certeq.risk._compiled import Coded, Slopes, coded, settle, solve
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
@@ -261,6 +261,63 @@ class NewtonTilt(Tilt):
         self.stale, self.bend = bool(stale), state["bend"]
 
 
+class CompiledTilt(Tilt):
+    r"""A compiled slope of equally likely losses: the shortfall from a prediction, in one call.
+
+    The prediction is that of `NewtonTilt`, with the curvatures of last time, which cost nothing here. What it misses
+    by is small and changes slowly, so it is continued on a straight line.
+    """
+
+    def __init__(self, utility: Utility, code: Coded) -> None:
+        super().__init__(utility)
+        self.code = code
+        self.s = math.nan  # the shortfall, plus the anchor
+        self.bend = self.spare = np.ones(0)  # curvatures of last time, and room for the next
+        self.rise = self.level = 0.0  # their sum, and that of their products with the losses
+        self.miss = self.trend = 0.0  # by how much the prediction was off, and how that changes
+
+    def weigh(self, z: Floats, same: bool) -> tuple[Floats, float]:
+        """Return q = u'(z - t*)."""
+        z = np.ascontiguousarray(z)
+        known = same and self.rise > 0.0
+        straight = s = self.s
+        if known:
+            straight += (float(np.dot(self.bend, z)) - self.level) / self.rise
+            s = straight + self.miss + self.trend
+        if self.spare.size != z.size:
+            self.spare = np.empty(z.size)
+        q = np.empty(z.size)
+        found = settle(self.code, z, s, q, self.spare) if math.isfinite(s) else None
+        if found is None:
+            return self._cold(z, q)
+        self.s, total, self.rise = found
+        self.bend, self.spare = self.spare, self.bend
+        self.level = float(np.dot(self.bend, z))
+        miss = self.s - straight if known else 0.0
+        self.trend, self.miss = miss - self.miss, miss
+        return q, total
+
+    def _cold(self, z: Floats, q: Floats) -> tuple[Floats, float]:
+        """Solve from scratch; the next search starts from there."""
+        self.rise = self.miss = self.trend = 0.0
+        found = solve(self.code, z, None, q)
+        if found is None:
+            self.s = math.nan
+            return ColdTilt(self.utility).weigh(z, False)
+        self.s = found[1]
+        return q, 1.0
+
+    def state(self) -> State:
+        """Return s, and what predicts the next one."""
+        numbers = np.array([self.s, self.rise, self.level, self.miss, self.trend])
+        return {"numbers": numbers, "bend": self.bend}
+
+    def restore(self, state: State) -> None:
+        """Put them back."""
+        self.s, self.rise, self.level, self.miss, self.trend = (float(number) for number in state["numbers"])
+        self.bend = state["bend"]
+
+
 def make_tilt(utility: Utility, weights: Floats | None = None, sparse: bool = False) -> Tilt:
     """Return the engine for a utility, chosen by the closed form it declares; ``sparse`` allows it to set ``rows``."""
     shape: Any = utility.shape
@@ -273,4 +330,5 @@ def make_tilt(utility: Utility, weights: Floats | None = None, sparse: bool = Fa
             return PiecesTilt(utility, shape, sparse)
     if utility.kinks or shape is not None or utility.kappa == 0.0:
         return ColdTilt(utility, weights)
-    return NewtonTilt(utility, weights)
+    code = coded(utility) if weights is None else None
+    return NewtonTilt(utility, weights) if code is None else CompiledTilt(utility, code)
