@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from certeq.cli import _compare, _estimate, _portfolio, _reproduce, _utilities
+from certeq.risk._compiled import AVAILABLE
 
 app = typer.Typer(
     name="certeq",
@@ -31,7 +32,7 @@ for _module in (_estimate, _portfolio, _compare, _reproduce, _utilities):
 def _show_version(wanted: bool) -> None:
     if wanted:
         try:
-            print(f"certeq {version('certeq')}")
+            print(f"certeq {version('certeq')} ({'compiled' if AVAILABLE else 'not compiled: NumPy alone'})")
         except PackageNotFoundError:
             print("certeq (not installed)")
         raise typer.Exit
