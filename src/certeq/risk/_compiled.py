@@ -6,6 +6,7 @@ utilities and those a user writes are NumPy's.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from certeq.utilities import Arctangent, Exponential, Logistic, Power, Quadratic, Utility
 from certeq.utilities._backend import NUMPY
 
+_fused: Any
 try:
-    from certeq.risk import _fused
+    _fused = import_module("certeq.risk._fused")
 except ModuleNotFoundError:  # installed without a compiler; a build that is there and does not load is an error
-    _fused = None  # type: ignore[assignment]
+    _fused = None
 
 AVAILABLE = _fused is not None
 Floats = NDArray[np.float64]
@@ -56,7 +58,8 @@ def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[An
     ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer has no place
     among the floats: what to say of that is the caller's.
     """
-    return _fused.solve(*code, x, weights, tilt)
+    found: tuple[float, float] | None = _fused.solve(*code, x, weights, tilt)
+    return found
 
 
 def settle(code: Coded, z: Floats, s: float, q: Floats, bend: Floats) -> tuple[float, float, float] | None:
@@ -64,7 +67,8 @@ def settle(code: Coded, z: Floats, s: float, q: Floats, bend: Floats) -> tuple[f
 
     Slopes are good to abs(mean - 1) <= 1e-12. None where a few steps of Newton's method do not do.
     """
-    return _fused.settle(*code, z, s, q, bend)
+    found: tuple[float, float, float] | None = _fused.settle(*code, z, s, q, bend)
+    return found
 
 
 class Slopes:
