@@ -50,7 +50,8 @@ typedef struct {
 #define LEAST (-708.0)
 #define MOST 709.0
 
-/* exp(x) = 2^k exp(r) with abs(r) <= ln(2)/2; Taylor's polynomial of degree 13 leaves 4e-18. Below -708 it is 0. */
+/* exp(x) = 2^k exp(r) with abs(r) <= ln(2)/2; Taylor's polynomial of degree 13 leaves 4e-18. Below -708 it is 0,
+   above 709 it stays what it is there. */
 INLINE double exponential(double x)
 {
     const double shift = 0x1.8p52; /* adding it rounds to a whole number, whose bits are the lowest of the sum */
@@ -74,7 +75,7 @@ INLINE double exponential(double x)
     return x < LEAST ? 0.0 : p * power;
 }
 
-/* -- slope q and curvature c of each curve at y --------------------------------------------------------------------- */
+/* -- slope q and curvature c of each curve at y -------------------------------------------------------------------- */
 
 /* y - y is 0, and NaN where y is not finite, which a comparison would hide. An exponential may have y = -inf. */
 
@@ -154,11 +155,12 @@ static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double
     }
 }
 
-/* -- u(x0 + y) - u(x0), the integral of the slope from 0 to y, summed -------------------------------------------------- */
+/* -- u(x0 + y) - u(x0), the integral of the slope from 0 to y, summed ---------------------------------------------- */
 
 /* Logistic: b/a times the sum of log(g) and of positive parts of a y. A product of eight g, each between 1/b and 1,
    takes one logarithm; weights leave no such choice. g is room to work in. */
-WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double *g)
+WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double s,
+                                  double *g)
 {
     double straight = 0.0, bent = 0.0;
     _Pragma("omp simd reduction(+ : straight)") for (Py_ssize_t i = 0; i < n; i++)
@@ -201,7 +203,7 @@ static double risen_power(double a, double b, const double *z, const double *w, 
     return a / (b + 1.0) * total;
 }
 
-/* -- the shortfall of a vector --------------------------------------------------------------------------------------- */
+/* -- the shortfall of a vector ------------------------------------------------------------------------------------- */
 
 typedef struct {
     double value;     /* OCE less that of a sure loss of 0 */
@@ -291,7 +293,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
     return 1;
 }
 
-/* Slopes of a logistic curve after s has moved: the odds q/(b - q) change by one factor, and no exponential is taken. */
+/* Slopes of a logistic curve after s has moved: the odds q/(b - q) change by a factor, and no exponential is taken. */
 WIDE static Sums moved_logistic(double a, double b, Py_ssize_t n, double by, double *q, double *bend)
 {
     const double k = exponential(a * by);
@@ -333,12 +335,13 @@ static int settle(Curve u, const double *z, Py_ssize_t n, double *s, double *q, 
     return 0;
 }
 
-/* -- Python's side ---------------------------------------------------------------------------------------------------- */
+/* -- Python's side ------------------------------------------------------------------------------------------------- */
 
 /* A contiguous buffer of float64, or where it is allowed float32; the caller releases it. */
 static int floats(PyObject *object, Py_buffer *view, int writable, int short_too, const char *name)
 {
-    if (PyObject_GetBuffer(object, view, PyBUF_ND | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) < 0)
+    int flags = PyBUF_ND | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object, view, flags) < 0)
         return -1;
     const char *format = view->format == NULL ? "B" : view->format;
     int right = strcmp(format, "d") == 0 || (short_too && strcmp(format, "f") == 0);
@@ -414,8 +417,8 @@ without_q:
 }
 
 PyDoc_STRVAR(settle_doc, "settle(kind, a, b, z, s, q, bend, /) -> (s, sum of slopes, sum of curvatures) or None\n--\n\n"
-                         "The shortfall plus the anchor from an s nearby; slopes and curvatures are written into q and\n"
-                         "bend. None where a few steps do not do.");
+                         "The shortfall plus the anchor from an s nearby; slopes and curvatures are written into q\n"
+                         "and bend. None where a few steps do not do.");
 
 static PyObject *settled(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -514,8 +517,8 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
 }
 
 PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, shortfall) or None\n--\n\n"
-                        "OCE of the losses x less that of a sure loss of 0, and the shortfall plus the anchor; the tilt\n"
-                        "is written. None where losses are not finite, or the search does not settle.");
+                        "OCE of the losses x less that of a sure loss of 0, and the shortfall plus the anchor; the\n"
+                        "tilt is written. None where losses are not finite, or the search does not settle.");
 
 static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -577,11 +580,11 @@ PyMODINIT_FUNC PyInit__fused(void)
     PyObject *made = PyModule_Create(&module);
     if (made == NULL)
         return NULL;
-    if (PyModule_AddIntConstant(made, "EXPONENTIAL", EXPONENTIAL) < 0 || PyModule_AddIntConstant(made, "LOGISTIC", LOGISTIC) < 0 ||
-        PyModule_AddIntConstant(made, "ARCTANGENT", ARCTANGENT) < 0 || PyModule_AddIntConstant(made, "POWER", POWER) < 0 ||
-        PyModule_AddIntConstant(made, "LINEAR", LINEAR) < 0) {
-        Py_DECREF(made);
-        return NULL;
-    }
+    const char *names[CURVES] = {"EXPONENTIAL", "LOGISTIC", "ARCTANGENT", "POWER", "LINEAR"};
+    for (int kind = 0; kind < CURVES; kind++)
+        if (PyModule_AddIntConstant(made, names[kind], kind) < 0) {
+            Py_DECREF(made);
+            return NULL;
+        }
     return made;
 }
