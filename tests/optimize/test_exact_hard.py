@@ -258,7 +258,7 @@ def test_pivoting_leaves_alone_what_it_is_not_made_for():
         )
 
     assert pivoted(problem(3), None) is not None
-    assert pivoted(problem(65), None) is None
+    assert pivoted(problem(102), None) is None
     assert pivoted(replace(problem(3), H=None), None) is None
     assert pivoted(replace(problem(3), H=np.ones((3, 3))), None) is None
     assert pivoted(replace(problem(3), G=np.ones((1, 3)), b=np.ones(1)), None) is None

@@ -22,7 +22,10 @@ from certeq.optimize.exact.problem import Polyhedron, Problem
 
 Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps) / 2.0  # the rounding error of one operation
+_PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short runs
+_WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
 _CHUNK = 2**20  # numbers of the table read at a time
+_EVEN = 4.0  # sqrt(sum q^2/w), which is 1 where the tilt is even and sqrt(M) where one scenario carries it
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,18 @@ def linear_minimum(g: Vector, q: Polyhedron, low: Vector, high: Vector, y: Vecto
 
 def _best_price(g: Vector, row: Vector, right: float, low: Vector, high: Vector, y: Vector) -> Vector:
     """The multiplier of the budget that makes the bound best: a fractional knapsack, by sorting g_j/row_j."""
-    held = np.flatnonzero(row)
-    if not len(held) or not (np.all(np.isfinite(low[held])) and np.all(np.isfinite(high[held]))):
+    held = row.nonzero()[0]
+    if len(held) < len(row):
+        g, row, low, high = g[held], row[held], low[held], high[held]
+    width = high - low
+    if not len(held) or not np.isfinite(width).all():
         return y
-    a = row[held]
-    price = g[held] / a
-    order = np.argsort(price, kind="stable")
-    # As the price rises past g_j/a_j asset j moves from the end that lowers row.v to the one that raises it.
-    base = float(np.where(a > 0, a * low[held], a * high[held]).sum())
-    raised = base + np.cumsum((np.abs(a) * (high - low)[held])[order])
-    place = min(int(np.searchsorted(raised, right)), len(held) - 1)
+    price = g / row
+    order = price.argsort(kind="stable")
+    # As the price rises past g_j/row_j asset j moves from the end that lowers row.v to the one that raises it.
+    base = float((row * np.where(row > 0.0, low, high)).sum())
+    raised = base + (np.abs(row) * width)[order].cumsum()
+    place = min(int(raised.searchsorted(right)), len(held) - 1)
     return np.array([price[order[place]]])
 
 
@@ -72,36 +77,41 @@ def certify(
     y: Vector,
     z: Vector,
     unit: float,
+    root_mean_square: Vector,
 ) -> Certificate:
-    """The value at theta and a proved lower bound, in the caller's units, with every rounding error allowed for."""
-    q, w = problem.polyhedron, problem.weights
-    assets = problem.table.shape[1]
-    losses, loss_size, g, g_size, biggest, run = _passes(problem, theta, tilt)
-    size = np.abs(theta)
-    utility = problem.utility
+    """The value at theta and a proved lower bound, in the caller's units, with every rounding error allowed for.
+
+    ``root_mean_square`` of every asset's losses, or more than that, is used for the errors alone.
+    """
+    q, w, utility = problem.polyhedron, problem.weights, problem.utility
+    losses, g, g_size, run = _passes(problem, theta, tilt, root_mean_square)
+    size, linear_size, weight = np.abs(theta), np.abs(problem.linear), np.abs(tilt)
     with np.errstate(all="ignore"):
         at_theta, at_support = utility.value(losses - t), utility.value(support)
-    value = t + float(np.sum(w * at_theta)) + float(problem.linear @ theta)
-    constant = float(np.sum(w * at_support - tilt * support))
+        lever = tilt * support
+    value = t + float((w * at_theta).sum()) + float(problem.linear @ theta)
+    constant = float((w * at_support - lever).sum())
     g += problem.linear
     z = np.maximum(z, 0.0)
     low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
     bound, y = linear_minimum(g, q, low, high, y, z)
 
+    corner = np.maximum(np.abs(low), np.abs(high))
     reach = l1_reach(q, low, high)
-    drift = abs(1.0 - float(np.sum(tilt)))
-    widest = biggest * reach + abs(utility.anchor)
-    long = _EPS * (run + 8.0)
-    short = _EPS * (assets + 8.0)
-    r_size = g_size + np.abs(problem.linear) + np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
+    held = float(weight.sum())
+    drift = abs(1.0 - tilt.sum(dtype=np.longdouble))  # times any loss within reach, so that every digit counts
+    widest = problem.largest * reach + abs(utility.anchor)
+    short = _EPS * (len(theta) + 8.0)
+    r_size = g_size + linear_size + np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
+    slack = _EPS * (run + 8.0) * g_size + short * r_size
     with np.errstate(invalid="ignore"):
-        corner = np.maximum(np.abs(low), np.abs(high))
+        at_corner = float(slack @ corner)
     errors = (
-        short * (abs(t) + float(np.abs(problem.linear) @ size) + float(np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b))),
-        8.0 * _EPS * float(np.sum(w * (np.abs(at_theta) + np.abs(at_support)) + np.abs(tilt * support))),
-        short * float(np.sum(np.abs(tilt) * (loss_size + abs(t)))),
-        (drift + 8.0 * _EPS * float(np.sum(np.abs(tilt)))) * (widest + abs(t)),
-        min(float((long * g_size + short * r_size) @ corner), float(np.max(long * g_size + short * r_size)) * reach),
+        short * (abs(t) + float(linear_size @ size + np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b))),
+        _PAIRS * _EPS * (float(w @ np.abs(at_theta)) + float(w @ np.abs(at_support)) + float(np.abs(lever).sum())),
+        short * (float(g_size @ size) + held * abs(t)),  # sum |q_i| |a_i|.|theta| is |A|^T |q| times |theta|
+        (float(drift) + (_PAIRS * _WIDE + 8.0 * _EPS) * held) * (widest + abs(t)),
+        min(at_corner, float(slack.max()) * reach),
     )
     lower = constant + bound - sum(errors)
     if not np.isfinite(lower):
@@ -114,41 +124,56 @@ def distance(theta: Vector, unit: float) -> float:
     return 10.0 * max(float(np.abs(theta).sum()), 0.1 * unit)
 
 
-def _passes(problem: Problem, theta: Vector, tilt: Vector) -> tuple[Vector, Vector, Vector, Vector, float, float]:
-    """A theta and A^T tilt with the same of absolute values, the largest entry, and the longest run of additions.
+def _passes(
+    problem: Problem, theta: Vector, tilt: Vector, root_mean_square: Vector
+) -> tuple[Vector, Vector, Vector, float]:
+    """A theta and A^T tilt, a bound on |A|^T |tilt|, and the longest run of additions.
 
     Sums over scenarios are made in runs of about sqrt(M) rows and then over the runs, so that their rounding error
-    grows with sqrt(M), not with M. A run of fewer than 256 rows would cost more to start than to add up.
+    grows with sqrt(M), not with M. A run of fewer than 128 rows would cost more to start than to add up.
     """
-    count, assets = problem.table.shape
-    size = np.abs(theta)
-    g, g_size = np.zeros(assets), np.zeros(assets)
-    losses, loss_size = np.empty(count), np.empty(count)
-    biggest = 0.0
-    run = int(min(1024, max(256, np.sqrt(count))))
+    table = problem.table
+    count, assets = table.shape
+    losses, g, g_size = np.empty(count), np.zeros(assets), np.zeros(assets)
+    run = int(min(1024, max(128, np.sqrt(count))))
     chunk = run * max(1, _CHUNK // (run * assets))
+    # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
+    # carry the tilt; only then is a pass over absolute values worth its time.
+    with np.errstate(all="ignore"):
+        spike = float(np.sqrt(np.vecdot(tilt, tilt / problem.weights)))
+    direct = not spike <= _EVEN
     for start in range(0, count, chunk):
         rows = slice(start, min(start + chunk, count))
-        block = np.ascontiguousarray(problem.table[rows], dtype=np.float64)
-        absolute = np.abs(block)
-        losses[rows], loss_size[rows] = block @ theta, absolute @ size
-        biggest = max(biggest, float(absolute.max()))
-        part = tilt[rows]
-        whole = len(block) // run * run
-        if whole:
-            shape, runs = (-1, run, assets), part[:whole].reshape(-1, 1, run)
-            g += np.matmul(runs, block[:whole].reshape(shape)).sum(axis=(0, 1))
-            g_size += np.matmul(np.abs(runs), absolute[:whole].reshape(shape)).sum(axis=(0, 1))
-        g += part[whole:] @ block[whole:]
-        g_size += np.abs(part[whole:]) @ absolute[whole:]
-    return losses, loss_size, g, g_size, biggest, run + count / run + 2.0 * count / chunk
+        block = np.asarray(table[rows], dtype=np.float64)
+        if block.itemsize not in block.strides:
+            block = np.ascontiguousarray(block)
+        losses[rows] = block @ theta
+        g += _by_runs(tilt[rows], block, run)
+        if direct:
+            g_size += _by_runs(np.abs(tilt[rows]), np.abs(block), run)
+    if not direct:
+        g_size = spike * root_mean_square
+    return losses, g, g_size, min(run, count) + count / run + 2.0 * count / chunk
+
+
+def _by_runs(q: Vector, block: Vector, run: int) -> Vector:
+    """q @ block, in runs of rows and then over the runs."""
+    whole = len(block) // run * run
+    total = q[whole:] @ block[whole:]
+    if whole and block.strides[0] == block.itemsize:  # held by columns
+        columns = block[:whole].T.reshape(block.shape[1], -1, run)
+        total += np.vecdot(columns, q[:whole].reshape(-1, run)).sum(axis=1)
+    elif whole:
+        rows = block[:whole].reshape(-1, run, block.shape[1])
+        total += np.matmul(q[:whole].reshape(-1, 1, run), rows).sum(axis=(0, 1))
+    return np.asarray(total)
 
 
 def closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector) -> tuple[Vector, Vector, float]:
     """The implied box, closed at a stated distance where nothing bounds a variable on the side that matters."""
     low, high = box
     open_low, open_high = np.isneginf(low), np.isposinf(high)
-    if not (open_low.any() or open_high.any()):
+    if not (open_low | open_high).any():
         return low, high, np.inf
     radius = distance(theta, unit)
     needed = bool(np.any((r > 0.0) & open_low) or np.any((r < 0.0) & open_high))
@@ -160,8 +185,8 @@ def closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector
 def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
     """A bound on sum |v_j| over the set."""
     best = float(np.maximum(np.abs(low), np.abs(high)).sum())
-    if np.all(low >= 0.0):
+    if (low >= 0.0).all():
         for row, right in zip(q.C, q.c, strict=True):
-            if np.all(row > 0.0):
+            if (row > 0.0).all():
                 best = min(best, abs(float(right)) / float(row.min()))
     return best

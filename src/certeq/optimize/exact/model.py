@@ -11,7 +11,7 @@ from certeq.optimize.exact.problem import Polyhedron, Problem
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.shortfall import shortfall
 from certeq.optimize.exact.subproblem import Subproblem
-from certeq.utilities import Utility
+from certeq.utilities import Quadratic, Utility
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -88,6 +88,37 @@ class Model:
         jumps = np.array([jump for _, jump in self.utility.kinks])
         return self.weights[hinges.scenario] * jumps[hinges.which] if len(jumps) else np.zeros(0)
 
+    def as_subproblem(self) -> Subproblem | None:
+        """The whole problem, where u is quadratic and every asset bounded; None elsewhere.
+
+        The losses are centred, so that  E u(x - t) + t + linear.theta  has the slope bend*Cov theta + linear in theta
+        and bend*(t + anchor) in t: one product of the table with itself says it all.
+        """
+        q, shape = self.polyhedron, self.utility.shape
+        if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
+            return None
+        assets = len(self.linear)
+        H = self.scenarios.gram(shape.bend * self.weights, np.arange(assets))
+        g = np.append(self.linear, shape.bend * self.utility.anchor)
+        return self._over(g, H, q.lower, q.upper, q.C, q.c, q.G, q.b)
+
+    @staticmethod
+    def _over(
+        g: Vector,
+        H: Vector | None,
+        lower: Vector,
+        upper: Vector,
+        C: Vector,
+        c: Vector,
+        G: Vector,
+        b: Vector,
+        hinges: tuple[Vector, Vector, Vector] | None = None,
+    ) -> Subproblem:
+        """The subproblem in (theta, t) of constraints on theta."""
+        C, G = (np.hstack([rows, np.zeros((len(rows), 1))]) for rows in (C, G))
+        nothing = np.zeros((0, len(g))), np.zeros(0), np.zeros(0)
+        return Subproblem(g, H, np.append(lower, -np.inf), np.append(upper, np.inf), C, c, G, b, *(hinges or nothing))
+
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
         q = self.polyhedron
@@ -100,30 +131,19 @@ class Model:
             g = g - H @ at
         rest = point.theta.copy()
         rest[assets] = 0.0
-        zero_c, zero_g = np.zeros((len(q.c), 1)), np.zeros((len(q.b), 1))
-        B, kink = np.zeros((0, len(assets) + 1)), np.zeros(0)
+        bent = None
         if len(hinges.scenario):
             B = self.scenarios.rows(hinges.scenario, assets)
             place = np.array([kink for kink, _ in self.utility.kinks])
             kink = place[hinges.which]
             if np.any(rest):
                 kink = kink - self.scenarios.losses(rest)[hinges.scenario]
+            bent = B, kink, self.caps(hinges)
         lower, upper = q.lower[assets], q.upper[assets]
         lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), at[:-1] - radius, lower)
         upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), at[:-1] + radius, upper)
-        return Subproblem(
-            g,
-            H,
-            np.append(lower, -np.inf),
-            np.append(upper, np.inf),
-            np.hstack([q.C[:, assets], zero_c]),
-            q.c - q.C @ rest,
-            np.hstack([q.G[:, assets], zero_g]),
-            q.b - q.G @ rest,
-            B,
-            kink,
-            self.caps(hinges),
-        )
+        C, G = q.C[:, assets], q.G[:, assets]
+        return self._over(g, H, lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest, bent)
 
 
 def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:

@@ -28,7 +28,10 @@ class Polyhedron:
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise OCE(table @ v) + linear.v over the polyhedron; ``kept`` are the scenarios of positive weight."""
+    """Minimise OCE(table @ v) + linear.v over the polyhedron; ``kept`` are the scenarios of positive weight.
+
+    No loss of the table is above ``largest`` in size.
+    """
 
     table: NDArray[np.floating]
     weights: Vector
@@ -37,6 +40,7 @@ class Problem:
     polyhedron: Polyhedron
     kept: NDArray[np.intp] | None
     count: int
+    largest: float
 
 
 def read_problem(
@@ -48,7 +52,7 @@ def read_problem(
     if not getattr(utility, "has_curvature", True):
         raise TypeError(f"The exact solver needs the curvature of {utility!r}: pass d2u= when making it.")
     utility.anchor  # noqa: B018 - a sum whose slope never passes 1 is refused here, with its own reason
-    table = _table(A)
+    table, largest = _table(A)
     count, assets = table.shape
     kept, probabilities = None, np.full(count, 1.0 / count)
     if weights is not None:
@@ -68,7 +72,7 @@ def read_problem(
         *_rows("G", G, "b", b, assets),
     )
     slope = np.zeros(assets) if linear is None else _vector("linear", linear, assets)
-    return Problem(table, probabilities, utility, slope, polyhedron, kept, count)
+    return Problem(table, probabilities, utility, slope, polyhedron, kept, count, largest)
 
 
 def read_start(theta0: Any, assets: int) -> Vector | None:
@@ -85,18 +89,18 @@ def _real(name: str, found: Any) -> NDArray[Any]:
     return array
 
 
-def _table(found: Any) -> NDArray[np.floating]:
+def _table(found: Any) -> tuple[NDArray[np.floating], float]:
+    """The table and its largest entry in size."""
     refuse_elsewhere(found)
     table = _real("A", found)
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"A must be a table of losses, scenarios x assets; found shape {table.shape}.")
-    # One pass without a temporary of the table's size: a NaN or an infinity spoils the sum of its column.
-    with np.errstate(all="ignore"):
-        sums = np.ones(len(table), dtype=table.dtype) @ table
-    if not np.all(np.isfinite(sums)) and not np.all(np.isfinite(table)):
+    with np.errstate(all="ignore"):  # a NaN is the greatest and the least of all, so that both passes find it
+        largest = max(float(table.max()), -float(table.min()))
+    if not np.isfinite(largest):
         row, column = np.argwhere(~np.isfinite(table))[0]
         raise ValueError(f"A must be finite; found {table[row, column]} at scenario {row}, asset {column}.")
-    return table
+    return table, largest
 
 
 def _vector(name: str, found: Any, size: int) -> Vector:
@@ -113,11 +117,11 @@ def _bound(name: str, found: Any, size: int, absent: float) -> Vector:
         return np.full(size, absent)
     array = _real(name, found).astype(np.float64)
     if array.ndim == 0:
-        array = np.full(size, float(array))
+        array = np.full(size, array)
     if array.shape != (size,):
         raise ValueError(f"{name} must be a number or have shape ({size},); found {array.shape}.")
     bad = np.isnan(array) | (array == -absent)
-    if np.any(bad):
+    if bad.any():
         raise ValueError(f"{name} must hold numbers or {absent}; found {array[bad][0]}.")
     return array
 
@@ -134,11 +138,11 @@ def _rows(name: str, matrix: Any, side_name: str, side: Any, size: int) -> tuple
         raise ValueError(f"{name} must have {size} columns, one per asset; found shape {rows.shape}.")
     if right.shape != (len(rows),):
         raise ValueError(f"{side_name} must have shape ({len(rows)},), one entry per row; found {right.shape}.")
-    if not np.all(np.isfinite(rows)):
+    if not np.isfinite(rows).all():
         raise ValueError(f"{name} must be finite.")
     if name == "G":  # b = inf is a row that asks nothing
         if np.any(np.isnan(right)) or np.any(right == -np.inf):
             raise ValueError(f"{side_name} must hold numbers or inf; found {right[~(right > -np.inf)][0]}.")
-    elif not np.all(np.isfinite(right)):
+    elif not np.isfinite(right).all():
         raise ValueError(f"{side_name} must be finite.")
     return rows, right

@@ -16,6 +16,7 @@ Result = TypeVar("Result")
 
 _COPY_LIMIT = 2**28  # bytes: a smaller table is copied once, transposed, so that BLAS sees contiguous assets
 _BLOCK = 2**20  # numbers read at a time from a larger one
+_TINY = 1e-100  # losses of this size have squares that float64 cannot hold
 
 
 class Scenarios:
@@ -32,10 +33,10 @@ class Scenarios:
         self._turned: Vector | None = None
         self._cached: tuple[Index, Vector] | None = None
         if table.size * 8 <= _COPY_LIMIT:
-            turned = np.array(table.T, dtype=np.float64, order="C")
-            self.centre = turned @ weights
-            turned -= self.centre[:, None]
-            even = float(weights.min()) == float(weights.max())
+            raw = np.asarray(table.T, dtype=np.float64)
+            self.centre = raw @ weights
+            turned = self._turned = np.subtract(raw, self.centre[:, None], order="C")
+            even = bool((weights == weights[0]).all())
             with np.errstate(over="ignore"):
                 square: Vector = weights[0] * np.vecdot(turned, turned) if even else np.square(turned) @ weights
         else:
@@ -52,9 +53,16 @@ class Scenarios:
         biggest = float(np.max(np.abs(self.centre), initial=0.0))
         # A table of constants has no spread but rounding; its size is then the only scale there is.
         self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
-        if table.size * 8 <= _COPY_LIMIT:
-            turned /= self.scale
-            self._turned = turned
+        self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy
+        if self._turned is not None and self.scale < _TINY:
+            self._turned /= self.scale
+            self._unit = 1.0
+
+    def root_mean_square(self) -> Vector:
+        """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, with room for rounding and underflow."""
+        if self.scale < _TINY:
+            return np.full(self.assets, float(np.abs(self.table).max()))
+        return 1.001 * (self.deviation + np.abs(self.centre)) + 1e-50 * _TINY
 
     def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
         """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits."""
@@ -68,7 +76,7 @@ class Scenarios:
         return run_all(work, starts, parallel=len(starts) > 1)
 
     def _columns(self, assets: Index) -> Vector:
-        """The chosen assets' losses, one row per asset; kept until other assets are asked for."""
+        """The chosen assets' losses, one row per asset, not yet scaled; kept until other assets are asked for."""
         assert self._turned is not None
         if len(assets) == self.assets:
             return self._turned
@@ -78,8 +86,9 @@ class Scenarios:
 
     def losses(self, theta: Vector) -> Vector:
         """(A - centre) theta / scale."""
-        held = np.flatnonzero(theta)
         if self._turned is not None:
+            theta = theta / self._unit
+            held = theta.nonzero()[0]
             if 3 * len(held) < self.assets:
                 return theta[held] @ self._turned[held]
             return theta @ self._turned
@@ -89,7 +98,7 @@ class Scenarios:
     def pull(self, tilt: Vector) -> Vector:
         """The tilted mean of every asset: (A - centre)^T tilt / scale."""
         if self._turned is not None:
-            return self._turned @ tilt
+            return (self._turned @ tilt) / self._unit
         parts = self._by_block(lambda rows, block: tilt[rows] @ block)
         return np.asarray(sum(parts, -float(tilt.sum()) * self.centre) / self.scale)
 
@@ -97,19 +106,19 @@ class Scenarios:
         """B^T diag B with rows B_i = (losses of the chosen assets, -1): the Hessian in (theta, t)."""
         size = len(assets)
         out = np.zeros((size + 1, size + 1))
-        live = np.flatnonzero(diagonal)
         if self._turned is not None:
             chosen = self._columns(assets)
-            if float(diagonal.min()) == float(diagonal.max()):  # a constant curvature: nothing to weigh
-                out[:size, :size] = diagonal[0] * (chosen @ chosen.T)
-                out[:size, size] = -(chosen @ diagonal)
+            if (diagonal == diagonal[0]).all():  # a constant curvature: nothing to weigh
+                out[:size, :size] = (diagonal[0] / self._unit**2) * (chosen @ chosen.T)
+                out[:size, size] = (chosen @ diagonal) / -self._unit
             else:
-                root = np.sqrt(diagonal)
+                root = np.sqrt(diagonal) / self._unit
+                live = diagonal.nonzero()[0]
                 if 2 * len(live) < self.count:
                     chosen, root = chosen[:, live], root[live]
                 half = chosen * root
                 out[:size, :size] = half @ half.T
-                out[:size, size] = -(half @ root)
+                out[:size, size] = (half @ root) * -self._unit
         else:
 
             def part(rows: slice, block: Vector) -> tuple[Vector, Vector]:
@@ -130,6 +139,7 @@ class Scenarios:
         out = np.empty((len(scenarios), len(assets) + 1))
         if self._turned is not None:
             out[:, :-1] = self._columns(assets)[:, scenarios].T
+            out[:, :-1] /= self._unit
         else:
             some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
             out[:, :-1] = (some - self.centre[assets]) / self.scale

@@ -125,7 +125,8 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     theta = tidied(problem, model, answer.point.theta)
     y, z = _in_callers_units(problem, model, answer)
     t = answer.point.t * model.loss + float(scenarios.centre @ theta)
-    proof = certify(problem, box, theta, t, answer.support * model.loss, answer.tilt, y, z, model.holding)
+    support, spread = answer.support * model.loss, scenarios.root_mean_square()
+    proof = certify(problem, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
     relative = proof.gap / max(abs(proof.value), 1e-2 * model.loss)
     reduced = proof.slope - proof.y @ rows.polyhedron.C + z @ rows.polyhedron.G
     of_c, of_g = rows.multipliers(proof.y, z, asked)
@@ -210,13 +211,13 @@ def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | No
 def _descend(model: Model, theta: Vector, warm: bool, tol: float, max_iter: int, deadline: float) -> Answer:
     width = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
     movable = np.flatnonzero(model.high - model.low > 1e-13 * width)
-    assets = None
+    assets, solved = None, None
     if not warm:
-        theta, assets = first_point(model, theta, movable, deadline)
+        theta, assets, solved = first_point(model, theta, movable, deadline)
     descent = Descent(model, theta, movable, deadline)
     size = min(1.0, max(abs(descent.point.value), 1e-2))
     rounding = 2e-15 * max(1.0, abs(descent.point.value))
-    return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm)
+    return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm, solved)
 
 
 def unbounded_error(problem: Problem, escape: Escape) -> UnboundedError:

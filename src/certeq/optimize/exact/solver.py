@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.exact.certificate import distance, linear_minimum
+from certeq.optimize.exact.certificate import closed_box, linear_minimum
 from certeq.optimize.exact.interior import InteriorMethod
 from certeq.optimize.exact.model import Hinges, Model, Point
 from certeq.optimize.exact.pivot import pivoted
@@ -52,19 +52,33 @@ class Descent:
         self.iterations = 0
         self.best: Answer | None = None
 
-    def run(self, tolerance: float, max_iter: int, assets: Index | None = None, warm: bool = False) -> Answer:
-        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
+    def run(
+        self,
+        tolerance: float,
+        max_iter: int,
+        assets: Index | None = None,
+        warm: bool = False,
+        solved: SubSolution | None = None,
+    ) -> Answer:
+        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1.
+
+        ``solved`` is the subproblem's solution where a first step has led to the start.
+        """
         model = self.model
+        if solved is not None and assets is not None:
+            self.iterations = 1
+            answer = self._record(solved, no_hinges(model), assets)
+            if answer.gap <= tolerance or max_iter == 1:
+                return answer
         assets = first_assets(model, self.point.theta, self.movable) if assets is None else assets
         linear = not _has_curvature(model, self.point)
         share = 0.15 if warm else 1.0
         hinges = near_hinges(model, self.point, len(assets), share) if model.utility.kinks else no_hinges(model)
-        solution: SubSolution | None = None
-        fresh_sets = True
+        solution, fresh_sets = solved, solved is None
         if warm:
             solution, fresh_sets = self._guess(assets, hinges), False
         idle = 0
-        for _ in range(max_iter):
+        while self.iterations < max_iter:
             self.iterations += 1
             problem = model.subproblem(self.point, assets, hinges, self.radius)
             at = np.append(self.point.theta[assets], self.point.t)
@@ -75,14 +89,9 @@ class Descent:
             self._watch(problem, solution, assets)
             before = self.point.value
             whole = self._step(theta, linear)
-            answer = self._evidence(solution, hinges, assets)
-            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
-            if self.best is None or answer.gap < self.best.gap:
-                self.best = answer
-                idle = 0
-            else:
-                idle += 1
-            if self.best.gap <= tolerance or time.perf_counter() > self.deadline:
+            answer = self._record(solution, hinges, assets)
+            idle = 0 if answer is self.best else idle + 1
+            if answer.gap <= tolerance or time.perf_counter() > self.deadline:
                 break
             # What the model left out: assets that would pay, scenarios on the wrong side of a kink.
             reduced = self._reduced(answer, solution)
@@ -164,6 +173,14 @@ class Descent:
 
     # -- evidence -----------------------------------------------------------------------------------------------
 
+    def _record(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
+        """The evidence for the new point, noted in the trace and kept if no other proves more."""
+        answer = self._evidence(solution, hinges, assets)
+        self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
+        if self.best is None or answer.gap < self.best.gap:
+            self.best = answer
+        return answer
+
     def _evidence(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
         """A tilt and multipliers for the new point, and the gap they prove (up to rounding)."""
         model, point = self.model, self.point
@@ -174,13 +191,12 @@ class Descent:
             support, tilt = self._hinge_tilt(solution, hinges, t)
         else:
             support = point.losses - t
-            tilt = model.slopes(support, hinges)[2]
+            with np.errstate(all="ignore"):
+                tilt = model.weights * model.utility.slope(support)
         g = model.scenarios.pull(tilt) + model.linear
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
-        far = distance(point.theta, 1.0)
-        low = np.where(np.isinf(model.low), point.theta - far, model.low)
-        high = np.where(np.isinf(model.high), point.theta + far, model.high)
+        low, high, _ = closed_box((model.low, model.high), point.theta, 1.0, g)
         bound, y = linear_minimum(g, model.polyhedron, low, high, y, z)
         if kinks:
             with np.errstate(all="ignore"):
@@ -188,7 +204,7 @@ class Descent:
         else:  # the supports are the losses themselves, whose value is known
             constant = point.value - t - float(model.linear @ point.theta) - float(tilt @ support)
         drift = abs(1.0 - float(tilt.sum()))
-        gap = point.value - constant - bound + drift * (1.0 + float(np.max(np.abs(point.losses))))
+        gap = point.value - constant - bound + drift * (1.0 + float(np.abs(point.losses).max()))
         gap = float(gap) if np.isfinite(gap) else np.inf
         return Answer(point, t, support, tilt, y, z, gap, assets, self.iterations, self.trace)
 
@@ -234,14 +250,12 @@ def _has_curvature(model: Model, point: Point) -> bool:
 
 
 def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) -> SubSolution:
-    """The last active set if it still fits, else one found by pivoting, else an interior point method and its set."""
-    if last is not None:
-        found = polish(problem, last.partition, last.v, last.multipliers)
-        if found is not None:
-            return found
-    guess = pivoted(problem, None if last is None else last.partition)
-    if guess is not None:
-        found = polish(problem, guess.partition, guess.v, guess.multipliers)
+    """By pivoting from the last active set, else on that set if it still fits, else by an interior point method."""
+    settled = pivoted(problem, None if last is None else last.partition)
+    if settled is not None and settled.exact:
+        return settled
+    for guess in (last, settled):
+        found = None if guess is None else polish(problem, guess.partition, guess.v, guess.multipliers)
         if found is not None:
             return found
     method = InteriorMethod(problem, at)

@@ -8,21 +8,30 @@ used where it is installed, as it is beside scikit-learn; without it nothing cha
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 
 @cache
-def _controller() -> Any:
+def _libraries() -> list[Any]:
     try:
         from threadpoolctl import ThreadpoolController  # type: ignore
     except ImportError:
-        return None
-    return ThreadpoolController()
+        return []
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """A context in which every product runs on the thread that asks for it."""
-    controller = _controller()
-    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+    # The controller's own context looks up every property of every library: as long as a step on a small table.
+    threaded = [(library, count) for library in _libraries() if (count := library.num_threads) != 1]
+    for library, _ in threaded:
+        library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, count in threaded:
+            library.set_num_threads(count)
