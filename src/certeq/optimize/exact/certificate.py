@@ -46,7 +46,7 @@ def linear_minimum(g: Vector, q: Polyhedron, low: Vector, high: Vector, y: Vecto
         y = _best_price(g, q.C[0], float(q.c[0]), low, high, y)
     r = g - y @ q.C + z @ q.G
     with np.errstate(invalid="ignore"):
-        terms = np.where(r > 0.0, r * low, np.where(r < 0.0, r * high, 0.0))
+        terms = np.where(r == 0.0, 0.0, r * np.where(r > 0.0, low, high))
     return float(y @ q.c - z @ q.b + terms.sum()), y
 
 
@@ -140,7 +140,7 @@ def _passes(
     # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
     # carry the tilt; only then is a pass over absolute values worth its time.
     with np.errstate(all="ignore"):
-        spike = float(np.sqrt(np.vecdot(tilt, tilt / problem.weights)))
+        spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
     direct = not spike <= _EVEN
     for start in range(0, count, chunk):
         rows = slice(start, min(start + chunk, count))

@@ -17,7 +17,7 @@ def implied_box(polyhedron: Polyhedron) -> tuple[Vector, Vector]:
     """Bounds that the rows force on every variable, by interval propagation; raises where a row cannot hold."""
     q = polyhedron
     low, high = q.lower.copy(), q.upper.copy()
-    crossed = np.flatnonzero(low > high)
+    crossed = (low > high).nonzero()[0]
     if len(crossed):
         j = int(crossed[0])
         raise InfeasibleError(f"lower[{j}] = {low[j]:g} is above upper[{j}] = {high[j]:g}: no point satisfies both.")
@@ -43,24 +43,25 @@ def _propagate(
     row: Vector, right: float, low: Vector, high: Vector, name: str, report: bool, flipped: bool = False
 ) -> None:
     """Tighten low and high in place by  row.v <= right."""
-    held = np.flatnonzero(row)
+    held = row.nonzero()[0]
     if not len(held):
         if right < 0.0 and name.startswith("G"):
             raise InfeasibleError(f"{name} is zero but asks for a value of at most {right:g}: no point satisfies it.")
         return
-    a, lo, hi = row[held], low[held], high[held]
+    a, lo, hi = (row, low, high) if len(held) == len(row) else (row[held], low[held], high[held])
     up = a > 0
-    least = np.where(up, a * lo, a * hi)
-    endless = np.isneginf(least)
+    sure = a * np.where(up, lo, hi)  # the least that each term can be
+    endless = np.isinf(sure)
     many = int(np.count_nonzero(endless))
     if many > 1:
         return
-    sure = least if many == 0 else np.where(endless, 0.0, least)
+    if many == 1:
+        sure[endless] = 0.0
     total = float(sure.sum())
     size = 1.0 + abs(right) + float(np.abs(sure).sum())
     if many == 0 and total > right + _SLACK * size:
         if report:
-            raise InfeasibleError(_blame(name, total, right, flipped, bool(np.all(a == a[0]))))
+            raise InfeasibleError(_blame(name, total, right, flipped, bool((a == a[0]).all())))
         raise InfeasibleError(
             f"{name} conflicts with the other constraints: they force its value "
             f"{'below' if flipped else 'above'} {-right if flipped else right:g}."
@@ -69,8 +70,10 @@ def _propagate(
     pad = 4e-16 * len(held) * size / np.abs(a)  # rounding must widen the box, never shrink it
     # With one endless term only that variable can be bounded; with none, all can.
     over, under = (up, ~up) if many == 0 else (up & endless, ~up & endless)
-    high[held] = np.where(over, np.maximum(np.minimum(hi, reach + pad), lo), hi)
-    low[held] = np.where(under, np.minimum(np.maximum(lo, reach - pad), hi), lo)
+    if over.any():
+        high[held] = np.where(over, np.maximum(np.minimum(hi, reach + pad), lo), hi)
+    if under.any():
+        low[held] = np.where(under, np.minimum(np.maximum(lo, reach - pad), hi), lo)
 
 
 def _blame(name: str, total: float, right: float, flipped: bool, plain: bool) -> str:
@@ -92,7 +95,7 @@ def feasible_point(
     Of many variables it holds as few as it can, the first in ``order``: what is held has to be worked on.
     """
     q = rows.polyhedron
-    wish = np.clip(np.zeros(len(low)) if near is None else near, low, high)
+    wish = np.minimum(np.maximum(0.0 if near is None else near, low), high)
     if not len(q.c) and not len(q.b):
         return wish
     if near is not None and _violation(q, wish) <= 1e-13:
@@ -132,7 +135,8 @@ def _on_budget(wish: Vector, row: Vector, right: float, low: Vector, high: Vecto
             break
         a, b = (multiplier, b) if missing > 0.0 else (a, multiplier)
         free = (trial > low if missing < 0.0 else trial >= low) & (trial < high if missing > 0.0 else trial <= high)
-        slope = float(np.square(row[free]).sum())
+        moving = row[free]
+        slope = float(moving @ moving)
         if slope > 0.0:
             multiplier += missing / slope
         else:  # nothing moves here: ever longer leaps find where something does
@@ -146,10 +150,10 @@ def _on_budget(wish: Vector, row: Vector, right: float, low: Vector, high: Vecto
 
 def restore(v: Vector, C: Vector, c: Vector, low: Vector, high: Vector) -> Vector:
     """Remove what rounding left in C v - c, moving only variables off their bounds."""
-    v = np.clip(v, low, high)
+    v = np.minimum(np.maximum(v, low), high)
     for _ in range(4):
         residual = C @ v - c
-        if not np.any(residual):
+        if not residual.any():
             break
         room = np.minimum(v - low, high - v)
         free = room > 0.0
@@ -159,8 +163,8 @@ def restore(v: Vector, C: Vector, c: Vector, low: Vector, high: Vector) -> Vecto
         weight = np.where(free, np.minimum(room, 1.0 + np.abs(v)), 0.0)
         part = C * weight
         step = _least_squares(part @ C.T, residual)
-        moved = np.clip(v - step @ part, low, high)
-        if float(np.max(np.abs(C @ moved - c))) >= float(np.max(np.abs(residual))):
+        moved = np.minimum(np.maximum(v - step @ part, low), high)
+        if np.abs(C @ moved - c).max() >= np.abs(residual).max():
             break
         v = moved
     return v

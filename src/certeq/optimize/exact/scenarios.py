@@ -60,9 +60,7 @@ class Scenarios:
 
     def root_mean_square(self) -> Vector:
         """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, with room for rounding and underflow."""
-        if self.scale < _TINY:
-            return np.full(self.assets, float(np.abs(self.table).max()))
-        return 1.001 * (self.deviation + np.abs(self.centre)) + 1e-50 * _TINY
+        return 1.001 * (self.deviation + np.abs(self.centre)) + 1e-150
 
     def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
         """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains._errors import UnboundedError
-from certeq.optimize.exact.certificate import certify
+from certeq.optimize.exact.certificate import Certificate, certify
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, restore
 from certeq.optimize.exact.model import Model, normalise
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
@@ -19,7 +19,7 @@ from certeq.optimize.exact.result import ExactResult
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solver import Answer, Descent
-from certeq.optimize.exact.stages import first_point
+from certeq.optimize.exact.stages import at_once, first_point
 from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import Utility
@@ -108,6 +108,7 @@ def solve_exact(
 
 
 def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:
+    began = time.perf_counter()
     asked = problem.polyhedron
     box = implied_box(asked)
     rows = presolve_rows(asked)
@@ -118,32 +119,55 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     order = np.argsort(problem.linear + scenarios.centre + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
     model = normalise(problem, scenarios, start, *box)
-    try:
-        answer = _descend(model, start / model.holding, given is not None, tol, max_iter, deadline)
-    except Escape as escape:
-        raise unbounded_error(problem, escape) from None
-    theta = tidied(problem, model, answer.point.theta)
-    y, z = _in_callers_units(problem, model, answer)
-    t = answer.point.t * model.loss + float(scenarios.centre @ theta)
-    support, spread = answer.support * model.loss, scenarios.root_mean_square()
-    proof = certify(problem, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
-    relative = proof.gap / max(abs(proof.value), 1e-2 * model.loss)
-    reduced = proof.slope - proof.y @ rows.polyhedron.C + z @ rows.polyhedron.G
-    of_c, of_g = rows.multipliers(proof.y, z, asked)
+    theta, movable = start / model.holding, _movable(model)
+    answer = None if given is not None else at_once(model, theta, movable)
+    proof = None if answer is None else _prove(problem, box, model, answer)
+    if answer is None or proof is None or proof.relative > tol:
+        try:
+            answer = _descend(model, theta, movable, given is not None, tol, max_iter, deadline)
+        except Escape as escape:
+            raise unbounded_error(problem, escape) from None
+        proof = _prove(problem, box, model, answer)
+    found, late = proof.certificate, time.perf_counter() > deadline
+    reduced = found.slope - found.y @ rows.polyhedron.C + proof.z @ rows.polyhedron.G
+    of_c, of_g = rows.multipliers(found.y, proof.z, asked)
+    steps = [(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace]
     return ExactResult(
-        theta=theta,
-        value=proof.value,
-        gap=proof.gap,
-        lower_bound=proof.lower_bound,
-        relative_gap=relative,
-        shortfall=t,
+        theta=proof.theta,
+        value=found.value,
+        gap=found.gap,
+        lower_bound=found.lower_bound,
+        relative_gap=proof.relative,
+        shortfall=proof.t,
         tilt=_all_scenarios(problem, answer.tilt),
-        status=status_of(relative <= tol, answer.iterations >= max_iter, time.perf_counter() > deadline),
+        status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
-        trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace],
+        trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
         multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
-        radius=proof.radius,
+        radius=found.radius,
     )
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """The answer in the caller's units, with its certificate."""
+
+    theta: Vector
+    t: float
+    z: Vector
+    certificate: Certificate
+    relative: float
+
+
+def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: Answer) -> _Proof:
+    q, scenarios = problem.polyhedron, model.scenarios
+    theta = tidied(problem, model, answer.point.theta)
+    y = answer.y * scenarios.scale / np.linalg.norm(q.C, axis=1)
+    z = answer.z * scenarios.scale / np.linalg.norm(q.G, axis=1)
+    t = answer.point.t * model.loss + float(scenarios.centre @ theta)
+    support, spread = answer.support * model.loss, np.minimum(scenarios.root_mean_square(), problem.largest)
+    found = certify(problem, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
+    return _Proof(theta, t, z, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
 
 
 def status_of(optimal: bool, exhausted: bool, late: bool) -> str:
@@ -158,11 +182,6 @@ def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
     q = problem.polyhedron
     clean = np.where(np.abs(theta) < 1e-16, 0.0, theta) * model.holding
     return restore(clean, q.C, q.c, q.lower, q.upper)
-
-
-def _in_callers_units(problem: Problem, model: Model, answer: Answer) -> tuple[Vector, Vector]:
-    q, scale = problem.polyhedron, model.scenarios.scale
-    return answer.y * scale / np.linalg.norm(q.C, axis=1), answer.z * scale / np.linalg.norm(q.G, axis=1)
 
 
 def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
@@ -208,16 +227,28 @@ def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | No
     return found.theta
 
 
-def _descend(model: Model, theta: Vector, warm: bool, tol: float, max_iter: int, deadline: float) -> Answer:
+def _movable(model: Model) -> NDArray[np.intp]:
+    """The assets whose bounds leave them room."""
     width = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
-    movable = np.flatnonzero(model.high - model.low > 1e-13 * width)
-    assets, solved = None, None
+    return (model.high - model.low > 1e-13 * width).nonzero()[0]
+
+
+def _descend(
+    model: Model,
+    theta: Vector,
+    movable: NDArray[np.intp],
+    warm: bool,
+    tol: float,
+    max_iter: int,
+    deadline: float,
+) -> Answer:
+    assets = None
     if not warm:
-        theta, assets, solved = first_point(model, theta, movable, deadline)
+        theta, assets = first_point(model, theta, movable, deadline)
     descent = Descent(model, theta, movable, deadline)
     size = min(1.0, max(abs(descent.point.value), 1e-2))
     rounding = 2e-15 * max(1.0, abs(descent.point.value))
-    return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm, solved)
+    return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm)
 
 
 def unbounded_error(problem: Problem, escape: Escape) -> UnboundedError:

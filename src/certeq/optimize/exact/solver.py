@@ -52,33 +52,19 @@ class Descent:
         self.iterations = 0
         self.best: Answer | None = None
 
-    def run(
-        self,
-        tolerance: float,
-        max_iter: int,
-        assets: Index | None = None,
-        warm: bool = False,
-        solved: SubSolution | None = None,
-    ) -> Answer:
-        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1.
-
-        ``solved`` is the subproblem's solution where a first step has led to the start.
-        """
+    def run(self, tolerance: float, max_iter: int, assets: Index | None = None, warm: bool = False) -> Answer:
+        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
         model = self.model
-        if solved is not None and assets is not None:
-            self.iterations = 1
-            answer = self._record(solved, no_hinges(model), assets)
-            if answer.gap <= tolerance or max_iter == 1:
-                return answer
         assets = first_assets(model, self.point.theta, self.movable) if assets is None else assets
         linear = not _has_curvature(model, self.point)
         share = 0.15 if warm else 1.0
         hinges = near_hinges(model, self.point, len(assets), share) if model.utility.kinks else no_hinges(model)
-        solution, fresh_sets = solved, solved is None
+        solution: SubSolution | None = None
+        fresh_sets = True
         if warm:
             solution, fresh_sets = self._guess(assets, hinges), False
         idle = 0
-        while self.iterations < max_iter:
+        for _ in range(max_iter):
             self.iterations += 1
             problem = model.subproblem(self.point, assets, hinges, self.radius)
             at = np.append(self.point.theta[assets], self.point.t)
@@ -89,9 +75,14 @@ class Descent:
             self._watch(problem, solution, assets)
             before = self.point.value
             whole = self._step(theta, linear)
-            answer = self._record(solution, hinges, assets)
-            idle = 0 if answer is self.best else idle + 1
-            if answer.gap <= tolerance or time.perf_counter() > self.deadline:
+            answer = self._evidence(solution, hinges, assets)
+            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
+            if self.best is None or answer.gap < self.best.gap:
+                self.best = answer
+                idle = 0
+            else:
+                idle += 1
+            if self.best.gap <= tolerance or time.perf_counter() > self.deadline:
                 break
             # What the model left out: assets that would pay, scenarios on the wrong side of a kink.
             reduced = self._reduced(answer, solution)
@@ -172,14 +163,6 @@ class Descent:
         return True
 
     # -- evidence -----------------------------------------------------------------------------------------------
-
-    def _record(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
-        """The evidence for the new point, noted in the trace and kept if no other proves more."""
-        answer = self._evidence(solution, hinges, assets)
-        self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
-        if self.best is None or answer.gap < self.best.gap:
-            self.best = answer
-        return answer
 
     def _evidence(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
         """A tilt and multipliers for the new point, and the gap they prove (up to rounding)."""

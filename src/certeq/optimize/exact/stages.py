@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact.model import Model
-from certeq.optimize.exact.solver import Descent, solve_subproblem
+from certeq.optimize.exact.solver import Answer, Descent, solve_subproblem
 from certeq.optimize.exact.subproblem import SubSolution
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import MeanVariance, Quadratic
@@ -17,24 +17,38 @@ Index = NDArray[np.intp]
 _ROUGHLY = 1e-3
 
 
-def first_point(
-    model: Model, theta: Vector, movable: Index, deadline: float
-) -> tuple[Vector, Index | None, SubSolution | None]:
-    """A point near the solution and the assets that led to it; the start itself where nothing easier is needed.
+def at_once(model: Model, theta: Vector, movable: Index) -> Answer | None:
+    """The minimum with its dual evidence, where u is quadratic and the assets are few: a single subproblem.
 
-    Where the problem is quadratic as a whole and small, the point is its minimum, and how that was found comes along.
+    No gap is estimated here, because the certificate of the whole problem follows.
     """
+    solution = _single(model, theta, movable)
+    if solution is None or not solution.exact:
+        return None
+    point = model.evaluate(solution.v[:-1])
+    support = point.losses - point.t
+    tilt = model.weights * model.utility.slope(support)
+    prices = solution.multipliers
+    return Answer(point, point.t, support, tilt, prices.y, prices.z, np.nan, movable, 1, [])
+
+
+def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
+    if not len(theta) == len(movable) <= FEW:
+        return None
+    problem = model.as_subproblem()
+    return None if problem is None else solve_subproblem(problem, np.append(theta, -model.utility.anchor), None)
+
+
+def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Vector, Index | None]:
+    """A point near the solution and the assets that led to it; the start itself where nothing easier is needed."""
     assets: Index | None = None
-    solved = _at_once(model, theta, movable)
-    if solved is not None:
-        return solved.v[:-1], movable, solved
     if model.utility.kinks:
         # One deviation priced like a tail: mean + deviation, linearised in the variance at the start.
         spread = float(np.std(model.scenarios.losses(theta)))
         easy = model.with_utility(MeanVariance(1.0 / max(spread, 1e-3)))
-        solved = _at_once(easy, theta, movable)
-        if solved is not None:
-            theta, assets = solved.v[:-1], movable
+        solution = _single(easy, theta, movable)
+        if solution is not None:
+            theta, assets = solution.v[:-1], movable
         else:
             answer = Descent(easy, theta, movable, deadline).run(_ROUGHLY, 50)
             theta, assets = answer.point.theta, answer.assets
@@ -45,15 +59,7 @@ def first_point(
         )
         theta, assets = answer.point.theta, answer.assets
         scale /= 4.0
-    return theta, assets, None
-
-
-def _at_once(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
-    """The minimum, where a single subproblem of moderate size is the whole problem."""
-    if not len(theta) == len(movable) <= FEW:
-        return None
-    problem = model.as_subproblem()
-    return None if problem is None else solve_subproblem(problem, np.append(theta, -model.utility.anchor), None)
+    return theta, assets
 
 
 def _comfortable_scale(model: Model, theta: Vector, assets: int) -> float:
