@@ -15,11 +15,30 @@ CASES = [
     ),
     (ce.L1Ball(0.7), lambda v: [cp.norm1(v) <= 0.7]),
     (ce.L1Ball(0.3, center=np.full(6, 0.2)), lambda v: [cp.norm1(v - 0.2) <= 0.3]),
+    (
+        ce.Product([ce.Simplex(), ce.L1Ball(0.4)], sizes=[3, 3]),
+        lambda v: [v[:3] >= 0, cp.sum(v[:3]) == 1, cp.norm1(v[3:]) <= 0.4],
+    ),
+    (
+        ce.Product(
+            [ce.Box(-0.3, 0.2), ce.Product([ce.L1Ball(0.3, center=[0.1, -0.2]), ce.LongShort(1.3, 0.3)], [2, 2])],
+            [2, 4],
+        ),
+        lambda v: [
+            v[:2] >= -0.3,
+            v[:2] <= 0.2,
+            cp.norm1(v[2:4] - np.array([0.1, -0.2])) <= 0.3,
+            cp.sum(v[4:]) == 1,
+            cp.norm1(v[4:]) <= 1.6,
+        ],
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    "domain, constraints", CASES, ids=["130/30", "130/30 with bounds", "L1 ball", "L1 ball off centre"]
+    "domain, constraints",
+    CASES,
+    ids=["130/30", "130/30 with bounds", "L1 ball", "L1 ball off centre", "simplex and L1 ball", "nested products"],
 )
 @pytest.mark.parametrize("linear", [None, np.linspace(-1e-3, 1e-3, 6)], ids=["plain", "linear"])
 def test_long_short_and_l1(domain, constraints, linear):
@@ -33,3 +52,23 @@ def test_long_short_and_l1(domain, constraints, linear):
     assert domain.contains(found.theta)
     again = ce.minimize(ce.LinearLoss(A), ce.CVaR(0.1), domain=domain, linear=linear, theta0=found.theta)
     assert again.value == pytest.approx(found.value, rel=1e-12)
+
+
+def test_a_block_that_is_no_polyhedron_is_named():
+    domain = ce.Product([ce.L1Ball(0.4), ce.Ball(1.0)], sizes=[3, 3])
+    with pytest.raises(ValueError, match=r"found Ball\(.*\) in block 1 of a Product\. Use 'sg'"):
+        ce.minimize(ce.LinearLoss(A), ce.CVaR(0.1), domain=domain)
+
+
+def test_a_linear_term_of_the_wrong_size_is_refused_in_the_callers_words():
+    with pytest.raises(ValueError, match=r"linear must have shape \(6,\); found \(12,\)"):
+        ce.minimize(ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.L1Ball(0.4), linear=np.zeros(12))
+
+
+def test_a_block_of_absolute_values_in_scenarios_read_in_blocks():
+    dask = pytest.importorskip("dask.array")
+    domain = ce.Product([ce.Simplex(), ce.L1Ball(0.4, center=[0.1, 0.0, 0.0])], sizes=[3, 3])
+    whole = ce.minimize(ce.LinearLoss(A), ce.CVaR(0.1), domain=domain)
+    parts = ce.minimize(ce.LinearLoss(dask.from_array(A, chunks=(100, 6))), ce.CVaR(0.1), domain=domain)
+    assert parts.value == pytest.approx(whole.value, rel=1e-9)
+    assert domain.contains(parts.theta)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.domains import Domain, Polyhedron
+from certeq.optimize.domains._lift import Lift, lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult, solve_panel
 from certeq.optimize.lbfgs import minimize_lbfgs
@@ -113,18 +114,15 @@ def minimize_exact(
     d = int(data.shape[1])
     begin = time.perf_counter()
     found: ExactResult | PanelResult
-    if hasattr(domain, "split"):
-        found, theta = _solve_split(data, utility, domain, start, weights, options)
-    else:
-        try:
-            rows = domain.as_polyhedron(d)
-        except TypeError:
-            raise ValueError(f"domain must be a polyhedron for method='exact'; found {domain!r}. Use 'sg'.") from None
-        if isinstance(data, Panel):
-            found = solve_panel(data, utility, weights=weights, theta0=start, **_constraints(rows), **options)
-        else:
-            found = solve_exact(data, utility, weights=weights, theta0=start, **_constraints(rows), **options)
+    try:
+        lifted = lift(domain, d)
+    except TypeError as error:
+        raise ValueError(f"domain must be a polyhedron for method='exact'; found {error}. Use 'sg'.") from None
+    if lifted.is_plain:
+        found = _solve(data, utility, weights, start, _constraints(lifted.rows), options)
         theta = found.theta
+    else:
+        found, theta = _solve_lifted(data, utility, lifted, start, weights, options)
     return Solution(
         theta=theta,
         value=float(found.value),
@@ -144,39 +142,43 @@ def _constraints(rows: Polyhedron) -> dict[str, Any]:
     return {"lower": rows.lower, "upper": rows.upper, "C": rows.C, "c": rows.c, "G": rows.A, "b": rows.b}
 
 
-def _solve_split(
-    data: Any, utility: Utility, domain: Any, start: Any, weights: Any, options: dict[str, Any]
+def _solve(
+    data: Any, utility: Utility, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
+) -> ExactResult | PanelResult:
+    if isinstance(data, Panel):
+        return solve_panel(data, utility, weights=weights, theta0=start, **limits, **options)
+    return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
+
+
+def _solve_lifted(
+    data: Any, utility: Utility, lifted: Lift, start: Any, weights: Any, options: dict[str, Any]
 ) -> tuple[ExactResult | PanelResult, Any]:
-    """Solve over theta = middle + p - n with p, n >= 0: budgets of absolute values are linear in (p, n)."""
-    d = int(data.shape[1])
-    rows = domain.split(d)
-    middle = domain.middle(d) if hasattr(domain, "middle") else np.zeros(d)
-    parts = [np.eye(d), -np.eye(d)]
-    limits = _constraints(rows)
+    """Solve over theta = middle + S v: budgets of absolute values are linear in the long and short parts v."""
+    S, middle, count = lifted.matrix(), lifted.middle, lifted.place.size
+    limits, options = _constraints(lifted.rows), dict(options)
     linear = options.pop("linear", None)
     if linear is not None:
         linear = np.asarray(linear, dtype=np.float64)
-        options["linear"] = np.concatenate([linear, -linear])
+        if linear.shape != middle.shape:
+            raise ValueError(f"linear must have shape {middle.shape}; found {linear.shape}.")
     if start is not None:
-        start = np.concatenate([np.maximum(start - middle, 0.0), np.maximum(middle - start, 0.0)])
+        start = lifted.parts(start)
     if np.any(middle):  # the losses at the middle are a column whose weight is fixed at 1
-        parts.append(middle[:, None])
-        limits["lower"] = np.append(np.broadcast_to(limits["lower"], 2 * d), 1.0)
-        limits["upper"] = np.append(np.broadcast_to(limits["upper"], 2 * d), 1.0)
+        S = np.column_stack([S, middle])
+        for name in ("lower", "upper"):
+            limits[name] = np.append(limits[name], 1.0)
         for name in ("C", "G"):
-            if limits[name] is not None:
-                limits[name] = np.hstack([limits[name], np.zeros((len(limits[name]), 1))])
-        if linear is not None:
-            options["linear"] = np.append(options["linear"], float(linear @ middle))
+            limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
         start = None if start is None else np.append(start, 1.0)
-    found: ExactResult | PanelResult
+    if linear is not None:
+        options["linear"] = linear @ S
     if isinstance(data, Panel):
-        panel = MappedPanel(data, np.hstack(parts))
-        found = solve_panel(panel, utility, weights=weights, theta0=start, **limits, **options)
+        data = MappedPanel(data, S)
     else:
-        table = [data, -data] if len(parts) == 2 else [data, -data, data @ parts[2]]
-        found = solve_exact(np.hstack(table), utility, weights=weights, theta0=start, **limits, **options)
-    return found, middle + found.theta[:d] - found.theta[d : 2 * d]
+        columns = data[:, lifted.place] * lifted.sign
+        data = np.column_stack([columns, data @ middle]) if np.any(middle) else columns
+    found = _solve(data, utility, weights, start, limits, options)
+    return found, lifted.theta(found.theta[:count])
 
 
 def _trace(rows: Any, count: int) -> Trace:

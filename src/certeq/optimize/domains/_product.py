@@ -109,22 +109,25 @@ class Product(Domain):
         return float(np.linalg.norm([domain._diameter(block.stop - block.start) for domain, block in self._blocks()]))
 
     def _as_polyhedron(self, d: int) -> Polyhedron:
-        from ._polyhedron import Polyhedron
+        return side_by_side([domain._as_polyhedron(block.stop - block.start) for domain, block in self._blocks()])
 
-        parts = [(domain._as_polyhedron(block.stop - block.start), block) for domain, block in self._blocks()]
 
-        def stacked(rows: str) -> FloatArray:
-            blocks = []
-            for part, block in parts:
-                matrix: FloatArray = getattr(part, rows)
-                wide = np.zeros((matrix.shape[0], d))
-                wide[:, block] = matrix
-                blocks.append(wide)
-            return np.concatenate(blocks)
+def side_by_side(parts: Sequence[Polyhedron]) -> Polyhedron:
+    """Return the product of polyhedra, each in a block of coordinates of its own."""
+    from ._polyhedron import Polyhedron
 
-        def joined(name: str) -> FloatArray:
-            return np.concatenate([getattr(part, name) for part, _ in parts])
+    ends = np.cumsum([part.d for part in parts])
 
-        return Polyhedron(
-            joined("lower"), joined("upper"), C=stacked("C"), c=joined("c"), A=stacked("A"), b=joined("b")
-        )
+    def stacked(rows: str) -> FloatArray:
+        blocks = []
+        for part, end in zip(parts, ends, strict=True):
+            matrix: FloatArray = getattr(part, rows)
+            wide = np.zeros((matrix.shape[0], int(ends[-1])))
+            wide[:, end - part.d : end] = matrix
+            blocks.append(wide)
+        return np.concatenate(blocks)
+
+    def joined(name: str) -> FloatArray:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Polyhedron(joined("lower"), joined("upper"), C=stacked("C"), c=joined("c"), A=stacked("A"), b=joined("b"))
