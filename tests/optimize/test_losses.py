@@ -182,3 +182,9 @@ def test_repr_names_sizes_not_numbers():
     assert repr(LOSSES["squared"]) == "SquaredLoss(X=<12x3>, y=<12>)"
     assert repr(LinearLoss()) == "LinearLoss()"
     assert repr(LOSSES["torch"]) == "TorchLoss(quartic_torch)"
+
+
+@pytest.mark.parametrize("loss", [LinearLoss(np.ones((4, 3))), SquaredLoss(np.ones((4, 3)), np.ones(4))], ids=repr)
+def test_a_theta_of_another_length_is_refused_in_words(loss):
+    with pytest.raises(ValueError, match=r"must have 2 columns, one per entry of theta; found shape \(4, 3\)"):
+        loss.losses(np.zeros(2))

@@ -302,6 +302,21 @@ RUN = {"domain": Simplex(), "iterations": 5}
         ({"samples": lambda rng, m: np.zeros((0, 5)), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "empty batch"),
         ({"samples": lambda rng, m: np.zeros((9, 5)), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "returned 9"),
         ({"samples": lambda rng, m: [1], "theta0": np.full(5, 0.2), "step": 1}, TypeError, "sampler returned must"),
+        (
+            {"samples": lambda rng, m: np.zeros((m, 4)), "theta0": np.full(5, 0.2), "step": 1},
+            ValueError,
+            r"A must have 5 columns, one per entry of theta; found shape \(1, 4\)\. A sampler .* as long as theta0",
+        ),
+        (
+            {"samples": lambda rng, m: np.zeros(m), "theta0": np.full(5, 0.2), "step": 1},
+            ValueError,
+            r"what the sampler returned does not do: A must be a matrix, .* found an array of shape \(1,\)",
+        ),
+        (
+            {"samples": iter([np.zeros((1, 5)), np.zeros((1, 4))]), "theta0": np.full(5, 0.2), "step": 1, "batch": 2},
+            ValueError,
+            r"chunks of the iterator must have rows of one shape; found \(5,\) and then \(4,\)",
+        ),
         ({"samples": iter([A[:2]]), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "samples ended after 1 used"),
         ({"samples": iter([A[:0]]), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "gave an empty chunk"),
         ({"samples": iter([A]), "theta0": np.full(5, 0.2), "step": 1, "batch": "full"}, ValueError, "has no last one"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from certeq.optimize.losses._base import Loss, Product
 from certeq.optimize.losses._panel import largest_norm
-from certeq.optimize.losses._samples import Floats, as_floats
+from certeq.optimize.losses._samples import Floats, as_floats, refuse_width
 from certeq.optimize.panels import Panel, as_panel
 
 _SPARE_MEMORY = 1 << 26  # bytes that may be spent on a second copy of the samples
@@ -51,6 +51,7 @@ class LinearLoss(Loss):
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
         """Return A theta, and q -> A^T q."""
         A = self._held(batch)
+        refuse_width("A", A, theta)
         return np.dot(A, theta), lambda q: np.dot(q, A)
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses._base import Loss, Product
-from certeq.optimize.losses._samples import Floats, as_floats
+from certeq.optimize.losses._samples import Floats, as_floats, refuse_width
 
 
 class PredictorLoss(Loss):
@@ -40,6 +40,7 @@ class PredictorLoss(Loss):
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
         """Return the losses and their vector-Jacobian product; the predictions are computed once."""
         X, y = self._own(batch)
+        refuse_width("X", X, theta)
         s = X @ theta
         return self._value(s, y), lambda q: np.asarray((q * self._slope(s, y)) @ X)
 

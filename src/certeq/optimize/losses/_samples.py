@@ -63,6 +63,15 @@ def count_samples(samples: Any, name: str = "samples") -> int:
     return lengths[0]
 
 
+def refuse_width(name: str, matrix: Floats, theta: Floats) -> None:
+    """Refuse a matrix whose rows are not as long as theta."""
+    if matrix.shape[1] != theta.size:
+        raise ValueError(
+            f"{name} must have {theta.size} columns, one per entry of theta; found shape {matrix.shape}. "
+            "A sampler or an iterator passed as samples must give rows as long as theta0."
+        )
+
+
 def take_samples(samples: Any, index: Any) -> Any:
     """Return the samples at ``index`` (whole numbers or a slice), of every array where there are several."""
     if isinstance(samples, tuple):
@@ -74,6 +83,16 @@ def join_samples(chunks: list[Any]) -> Any:
     """Return chunks of samples as one, in order."""
     if len(chunks) == 1:
         return chunks[0]
+    shapes = [_row_shapes(chunk) for chunk in chunks]
+    for shape in shapes:
+        if shape != shapes[0]:
+            raise ValueError(f"chunks of the iterator must have rows of one shape; found {shapes[0]} and then {shape}.")
     if isinstance(chunks[0], tuple):
         return tuple(np.concatenate([np.asarray(chunk[i]) for chunk in chunks]) for i in range(len(chunks[0])))
     return np.concatenate([np.asarray(chunk) for chunk in chunks])
+
+
+def _row_shapes(chunk: Any) -> Any:
+    if isinstance(chunk, tuple):
+        return tuple(tuple(part.shape[1:]) for part in chunk)
+    return tuple(chunk.shape[1:])

@@ -89,7 +89,10 @@ class SamplerSource(Source):
         if found != m:
             what = "an empty batch" if found == 0 else f"{found} samples"
             raise ValueError(f"the sampler was asked for {m} samples and returned {what}.")
-        return self.loss.check_samples(batch), m
+        try:
+            return self.loss.check_samples(batch), m
+        except ValueError as error:  # it speaks of A or X, which the caller has not passed
+            raise ValueError(f"what the sampler returned does not do: {error}") from None
 
 
 class IteratorSource(Source):
