@@ -22,7 +22,7 @@ from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import at_once, first_point
 from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
-from certeq.utilities import Utility
+from certeq.utilities import Quadratic, Utility
 
 Vector = NDArray[np.float64]
 
@@ -113,7 +113,8 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     box = implied_box(asked)
     rows = presolve_rows(asked)
     problem = replace(problem, polyhedron=rows.polyhedron)
-    if given is None and len(problem.weights) >= _MANY:
+    single = isinstance(problem.utility.shape, Quadratic) and problem.table.shape[1] <= FEW
+    if given is None and len(problem.weights) >= _MANY and not single:
         given = _from_a_sample(problem, tol, deadline)
     scenarios = Scenarios(problem.table, problem.weights)
     order = np.argsort(problem.linear + scenarios.centre + scenarios.deviation, kind="stable")
@@ -246,9 +247,12 @@ def _descend(
     if not warm:
         theta, assets = first_point(model, theta, movable, deadline)
     descent = Descent(model, theta, movable, deadline)
-    size = min(1.0, max(abs(descent.point.value), 1e-2))
-    rounding = 2e-15 * max(1.0, abs(descent.point.value))
-    return descent.run(max(1e-3 * tol * size, rounding), max_iter, assets, warm)
+    point = descent.point
+    size = min(1.0, max(abs(point.value), 1e-2))
+    # A tilt sums to 1 up to rounding, which the largest loss multiplies: no step makes an estimated gap less than that.
+    rounding = min(2e-15 * float(np.abs(point.losses).max()), 1e-2 * tol * size)
+    target = max(1e-3 * tol * size, 2e-15 * max(1.0, abs(point.value)), rounding)
+    return descent.run(target, max_iter, assets, warm)
 
 
 def unbounded_error(problem: Problem, escape: Escape) -> UnboundedError:
