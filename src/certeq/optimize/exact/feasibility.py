@@ -51,13 +51,14 @@ def _propagate(
     a, lo, hi = (row, low, high) if len(held) == len(row) else (row[held], low[held], high[held])
     up = a > 0
     sure = a * np.where(up, lo, hi)  # the least that each term can be
-    endless = np.isinf(sure)
-    many = int(np.count_nonzero(endless))
-    if many > 1:
-        return
-    if many == 1:
+    total, many, endless = float(sure.sum()), 0, None
+    if total == -np.inf:
+        endless = np.isinf(sure)
+        many = int(np.count_nonzero(endless))
+        if many > 1:
+            return
         sure[endless] = 0.0
-    total = float(sure.sum())
+        total = float(sure.sum())
     size = 1.0 + abs(right) + float(np.abs(sure).sum())
     if many == 0 and total > right + _SLACK * size:
         if report:
@@ -69,7 +70,7 @@ def _propagate(
     reach = (right - (total - sure)) / a
     pad = 4e-16 * len(held) * size / np.abs(a)  # rounding must widen the box, never shrink it
     # With one endless term only that variable can be bounded; with none, all can.
-    over, under = (up, ~up) if many == 0 else (up & endless, ~up & endless)
+    over, under = (up, ~up) if endless is None else (up & endless, ~up & endless)
     if over.any():
         high[held] = np.where(over, np.maximum(np.minimum(hi, reach + pad), lo), hi)
     if under.any():

@@ -154,8 +154,7 @@ def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         corner = 0.5 * float(np.maximum(np.abs(low), np.abs(high)).sum())
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding
-    c_norm = np.linalg.norm(q.C, axis=1)
-    g_norm = np.linalg.norm(q.G, axis=1)
+    c_norm, g_norm = q.lengths()
     inner = Polyhedron(
         q.lower / holding,
         q.upper / holding,

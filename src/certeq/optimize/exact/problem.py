@@ -25,6 +25,10 @@ class Polyhedron:
     G: Vector
     b: Vector
 
+    def lengths(self) -> tuple[Vector, Vector]:
+        """Norms of the rows of C and of G."""
+        return np.sqrt(np.vecdot(self.C, self.C)), np.sqrt(np.vecdot(self.G, self.G))
+
 
 @dataclass(frozen=True)
 class Problem:

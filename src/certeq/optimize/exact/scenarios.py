@@ -43,14 +43,14 @@ class Scenarios:
             self.centre = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
             spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.centre))
             square = sum(spreads, np.zeros(self.assets))
-        if not np.all(np.isfinite(square)):
+        if not np.isfinite(square).all():
             raise OverflowError(
                 f"A holds losses as large as {np.abs(table).max():g}, whose squares are beyond float64; give them in a "
                 "larger unit, for instance A / 1e100."
             )
         self.deviation = np.sqrt(square)
-        spread = float(np.sqrt(np.mean(square)))
-        biggest = float(np.max(np.abs(self.centre), initial=0.0))
+        spread = float(np.sqrt(square.sum() / self.assets))
+        biggest = float(np.abs(self.centre).max())
         # A table of constants has no spread but rounding; its size is then the only scale there is.
         self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
         self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy

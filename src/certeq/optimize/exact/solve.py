@@ -163,8 +163,8 @@ class _Proof:
 def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: Answer) -> _Proof:
     q, scenarios = problem.polyhedron, model.scenarios
     theta = tidied(problem, model, answer.point.theta)
-    y = answer.y * scenarios.scale / np.linalg.norm(q.C, axis=1)
-    z = answer.z * scenarios.scale / np.linalg.norm(q.G, axis=1)
+    c_norm, g_norm = q.lengths()
+    y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
     t = answer.point.t * model.loss + float(scenarios.centre @ theta)
     support, spread = answer.support * model.loss, np.minimum(scenarios.root_mean_square(), problem.largest)
     found = certify(problem, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
