@@ -97,27 +97,9 @@ class Model:
         q, shape = self.polyhedron, self.utility.shape
         if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
             return None
-        assets = len(self.linear)
-        H = self.scenarios.gram(shape.bend * self.weights, np.arange(assets))
+        H = self.scenarios.gram(shape.bend * self.weights, np.arange(len(self.linear)))
         g = np.append(self.linear, shape.bend * self.utility.anchor)
-        return self._over(g, H, q.lower, q.upper, q.C, q.c, q.G, q.b)
-
-    @staticmethod
-    def _over(
-        g: Vector,
-        H: Vector | None,
-        lower: Vector,
-        upper: Vector,
-        C: Vector,
-        c: Vector,
-        G: Vector,
-        b: Vector,
-        hinges: tuple[Vector, Vector, Vector] | None = None,
-    ) -> Subproblem:
-        """The subproblem in (theta, t) of constraints on theta."""
-        C, G = (np.hstack([rows, np.zeros((len(rows), 1))]) for rows in (C, G))
-        nothing = np.zeros((0, len(g))), np.zeros(0), np.zeros(0)
-        return Subproblem(g, H, np.append(lower, -np.inf), np.append(upper, np.inf), C, c, G, b, *(hinges or nothing))
+        return _in_theta_and_t(g, H, q, None)
 
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
@@ -143,7 +125,18 @@ class Model:
         lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), at[:-1] - radius, lower)
         upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), at[:-1] + radius, upper)
         C, G = q.C[:, assets], q.G[:, assets]
-        return self._over(g, H, lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest, bent)
+        chosen = Polyhedron(lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest)
+        return _in_theta_and_t(g, H, chosen, bent)
+
+
+def _in_theta_and_t(
+    g: Vector, H: Vector | None, q: Polyhedron, hinges: tuple[Vector, Vector, Vector] | None
+) -> Subproblem:
+    """A subproblem in (theta, t) from constraints on theta alone."""
+    C, G = (np.hstack([rows, np.zeros((len(rows), 1))]) for rows in (q.C, q.G))
+    lower, upper = np.append(q.lower, -np.inf), np.append(q.upper, np.inf)
+    B, kink, cap = hinges or (np.zeros((0, len(g))), np.zeros(0), np.zeros(0))
+    return Subproblem(g, H, lower, upper, C, q.c, G, q.b, B, kink, cap)
 
 
 def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:

@@ -36,7 +36,8 @@ class ExactResult:
     iterations : int
         Second-order steps.
     trace : list of (value, gap, seconds, working set size)
-        One entry per step, on the way, with gaps not yet corrected for rounding.
+        One entry per step, on the way, with gaps not yet corrected for rounding; of a problem that was solved at
+        once, the proof itself.
     multipliers : dict
         "C" and "G" (non-negative) of the rows and "lower" and "upper" (non-negative) of the bounds.
     radius : float

@@ -88,6 +88,8 @@ def solve_exact(
     scenario nearby, in (theta, t). An interior point method solves it on a working set of assets, its active set
     is solved exactly, and reduced costs and misplaced scenarios enlarge the sets until nothing is left out.
     Where no kink exists and the active set repeats, a step is a single Newton step of quadratic convergence.
+    Where u is quadratic and the bounded assets are 100 at most, the model is the problem itself: its solution is
+    found and proved at once.
 
     Examples
     --------
@@ -161,6 +163,7 @@ class _Proof:
 
 
 def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: Answer) -> _Proof:
+    """Whatever led to the answer, nothing but this says how good it is."""
     q, scenarios = problem.polyhedron, model.scenarios
     theta = tidied(problem, model, answer.point.theta)
     c_norm, g_norm = q.lengths()
