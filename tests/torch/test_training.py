@@ -170,15 +170,16 @@ class TestGrowingBatchSampler:
 
 
 class TestMemory:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @pytest.mark.parametrize("utility, exact", [(ce.CVaR(0.1), 1.754983), (ce.Entropic(1.0), 0.5)])
-    def test_reduces_the_bias_of_small_batches(self, utility, exact):
+    def test_reduces_the_bias_of_small_batches(self, utility, exact, dtype):
         generator = torch.Generator().manual_seed(0)
         plain, remedy = OCELoss(utility), MemoryOCELoss(utility, memory=512)
         values, gradients = {"plain": [], "memory": []}, {"plain": [], "memory": []}
         for step in range(2000):
-            batch = torch.randn(16, generator=generator, dtype=torch.float64)
+            batch = torch.randn(16, generator=generator, dtype=torch.float64).to(dtype)
             for name, criterion in {"plain": plain, "memory": remedy}.items():
-                scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+                scale = torch.ones((), dtype=dtype, requires_grad=True)
                 value = criterion(scale * batch)
                 value.backward()
                 if step >= 32:
@@ -201,6 +202,26 @@ class TestMemory:
         assert criterion(torch.tensor([1.0, 3.0])) == 3.0
         criterion.forget()
         assert criterion.train()(torch.tensor([1.0, 3.0])) == 3.0
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_full_memory_still_holds_what_the_batch_replaces(self, dtype):
+        generator, utility = torch.Generator().manual_seed(0), ce.CVaR(0.25)
+        criterion, past = MemoryOCELoss(utility, memory=8), torch.randn(8, generator=generator, dtype=dtype)
+        criterion(past)
+        for _ in range(3):
+            batch = torch.randn(8, generator=generator, dtype=dtype)
+            t = ce.shortfall(torch.cat([batch, past]).double().numpy(), utility)
+            wanted = t + (batch.double() - t).clamp(min=0).mean() / 0.25
+            assert float(criterion(batch)) == pytest.approx(float(wanted), rel=1e-6)
+            past = batch
+
+    def test_float64_losses_keep_their_digits_in_the_memory(self):
+        generator, utility = torch.Generator().manual_seed(0), ce.CVaR(0.3)
+        batches = torch.randn(4, 64, generator=generator, dtype=torch.float64)
+        near, far = MemoryOCELoss(utility, memory=256), MemoryOCELoss(utility, memory=256)
+        for batch in batches:
+            value, moved = near(batch), far(batch + 1e9)
+            assert float(moved - 1e9) == pytest.approx(float(value), abs=1e-6)
 
     def test_a_batch_larger_than_the_memory(self):
         criterion = MemoryOCELoss(ce.CVaR(0.5), memory=2)

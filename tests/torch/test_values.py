@@ -246,3 +246,147 @@ def test_a_parameter_set_in_place_is_seen_by_the_next_batch():
         inner.set_params(beta=3.0)
         assert float(oce(x, outer)) == pytest.approx(ce.oce(x.numpy(), outer), rel=1e-13)
         assert float(oce(x, outer)) != first
+
+
+def weightless(n: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.rand(n, dtype=torch.float64, generator=generator)
+    weight[:10] = 0.0
+    return torch.randn(n, dtype=torch.float64, generator=generator), weight
+
+
+@pytest.mark.parametrize(
+    ("utility", "scale"),
+    [
+        (0.5 * ce.Mean() + 0.5 * ce.Entropic(1.0), 500.0),
+        (ce.MonotoneMeanVariance(50), 1e7),
+        (ce.Quartic(), 1e70),
+        (ce.SmoothCVaR(0.1), 1e9),
+    ],
+    ids=str,
+)
+def test_a_loss_without_weight_overflows_nothing(utility, scale):
+    x, weight = weightless()
+    x = x * scale
+    x[3] = 4.0 * x.max()  # the greatest loss is one that does not count
+    wanted = ce.oce(x[10:].numpy(), utility, weights=weight[10:].numpy())
+    assert ce.oce(x.numpy(), utility, weights=weight.numpy()) == pytest.approx(wanted, rel=1e-12)
+    assert float(oce(x, utility, weight=weight)) == pytest.approx(wanted, rel=1e-12)
+    assert float(oce(x[None], utility, weight=weight[None], dim=1)) == pytest.approx(wanted, rel=1e-12)
+    live = x.clone().requires_grad_()
+    (q,) = torch.autograd.grad(oce(live, utility, weight=weight), live)
+    assert not q[:10].any()
+    assert float(q.sum()) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-50, 1e39, 1e300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("utility", [ce.Entropic(1.0), ce.SmoothCVaR(0.1), ce.CVaR(0.1)], ids=repr)
+def test_weights_of_any_size_are_weights(utility, dtype, size):
+    x, weight = weightless()
+    x, close = x.to(dtype), {"rel": 1e-5 if dtype is torch.float32 else 1e-12}
+    wanted = ce.oce(x.double().numpy(), utility, weights=weight.numpy())
+    assert float(oce(x, utility, weight=size * weight)) == pytest.approx(wanted, **close)
+    assert float(oce(x[None], utility, weight=size * weight, dim=1)) == pytest.approx(wanted, **close)
+    live = x.clone().requires_grad_()
+    (q,) = torch.autograd.grad(oce(live, utility, weight=size * weight), live, create_graph=True)
+    np.testing.assert_allclose(q.detach(), ce.tilt(x.double().numpy(), utility, weights=weight.numpy()), atol=1e-5)
+
+
+def test_losses_too_far_apart_for_their_floats():
+    far = torch.tensor([1e308, -1e308, 5.0, 3.0], dtype=torch.float64)
+    for utility in (ce.LeakyCVaR(0.1), ce.SmoothCVaR(0.1)):
+        assert float(oce(far, utility)) == ce.oce(far.numpy(), utility) == 1e308
+    with pytest.raises(OverflowError, match="larger unit"):
+        oce(far, ce.MeanVariance(1.0))
+    long = torch.zeros(5000)
+    long[0], long[1] = 3e38, -3e38
+    for utility in (ce.Mean(), ce.CVaR(0.3), ce.SmoothCVaR(0.1), ce.LeakyCVaR(0.1)):
+        wanted = ce.oce(long.double().numpy(), utility)
+        assert float(oce(long, utility)) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [
+        *(ce.SmoothCVaR(alpha, 1.0) for alpha in (1e-4, 1e-6, 1e-9, 1e-12)),
+        ce.SmoothCVaR(0.05, 1e6),
+        ce.LeakyCVaR(1e-6),
+    ],
+    ids=repr,
+)
+def test_curves_much_wider_or_higher_than_the_losses(utility):
+    x = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    assert float(oce(x, utility)) == pytest.approx(ce.oce(x.numpy(), utility), rel=1e-12, abs=1e-13)
+
+
+def test_losses_a_millionth_of_the_unit_keep_all_their_digits():
+    mpmath = pytest.importorskip("mpmath")
+    x = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    with mpmath.workdps(40):
+        alpha, unit, losses = mpmath.mpf(0.05), mpmath.mpf(10) ** 6, [mpmath.mpf(v) for v in x.tolist()]
+
+        def u(y):
+            return unit * (y / unit / alpha if y >= 0 else mpmath.atan(y / unit / alpha))
+
+        def excess(t):
+            return sum(1 / (1 + min((v - t) / unit / alpha, 0) ** 2) for v in losses) / (64 * alpha) - 1
+
+        anchor = -unit * mpmath.sqrt(alpha * (1 - alpha))
+        t = mpmath.findroot(excess, (min(losses) - anchor, max(losses) - anchor), solver="anderson")
+        wanted = float(t + sum(u(v - t) for v in losses) / 64 - (u(anchor) - anchor))
+    assert float(oce(x, ce.LeakyCVaR(0.05).scaled(1e6).normalized())) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_slope_steeper_than_floats_are_dense_is_shared_between_neighbours():
+    x = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    live = (1e16 * x).requires_grad_()
+    (q,) = torch.autograd.grad(oce(live, ce.LeakyCVaR(0.05)), live)
+    np.testing.assert_allclose(q, ce.tilt(x.numpy(), ce.CVaR(0.05)), atol=1e-9)
+    for dtype, scale, tau in ((torch.float32, 1e3, 1e-6), (torch.float64, 1.0, 1e-20)):
+        row = (scale * x).to(dtype)[None]
+        wanted = ce.oce(row[0].double().numpy(), ce.CVaR(0.3))
+        assert float(oce(row, ce.SmoothCVaR(0.3, tau), dim=1)) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("utility", [ce.LeakyCVaR(0.05), ce.SmoothCVaR(0.05)], ids=repr)
+@pytest.mark.parametrize("n", [4096, 4097])
+def test_long_float32_batches_have_the_gradients_of_short_ones(utility, n):
+    x = (1e6 * torch.randn(n, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    (q,) = torch.autograd.grad(oce(x, utility), x)
+    wanted = ce.tilt(x.detach().double().numpy(), utility)
+    np.testing.assert_allclose(q, wanted, atol=1e-5 * wanted.max())
+
+
+def test_a_gradient_of_cvar_is_never_negative():
+    x = torch.randn(12, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    (q,) = torch.autograd.grad(oce(x, ce.CVaR(11 / 12)), x)
+    assert float(q.min()) >= 0.0
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(1.0), ce.SmoothCVaR(0.1), ce.CVaR(0.1)], ids=repr)
+def test_whoever_records_a_graph_gets_no_constant(utility):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    recorded = make_fx(lambda a: oce(1.0 * a, utility))(x)
+    assert float(recorded(3 * x)) == pytest.approx(ce.oce(3 * x.numpy(), utility), rel=1e-9)
+    with FakeTensorMode():
+        assert oce(torch.zeros(5), utility).shape == ()
+
+
+def test_infinite_losses_give_inf_where_they_are_let_through():
+    inf = torch.inf
+    assert float(oce(torch.tensor([inf, -inf, 1.0]), ce.Entropic(1.0), allow_inf=True)) == inf
+    x, weight = torch.tensor([inf, 2.0, 1.0]), torch.tensor([0.0, 1.0, 1.0])
+    assert float(oce(x, ce.Entropic(1.0), weight=weight, allow_inf=True)) == inf
+    assert float(oce(x[None], ce.Entropic(1.0), weight=weight, dim=1, allow_inf=True)) == inf
+
+
+def test_negated_views_and_weights_that_mean_nothing():
+    z = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    lazy = torch.complex(z, z).conj().imag
+    assert lazy.is_neg()
+    assert float(oce(lazy, ce.Entropic(1.0))) == pytest.approx(ce.oce(-z.numpy(), ce.Entropic(1.0)), rel=1e-13)
+    assert np.isnan(float(oce(z, ce.Entropic(1.0), weight=torch.zeros(8), validate=False)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from certeq.risk._root import Floats
-from certeq.risk._rows import mean
+from certeq.risk._rows import mean, without_idle
 from certeq.risk._sample import Sample
 from certeq.risk._survey import survey
 from certeq.utilities import Utility
@@ -45,7 +45,7 @@ def bisect_rows(
     centre = np.nanmax(held, axis=1)
     y = z - centre[:, None]
     if weights is not None:
-        y = np.where(weights > 0, y, 0.0)
+        y = without_idle(y, weights)
 
     def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
         with np.errstate(over="ignore"):

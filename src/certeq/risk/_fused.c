@@ -158,37 +158,43 @@ static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double
 /* -- u(x0 + y) - u(x0), the integral of the slope from 0 to y, summed ---------------------------------------------- */
 
 /* Logistic: b/a times the sum of log(g) and of positive parts of a y. A product of eight g, each between 1/b and 1,
-   takes one logarithm; weights leave no such choice. g is room to work in. */
+   takes one logarithm, where roundings of g are small beside the losses; weights leave no such choice. g is room to
+   work in, and low the least loss. */
 WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double s,
-                                  double *g)
+                             double low, double *g)
 {
     double straight = 0.0, bent = 0.0;
+    if (w != NULL || b / a > 50.0 * fabs(low)) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double v = a * (z[i] - s);
+            double one = v < 700.0 ? log1p(expm1(v) / b) : v + log1p(expm1(-v) * (1.0 - 1.0 / b));
+            straight += (w == NULL ? 1.0 : w[i]) * one;
+        }
+        return b / a * straight;
+    }
     _Pragma("omp simd reduction(+ : straight)") for (Py_ssize_t i = 0; i < n; i++)
     {
         double v = a * (z[i] - s), share = v > 0.0 ? 1.0 - 1.0 / b : 1.0 / b;
         g[i] = 1.0 + share * (exponential(v > 0.0 ? -v : v) - 1.0);
-        straight += (w == NULL ? 1.0 : w[i]) * (v > 0.0 ? v : 0.0);
+        straight += v > 0.0 ? v : 0.0;
     }
-    if (w != NULL) {
-        for (Py_ssize_t i = 0; i < n; i++)
-            bent += w[i] * log(g[i]);
-    } else {
-        for (Py_ssize_t i = 0; i < n; i += 8) {
-            double product = 1.0;
-            for (Py_ssize_t k = i; k < i + 8 && k < n; k++)
-                product *= g[k];
-            bent += log(product);
-        }
+    for (Py_ssize_t i = 0; i < n; i += 8) {
+        double product = 1.0;
+        for (Py_ssize_t k = i; k < i + 8 && k < n; k++)
+            product *= g[k];
+        bent += log(product);
     }
     return b / a * (straight + bent);
 }
 
-static double risen_arctangent(double a, double b, const double *z, const double *w, Py_ssize_t n, double s)
+static double risen_arctangent(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double low)
 {
     double root = sqrt(b - 1.0), whole = atan(root), total = 0.0;
+    int fine = a * b > 50.0 * fabs(low); /* losses close together: two arctangents would cancel, in one they do not */
     for (Py_ssize_t i = 0; i < n; i++) {
-        double v = (z[i] - s) / a - root;
-        total += (w == NULL ? 1.0 : w[i]) * ((v < 0.0 ? atan(v) : v) + whole);
+        double y = (z[i] - s) / a, v = y - root;
+        double one = v >= 0.0 ? v + whole : fine ? atan2(y, 1.0 - v * root) : atan(v) + whole;
+        total += (w == NULL ? 1.0 : w[i]) * one;
     }
     return a * b * total;
 }
@@ -233,7 +239,10 @@ static Answer log_mean_exp(Curve u, const double *z, const double *w, Py_ssize_t
 
 static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double *q)
 {
-    double middle = sum(z, w, n) / mass, square = 0.0;
+    double middle = sum(z, w, n) / mass, missed = 0.0, square = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        missed += (w == NULL ? 1.0 : w[i]) * (z[i] - middle);
+    middle += missed / mass; /* what the first sum rounded away would be multiplied by the bend */
     for (Py_ssize_t i = 0; i < n; i++) {
         double y = z[i] - middle;
         square += (w == NULL ? 1.0 : w[i]) * y * y;
@@ -254,12 +263,26 @@ static double newton_step(Curve u, double m, double rise)
     return m < u.b ? log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * rise) : NAN;
 }
 
+/* Slopes where the mean passes 1 between two neighbouring floats: those at both, mixed so that the mean is 1, which it
+   returns. Slopes at either alone may have any mean where the curve is steeper than floats are dense. */
+static double between(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double high,
+                      double *q, double *work)
+{
+    double above = pass(u, z, w, n, low, work, NULL).slope / mass, below = pass(u, z, w, n, high, q, NULL).slope / mass;
+    if (!(above > 1.0 && below < 1.0))
+        return below;
+    double share = (1.0 - below) / (above - below);
+    for (Py_ssize_t i = 0; i < n; i++)
+        q[i] += share * (work[i] - q[i]);
+    return 1.0;
+}
+
 /* The shortfall from nothing. A step out of the bracket, or a residual that does not halve, is replaced by a bisection.
    Returns 0 where it does not settle. */
 static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double *q,
                   double *work, Answer *found)
 {
-    const double tolerance = 1e-14;
+    const double tolerance = 1e-14, least = low;
     double high = 0.0, s = sum(z, w, n) / mass, last = INFINITY, m = 1.0;
     s = s < low ? low : s > high ? high : s;
     for (int trial = 0;; trial++) {
@@ -273,8 +296,13 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
         else
             high = s;
         double middle = 0.5 * (low + high);
-        if (!(low < middle && middle < high) || (error > 0.5 * last && error <= 64 * tolerance))
-            break; /* neighbouring floats, or sums of rounded slopes that wobble */
+        if (error > 0.5 * last && error <= 64 * tolerance)
+            break; /* sums of rounded slopes wobble */
+        if (!(low < middle && middle < high)) {
+            s = high;
+            m = between(u, z, w, n, mass, low, high, q, work);
+            break;
+        }
         if (trial == 4000 || isnan(m))
             return 0;
         double next = s + newton_step(u, m, sums.bend / mass);
@@ -286,8 +314,8 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
             last = INFINITY;
         }
     }
-    double risen = u.kind == LOGISTIC     ? risen_logistic(u.a, u.b, z, w, n, s, work)
-                   : u.kind == ARCTANGENT ? risen_arctangent(u.a, u.b, z, w, n, s)
+    double risen = u.kind == LOGISTIC     ? risen_logistic(u.a, u.b, z, w, n, s, least, work)
+                   : u.kind == ARCTANGENT ? risen_arctangent(u.a, u.b, z, w, n, s, least)
                                           : risen_power(u.a, u.b, z, w, n, s, q);
     *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass};
     return 1;
@@ -455,7 +483,8 @@ static double loss(const Py_buffer *x, Py_ssize_t i)
     return x->itemsize == 4 ? (double)((const float *)x->buf)[i] : ((const double *)x->buf)[i];
 }
 
-/* Losses less their greatest into z, with 0 for those that weigh nothing; 0 where one that counts is not finite. */
+/* Losses less their greatest into z; returns 0 where one that counts is not finite. One that weighs nothing may lie
+   anywhere, and must not overflow anything: it is given the least. */
 static int centred(Curve u, const Py_buffer *x, const double *w, double *z, double *low, double *centre)
 {
     Py_ssize_t n = x->shape[0];
@@ -479,7 +508,7 @@ static int centred(Curve u, const Py_buffer *x, const double *w, double *z, doub
     if (!isfinite(most - least) && u.kind != EXPONENTIAL)
         return 0;
     for (Py_ssize_t i = 0; i < n; i++)
-        z[i] = w == NULL || w[i] > 0.0 ? z[i] - most : 0.0;
+        z[i] = (w == NULL || w[i] > 0.0 ? z[i] : least) - most;
     *low = least - most;
     *centre = most;
     return 1;

@@ -50,6 +50,16 @@ def slope_and_bend(utility: Utility, x: Floats) -> tuple[Floats, Floats]:
     return slope, np.zeros_like(slope)
 
 
+def without_idle(y: Floats, weights: Floats) -> Floats:
+    """Rows of y with the least loss that counts in place of those without weight.
+
+    Such a loss may lie anywhere, and must not overflow anything; the least has the least slope.
+    """
+    counts = weights > 0
+    least = np.where(counts, y, 0.0).min(axis=1, keepdims=True)
+    return np.where(counts, y, np.where(np.isfinite(least), least, 0.0))
+
+
 def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
     """Shortfall and OCE of each row of z (float64, contiguous). Weights, if any, sum to 1 along rows."""
     if weights is None:
@@ -57,8 +67,8 @@ def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
     else:
         centre = np.where(weights > 0, z, -np.inf).max(axis=1)
     y = z - centre[:, None]
-    if weights is not None:  # a point without weight may lie anywhere; it must not overflow anything
-        y = np.where(weights > 0, y, 0.0)
+    if weights is not None:
+        y = without_idle(y, weights)
     solved = Solved(y, weights, centre, np.zeros_like(centre), centre)
     match utility.shape:
         case Exponential(rate):

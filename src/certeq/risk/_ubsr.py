@@ -21,7 +21,7 @@ from certeq.risk._input import (
 )
 from certeq.risk._places import elsewhere
 from certeq.risk._root import Floats
-from certeq.risk._rows import mean
+from certeq.risk._rows import mean, without_idle
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Kernel, Sample, shifted, weighted_sum
 from certeq.risk._survey import NotFinite, drawn_from, survey
 from certeq.utilities import Utility
@@ -146,7 +146,7 @@ def _anchor(function: Callable[[Any], Any], level: float) -> float:
 def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float) -> Floats:
     held = z if w is None else np.where(w > 0, z, np.nan)
     centre = np.nanmax(held, axis=1)
-    y = z - centre[:, None] if w is None else np.where(w > 0, z - centre[:, None], 0.0)
+    y = z - centre[:, None] if w is None else without_idle(z - centre[:, None], w)
     low = np.nextafter(np.nanmin(held, axis=1) - centre - anchor, -np.inf)
 
     def excess(t: Floats) -> Floats:

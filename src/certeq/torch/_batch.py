@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from certeq.risk import oce as risk_oce
+from certeq.risk import tilt as risk_tilt
 from certeq.risk._compiled import solve
-from certeq.torch._checks import Dim, as_weights, check_values, normalize_dim
+from certeq.torch._checks import Dim, as_weights, check_values, normalised, normalize_dim
 from certeq.torch._plans import Plan, Tail, plan_for
 from certeq.torch._rows import tilt_rows
 from certeq.torch._search import is_traced
@@ -81,31 +83,37 @@ def _reduce(
 ) -> tuple[float, Any]:
     """OCE as a number and the tilt as a flat array."""
     dtype = losses.dtype
-    exact = dtype is torch.float32 or dtype is torch.float64
-    x = (losses.detach() if exact else losses.detach().float()).numpy().reshape(-1)
+    fixed = losses.detach() if dtype is torch.float32 or dtype is torch.float64 else losses.detach().float()
+    x = (fixed.resolve_neg() if fixed.is_neg() else fixed).numpy().reshape(-1)
     w = None
     if weight is not None:
         dims = tuple(range(losses.ndim))
-        w = as_weights(weight, losses, dims, None, validate).detach().double().numpy().reshape(-1)
-        w = w / w.sum()
+        found = as_weights(weight, losses, dims, None, validate).detach().reshape(-1)
+        w = normalised(found.resolve_neg(), torch.float64).numpy()
+        if not w.sum() > 0.0:  # refused, unless the caller wants no checks
+            return math.nan, x * math.nan
         if validate and not np.isfinite(x).all():
             check_values(losses, utility, allow_inf)  # refused whatever their weight, as in the core
+        if allow_inf and (x == math.inf).any():
+            return math.inf, x * math.nan
     kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
-    if plan.code is not None and x.size <= SMALL:
+    if plan.code is not None and (plan.any_length or x.size <= SMALL):
         tilt = np.empty(x.shape, kept)
-        found = solve(plan.code, np.ascontiguousarray(x), w, tilt)
-        if found is not None:
-            return found[0] + plan.of_zero, tilt
-    kind = np.float64 if x.size <= SMALL else kept
+        answer = solve(plan.code, np.ascontiguousarray(x), w, tilt)
+        if answer is not None:
+            return answer[0] + plan.of_zero, tilt
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
-    w = None if w is None else w.astype(kind, copy=False)
-    solved = solve_vector(x.astype(kind, copy=False), w, utility, tolerance, kept)
-    if solved is not None:
-        return solved.value, solved.tilt
+    for kind in (np.float64,) if x.size <= SMALL else (kept, np.float64):  # differences may be too large for float32
+        loads: Any = None if w is None else w.astype(kind, copy=False)
+        solved = solve_vector(x.astype(kind, copy=False), loads, utility, tolerance, kept)
+        if solved is not None:
+            return solved.value, solved.tilt
     if validate:
         check_values(losses, utility, allow_inf)
-    return float(x.sum()), x * math.nan
+    if np.isfinite(x).all():  # so large that their differences are not: the core scales, or says what is wrong
+        return float(risk_oce(x, utility, weights=w)), risk_tilt(x, utility, weights=w).astype(kept)
+    return math.inf if (x == math.inf).any() else math.nan, x * math.nan
 
 
 def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:
@@ -131,8 +139,8 @@ class _Oce(torch.autograd.Function):
         if torch.is_grad_enabled():
             weight, utility = ctx.problem[:2]
             dtype = losses.dtype if losses.dtype == torch.float64 else torch.float32
-            w = None if weight is None else weight.reshape(-1).to(dtype)
-            rows = tilt_rows(losses.reshape(-1).to(dtype), None if w is None else w / w.sum(), utility)
+            w = None if weight is None else normalised(weight.reshape(-1), dtype)
+            rows = tilt_rows(losses.reshape(-1).to(dtype), w, utility)
             q = rows.to(losses.dtype).reshape(losses.shape)
         return grads[0] * q, None
 

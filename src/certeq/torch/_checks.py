@@ -112,6 +112,14 @@ def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, 
     return weight
 
 
+def normalised(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weights of any size that sum to 1 along the last dimension, in a dtype that may be too short for them."""
+    if weight.dtype != torch.float64:  # nothing else has a wider range than what is computed in
+        weight = weight.to(dtype)
+    weight = (weight / weight.detach().amax(-1, keepdim=True)).to(dtype)
+    return weight / weight.sum(-1, keepdim=True)
+
+
 def check_weights(weight: Tensor) -> None:
     """Finite and not negative, or the first index where not. Makes an accelerator wait."""
     fixed = weight.detach()

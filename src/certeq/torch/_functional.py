@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from certeq.torch._batch import by_vector, has_tensors
-from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
+from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalised, normalize_dim
 from certeq.torch._rows import as_rows, oce_rows, shortfall_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Utility
@@ -258,8 +258,7 @@ def _by_rows(
     x = as_rows(losses, dims).to(dtype)
     w = None
     if weight is not None:
-        w = as_rows(as_weights(weight, losses, dims, dim, validate), dims).to(dtype)
-        w = w / w.sum(-1, keepdim=True)
+        w = normalised(as_rows(as_weights(weight, losses, dims, dim, validate), dims), dtype)
     if not allow_inf:
         return of_rows(x, w, utility).to(losses.dtype)
     hit = (x == torch.inf).any(-1, keepdim=True)

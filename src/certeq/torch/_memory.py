@@ -109,7 +109,7 @@ class MemoryOCELoss(OCELoss):
         if int(self.filled) == 0:
             self._store(losses)
             return plain
-        past = self.bank[: int(self.filled)].to(losses)
+        past = self.bank[: int(self.filled)].to(losses, copy=True)  # storing the batch overwrites the oldest of them
         self._store(losses)
         x = losses.reshape(-1)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
@@ -125,6 +125,8 @@ class MemoryOCELoss(OCELoss):
 
     @torch.no_grad()
     def _store(self, losses: Tensor) -> None:
+        if losses.dtype == torch.float64 and self.bank.dtype != torch.float64:
+            self.bank = self.bank.double()  # at an offset of 1e9 a float32 has no digits left for the losses
         new = losses.detach().reshape(-1)[-self.memory :].to(self.bank)
         places = (torch.arange(new.numel(), device=new.device) + self.place) % self.memory
         self.bank[places] = new

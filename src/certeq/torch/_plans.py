@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from certeq.risk._compiled import Coded, coded
-from certeq.utilities import Pieces, Utility
+from certeq.utilities import Pieces, Power, Utility
 from certeq.utilities._backend import NUMPY
 
 
@@ -26,11 +26,11 @@ class Plan(NamedTuple):
 
     tail: Tail | None
     code: Coded | None
-    anchor: float
     of_zero: float  # OCE of a sure loss of 0
+    any_length: bool  # whether the compiled solver is the better one of long batches too
 
 
-_none = Plan(None, None, 0.0, 0.0)
+_none = Plan(None, None, 0.0, False)
 _last: list[tuple[Any, Plan]] = [(None, _none)]  # what the last plan was for, and the plan
 
 
@@ -43,7 +43,8 @@ def plan_for(utility: Utility, size: int, dtype: torch.dtype) -> Plan:
     if known == (key, size, dtype):
         return plan
     code, anchor = coded(utility), utility.anchor
-    plan = Plan(_tail(utility, size, dtype), code, anchor, float(utility._value(anchor, NUMPY)) - anchor)
+    of_zero = float(utility._value(anchor, NUMPY)) - anchor
+    plan = Plan(_tail(utility, size, dtype), code, of_zero, code is not None and _any_length(utility))
     _last[0] = ((key, size, dtype), plan)
     return plan
 
@@ -61,6 +62,12 @@ def _key(utility: Utility) -> tuple[Any, ...] | None:
     return tuple(parts)
 
 
+def _any_length(utility: Utility) -> bool:
+    """A closed form of many losses is as good and faster in their own precision, and so is NumPy's general power."""
+    curve = utility.curve
+    return utility.shape is None and not (isinstance(curve, Power) and curve.degree not in (1.0, 2.0, 3.0))
+
+
 def _tail(utility: Utility, size: int, dtype: torch.dtype) -> Tail | None:
     """How to average the tail; None where the utility is not two linear pieces of which the lower is flat."""
     pieces = utility.shape
@@ -69,7 +76,7 @@ def _tail(utility: Utility, size: int, dtype: torch.dtype) -> Tail | None:
     mass = size * pieces.tail
     whole = min(int(mass * (1.0 + 1e-15)), size - 1)
     count = min(whole + 2, size)  # one more than CVaR needs: the next loss tells whether the last one ties
-    parts = [1.0 / mass] * whole + [1.0 - whole / mass] + [0.0] * (count - whole - 1)
+    parts = [1.0 / mass] * whole + [max(1.0 - whole / mass, 0.0)] + [0.0] * (count - whole - 1)
     with torch.inference_mode(False):  # it outlives this call, and may be part of a graph later
         share = torch.tensor(parts, dtype=dtype, device="cpu")
     return Tail(whole, count, share, float(utility._value(pieces.kink, NUMPY)) - pieces.kink)

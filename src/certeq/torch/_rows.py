@@ -78,8 +78,9 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
         held = weights.detach() > 0
         centre = torch.where(held, fixed, -torch.inf).amax(-1, keepdim=True)
     z = x - centre
-    if held is not None:  # a loss without weight may lie anywhere: it must not overflow anything
-        z = torch.where(held, z, 0.0)
+    if held is not None:  # a loss without weight may lie anywhere, and must not overflow anything: the least does not
+        least = torch.where(held, z.detach(), 0.0).amin(-1, keepdim=True)
+        z = torch.where(held, z, torch.where(torch.isfinite(least), least, 0.0))
     with torch.no_grad():
         found = find(z.detach(), None if weights is None else weights.detach(), utility)
     t = found.t.detach()

@@ -22,8 +22,13 @@ _STEPS = 1000  # bisection of the widest float interval ends well before
 
 
 def is_traced() -> bool:
-    """Whether values may not be looked at: inside `torch.compile`, or under a transform of `torch.func`."""
-    return torch.compiler.is_compiling() or bool(torch._C._are_functorch_transforms_active())
+    """Whether values may not be looked at: while a graph is recorded, by whatever tool, or under `torch.func`."""
+    return (
+        torch.compiler.is_compiling()
+        or bool(torch._C._are_functorch_transforms_active())
+        or torch._C._len_torch_dispatch_stack() > 0  # make_fx, fake tensors
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+    )
 
 
 def mean(a: Tensor, weights: Tensor | None) -> Tensor:
@@ -100,7 +105,9 @@ def _newton(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, hi
             break
         last = torch.where(good, residual, math.inf)
         t = torch.where(done, t, torch.where(good, trial, middle))
-    return best
+    # Between neighbouring floats the mean slope may pass 1 in a jump; it may be as close to 1 far from there.
+    jumps = ((middle <= low) | (middle >= high)) & (least_residual > 64.0 * noise)
+    return torch.where(jumps, high, best)
 
 
 def _multisection(

@@ -52,7 +52,7 @@ def solve_vector(
     tolerance: float = 1e-14,
     dtype: DTypeLike = np.float64,
 ) -> Solved | None:
-    """Solve one vector; None where its losses are not all finite.
+    """Solve one vector; None where its losses are not all finite, or too far apart for their dtype.
 
     Weights, if any, sum to 1. ``tolerance`` bounds the mean slope's distance from 1; ``dtype`` is that of the tilt.
     """
@@ -61,11 +61,13 @@ def solve_vector(
     ranked = np.sort(held) if size <= SMALL else held
     low, centre = (float(ranked[0]), float(ranked[-1])) if size <= SMALL else (float(held.min()), float(held.max()))
     shape = utility.shape
-    if not (centre - low < math.inf or (isinstance(shape, Exponential) and -math.inf < centre < math.inf)):
+    most = math.inf if x.itemsize == 8 else 1e30  # sums and powers of larger differences would leave float32
+    if not (centre - low < most or (isinstance(shape, Exponential) and -math.inf < centre < math.inf)):
         return None
     z = x - centre  # at an offset of 1e9 a float has seven digits left; the centred losses keep all of them
     if weights is not None:
-        z = np.where(weights > 0, z, x.dtype.type(0))  # a loss without weight must not overflow anything
+        # A loss without weight may lie anywhere, and must not overflow anything: the least does not.
+        z = np.where(weights > 0, z, x.dtype.type(low - centre if low > -math.inf else 0.0))
         mean: Mean = lambda a: float(a.dot(weights))
     elif size <= SMALL:
         ones = _ones[0]
@@ -204,8 +206,10 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
         else:
             high = t
         middle = 0.5 * (low + high)
-        if not low < middle < high or (size > 0.5 * last and size <= 64 * tolerance):
-            break  # neighbouring floats, or sums of rounded slopes that wobble
+        if size > 0.5 * last and size <= 64 * tolerance:
+            break  # sums of rounded slopes wobble
+        if not low < middle < high:
+            return _between(z, mean, utility, low, high)
         f = math.nan
         if least < m < most:
             f = math.log((m - least) / (most - m)) - odds if bounded else m ** (1.0 / power) - 1.0
@@ -221,6 +225,16 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
             t, last, known = middle, math.inf, False
             seen.clear()
     return _Answer(t + mean(utility._value(y, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
+
+
+def _between(z: Floats, mean: Mean, utility: Utility, low: float, high: float) -> _Answer:
+    """Where the mean slope passes 1 between neighbouring floats: the slopes at both, mixed so that their mean is 1."""
+    density, above = utility._slope(z - high, NUMPY), utility._slope(z - low, NUMPY)
+    m, most = mean(density), mean(above)
+    if most > 1.0 > m:
+        density = density + (1.0 - m) / (most - m) * (above - density)
+        m = 1.0
+    return _Answer(high + mean(utility._value(z - high, NUMPY)), high, density, m if 0.0 < m < math.inf else 1.0)
 
 
 def _interpolate(seen: list[tuple[float, float, float]]) -> float:
