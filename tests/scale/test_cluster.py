@@ -31,8 +31,11 @@ def start_cluster():
 
 @pytest.fixture(scope="module")
 def client():
-    with start_cluster() as cluster, Client(cluster) as found:
+    with start_cluster() as cluster:
+        # Not entered: the client of a ``with`` is the current one of its thread whatever is opened after it.
+        found = Client(cluster)
         yield found
+        found.close()
 
 
 @pytest.mark.parametrize("name", UTILITIES)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.scale._compute import compute
+from certeq.scale._compute import Scheduler
 from certeq.scale._dask import DaskArray, da, delayed
 from certeq.scale._sample import DaskSample
 
@@ -26,6 +26,9 @@ def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
 
     Notes
     -----
+    The passes run where Dask would run them when the sample is made: a client that is opened later does not draw them
+    away, and once the client that it began with is closed they raise `ClusterLost`. Make a new sample to move it.
+
     ``dask.array.from_array`` copies a memory-mapped array into memory; open such a file with `certeq.scale.open_npy`.
     Not needed for the functions of `certeq`, which take Dask collections as they are; not for two dimensions.
 
@@ -36,21 +39,22 @@ def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
     >>> as_sample(da.from_array(np.arange(10.0), chunks=4)).size
     10
     """
+    scheduler = Scheduler()
     others = weights if isinstance(weights, da.Array) else None
-    z = as_vector("x", x, None if others is None else others.chunks)
+    z = as_vector("x", x, None if others is None else others.chunks, scheduler)
     if axis not in (None, 0, -1, (0,), (-1,), [0], [-1]):
         raise ValueError(f"axis must be 0 or -1 for one-dimensional Dask losses; found {axis!r}.")
     if z.shape[0] == 0:
         raise ValueError("x is empty: at least one sample is needed.")
     if weights is None:
-        return DaskSample(z)
-    w = as_vector("weights", weights, z.chunks)
+        return DaskSample(z, scheduler=scheduler)
+    w = as_vector("weights", weights, z.chunks, scheduler)
     if w.shape != z.shape:
         raise ValueError(f"weights must have one weight per sample, {z.shape}; found {w.shape}.")
-    return DaskSample(z, w if w.chunks == z.chunks else w.rechunk(z.chunks))
+    return DaskSample(z, w if w.chunks == z.chunks else w.rechunk(z.chunks), scheduler)
 
 
-def as_vector(name: str, x: Any, chunks: Any = None) -> DaskArray:
+def as_vector(name: str, x: Any, chunks: Any = None, scheduler: Scheduler | None = None) -> DaskArray:
     """A one-dimensional Dask array of numbers with known chunks; an array in memory is cut into ``chunks``."""
     kind = type(x).__module__
     if kind.startswith("dask.dataframe"):
@@ -78,7 +82,7 @@ def as_vector(name: str, x: Any, chunks: Any = None) -> DaskArray:
         raise TypeError(
             f"{name} must hold numbers; found dtype {array.dtype}. Convert it first, for instance {name}.astype(float)."
         )
-    return _counted(array)
+    return _counted(array, scheduler or Scheduler())
 
 
 def _unmasked(name: str) -> str:
@@ -106,9 +110,9 @@ def _of_column(name: str, x: Any) -> DaskArray:
     return x.to_dask_array()
 
 
-def _counted(array: DaskArray) -> DaskArray:
+def _counted(array: DaskArray, scheduler: Scheduler) -> DaskArray:
     """The array with the sizes of its chunks filled in; the caller's own stays as it is."""
     if not any(math.isnan(size) for size in array.chunks[0]):
         return array
-    sizes = compute(delayed([delayed(len)(block) for block in array.to_delayed()]))
+    sizes = scheduler.compute(delayed([delayed(len)(block) for block in array.to_delayed()]))
     return da.Array(array.dask, array.name, (tuple(sizes),), meta=array._meta)

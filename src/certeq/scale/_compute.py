@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from certeq.scale._dask import dask, get_scheduler
+from certeq.scale._dask import da, dask, get_scheduler
 
 _LOOK = 2.0  # seconds between looks at a cluster that has not answered yet
 _GRACE = 30.0  # seconds without any worker, or without the scheduler, after which the cluster counts as lost
@@ -24,28 +24,59 @@ class ClusterLost(RuntimeError):
     """
 
 
-def compute(task: Any) -> Any:
-    """The value of a delayed task, on the active ``distributed.Client`` or else on the local scheduler."""
-    client = active_client()
-    if client is None:
-        return dask.compute(task)[0]
-    return _on_cluster(client, task)
+class Scheduler:
+    """Where Dask would run a graph now, held on to: what begins there ends there or not at all.
 
+    Dask itself asks anew each time, so that a client closed between two passes would hand the second to this process
+    or to an older client, and one opened between them would draw the second away.
+    """
 
-def active_client() -> Any | None:
-    """The ``distributed.Client`` that Dask would use now, if any."""
-    owner = getattr(get_scheduler(), "__self__", None)
-    return owner if type(owner).__module__.partition(".")[0] == "distributed" else None
+    def __init__(self) -> None:
+        self._get = get_scheduler(cls=da.Array)
+        owner = getattr(self._get, "__self__", None)
+        self.client: Any = owner if type(owner).__module__.partition(".")[0] == "distributed" else None
+        self._where = "" if self.client is None else _address(self.client)  # a client that is closed forgets it
 
+    def __reduce__(self) -> tuple[type[Scheduler], tuple[()]]:
+        return Scheduler, ()  # a client does not travel; what is unpickled runs where Dask runs there
 
-def _on_cluster(client: Any, task: Any) -> Any:
-    from distributed import CancelledError, KilledWorker
-    from distributed.comm.core import CommClosedError
-    from distributed.scheduler import NoWorkerError
+    @property
+    def closed(self) -> bool:
+        """Whether there was a client that is no longer to be had; one that looks for its scheduler still is."""
+        return self.client is not None and self.client.status in ("closing", "closed")
 
-    where = _address(client)  # a client that is closed forgets it
-    try:
-        future = client.compute(task)
+    def compute(self, task: Any) -> Any:
+        """The value of a delayed task, or `ClusterLost`."""
+        if self.client is None:
+            return dask.compute(task, scheduler=self._get)[0]
+        if self.closed:
+            raise self.lost("its client is closed")
+        return self._on_cluster(task)
+
+    def lost(self, reason: str) -> ClusterLost:
+        """What to raise where the cluster is gone."""
+        text = " ".join(reason.split()).rstrip(".")
+        return ClusterLost(f"The Dask cluster{self._where} was lost: {text}. Nothing was computed in part.")
+
+    def _on_cluster(self, task: Any) -> Any:
+        from distributed import CancelledError, KilledWorker
+        from distributed.client import ClosedClientError
+        from distributed.comm.core import CommClosedError
+        from distributed.scheduler import NoWorkerError
+
+        try:
+            return self._wait(self.client.compute(task))
+        except KilledWorker as error:
+            raise self.lost(_killed(error)) from error
+        except (CancelledError, CommClosedError, NoWorkerError, ClosedClientError) as error:
+            closed = "its client is closed; " if self.closed else ""
+            raise self.lost(closed + (str(error) or type(error).__name__)) from error
+        except OSError as error:
+            if self.client.status == "running":  # the task's own, for instance a file that is not there
+                raise
+            raise self.lost(str(error) or type(error).__name__) from error
+
+    def _wait(self, future: Any) -> Any:
         alive = time.monotonic()
         while not future.done():
             try:
@@ -53,21 +84,14 @@ def _on_cluster(client: Any, task: Any) -> Any:
             except TimeoutError:
                 if future.done():
                     break
-            if _has_workers(client):
+            if self.closed:  # a task that was sent while the client was closing is never answered
+                raise self.lost("its client is closed")
+            if _has_workers(self.client):
                 alive = time.monotonic()
             elif time.monotonic() - alive > _GRACE:
                 future.cancel()
-                raise ClusterLost(_lost(where, f"no worker has been there for {_GRACE:.0f} s"))
+                raise self.lost(f"no worker has been there for {_GRACE:.0f} s")
         return future.result()
-    except KilledWorker as error:
-        raise ClusterLost(_lost(where, _killed(error))) from error
-    except (CancelledError, CommClosedError, NoWorkerError) as error:
-        closed = "" if client.status == "running" else "its client is closed; "
-        raise ClusterLost(_lost(where, closed + (str(error) or type(error).__name__))) from error
-    except OSError as error:
-        if client.status == "running":  # the task's own, for instance a file that is not there
-            raise
-        raise ClusterLost(_lost(where, str(error) or type(error).__name__)) from error
 
 
 def _has_workers(client: Any) -> bool:
@@ -93,7 +117,3 @@ def _killed(error: Any) -> str:
         f"Dask allows {error.allowed_failures} (distributed.scheduler.allowed-failures). Workers that die of their "
         "memory need smaller chunks; where they are taken away on purpose, raise that setting on the scheduler"
     )
-
-
-def _lost(where: str, reason: str) -> str:
-    return f"The Dask cluster{where} was lost: {' '.join(reason.split()).rstrip('.')}. Nothing was computed in part."

@@ -13,7 +13,7 @@ import numpy as np
 
 from certeq.optimize.panels import Index, Kernel, Panel, Part, Vector, check_table, release, walk
 from certeq.scale._collections import as_vector
-from certeq.scale._compute import ClusterLost, active_client, compute
+from certeq.scale._compute import ClusterLost, Scheduler
 from certeq.scale._dask import DaskArray, da, delayed
 
 _FAN = 8  # summaries joined at a time
@@ -54,7 +54,7 @@ class DaskPanel(Panel):
         self.starts = np.concatenate([[0], np.cumsum(table.chunks[0])]).astype(np.int64)
         self._blocks = list(table.to_delayed()[:, 0])
         self._loads = [None] * len(self._blocks) if weights is None else list(weights.to_delayed())
-        self._client: Any = None
+        self._scheduler: Scheduler | None = None
 
     def reduce(self, kernel: Kernel[Part], every: bool = False) -> Part:
         """The joined summaries of all chunks."""
@@ -70,14 +70,11 @@ class DaskPanel(Panel):
 
     def _compute(self, task: Any) -> Any:
         """The value of a task; what began on a cluster never goes on elsewhere without a word."""
-        client = active_client()
-        if client is None and self._client is not None and self._client.status != "running":
-            raise ClusterLost(
-                "The Dask cluster was lost: its client is closed. Nothing was computed in part; make a new LinearLoss "
-                "of the array to run elsewhere."
-            )
-        self._client = client
-        return compute(task)
+        if self._scheduler is not None and self._scheduler.closed:
+            lost = self._scheduler.lost("its client is closed")
+            raise ClusterLost(f"{lost} Make a new LinearLoss of the array to run elsewhere.")
+        self._scheduler = Scheduler()
+        return self._scheduler.compute(task)
 
     def take(self, places: Index) -> Vector:
         """The rows at the given positions; only those travel."""
@@ -124,5 +121,5 @@ def _counted(array: DaskArray) -> DaskArray:
     """The array with the sizes of its row chunks filled in; the caller's own stays as it is."""
     if not any(math.isnan(size) for size in array.chunks[0]):
         return array
-    sizes = compute(delayed(list)([delayed(len)(block) for block in array.to_delayed()[:, 0]]))
+    sizes = Scheduler().compute(delayed(list)([delayed(len)(block) for block in array.to_delayed()[:, 0]]))
     return da.Array(array.dask, array.name, (tuple(sizes), array.chunks[1]), meta=array._meta)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certeq.risk._input import not_finite
 from certeq.risk._sample import BLOCK, Combine, Floats, Kernel, Sample, picked, read_block, release
-from certeq.scale._compute import compute
+from certeq.scale._compute import Scheduler
 from certeq.scale._dask import DaskArray, Delayed, HighLevelGraph, da, dask
 
 _FAN_IN = 16  # summaries merged by one task
@@ -35,9 +35,10 @@ class DaskSample(Sample):
 
     keep = 1 << 19  # 4 MB of losses around a quantile is what a pass may send to the client
 
-    def __init__(self, z: DaskArray, weights: DaskArray | None = None) -> None:
+    def __init__(self, z: DaskArray, weights: DaskArray | None = None, scheduler: Scheduler | None = None) -> None:
         self.z, self.weights = z, weights
         self.size, self.weighted = int(z.shape[0]), weights is not None
+        self.scheduler = scheduler or Scheduler()
         self.passes = 0  # how often the data have been read
         self._drawn: tuple[NDArray[np.int64], Floats, Floats | None] | None = None
         self._prepare()
@@ -77,7 +78,7 @@ class DaskSample(Sample):
             layer[(name, "all")] = (list, keys)
             keys = [(name, "all")]
         graph = HighLevelGraph.from_collections(name, layer, dependencies=self._sources)
-        return compute(Delayed(keys[0], graph, layer=name))
+        return self.scheduler.compute(Delayed(keys[0], graph, layer=name))
 
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """The losses that `certeq.risk` would draw from the same array in memory; read once, kept from then on."""
