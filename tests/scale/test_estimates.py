@@ -1,8 +1,5 @@
 """Dask losses: the numbers of the same losses in memory, whatever the chunks."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +7,7 @@ import pytest
 pytest.importorskip("dask.array", reason="needs the extra [dask]")
 pytest.importorskip("dask.dataframe", reason="needs the extra [dask]")
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 
@@ -17,7 +15,7 @@ import certeq as ce
 from certeq.risk._long import solve_long
 from certeq.risk._rows import solve_rows
 from certeq.risk._sample import ArraySample
-from certeq.scale import as_sample, open_npy
+from certeq.scale import DaskSample, as_sample
 from tests.conftest import UTILITIES
 
 RNG = np.random.default_rng(11)
@@ -31,12 +29,12 @@ def close(found, wanted):
     assert found == pytest.approx(wanted, rel=1e-12, abs=1e-12)
 
 
-@pytest.fixture(autouse=True)
-def _small_overheads():
-    import dask
-
+@pytest.fixture(autouse=True, params=[0, DaskSample.near], ids=["in_chunks", "kept"])
+def near(request, monkeypatch):
+    """A sample this short is read once and kept; how longer ones are read is tested on it too."""
+    monkeypatch.setattr(DaskSample, "near", request.param)
     with dask.config.set(scheduler="sync"):
-        yield
+        yield request.param
 
 
 @pytest.mark.parametrize("chunks", CHUNKINGS, ids=["one", "even", "uneven_and_empty"])
@@ -105,29 +103,6 @@ def test_hard_samples(losses, name, weighted):
     close(solved.value, float(wanted.value[0]))
     assert solved.shortfall == pytest.approx(float(wanted.shortfall[0]), rel=1e-12, abs=1e-11)
     assert sample.passes <= 8
-
-
-def test_a_mapped_file_is_never_in_memory_as_a_whole(tmp_path):
-    code = """if True:
-        import resource, sys
-        import certeq as ce
-        from certeq.scale import open_npy
-        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        z = open_npy(sys.argv[1], 500_000)
-        ce.oce(z[:1000], ce.Quartic())
-        before = peak()
-        print(ce.oce(z, ce.CVaR(0.05)), ce.oce(z, ce.Quartic()), peak() - before)
-    """
-    losses = np.random.default_rng(12).standard_normal(16_000_000)
-    path = tmp_path / "losses.npy"
-    np.save(path, losses)
-    found = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    cvar, quartic, more = map(float, found.stdout.split())
-    close([cvar, quartic], [ce.oce(losses, ce.CVaR(0.05)), ce.oce(losses, ce.Quartic())])
-    assert more < 80.0, f"{more:.0f} MB more for a file of 128 MB"
-    assert open_npy(path, 7).chunks[0][:2] == (7, 7)
-    with pytest.raises(ValueError, match="chunk must be at least 1"):
-        open_npy(path, 0)
 
 
 def test_weights_of_any_size():
@@ -244,17 +219,41 @@ def test_refusals_say_what_would_be_right():
             call()
 
 
-def test_certeq_imports_no_dask_until_it_meets_some():
-    code = (
-        "import sys, certeq; assert not {'dask', 'pandas', 'torch'} & set(sys.modules);"
-        "import dask.array as da; assert 'certeq.scale' not in sys.modules;"
-        "print(certeq.oce(da.arange(4, chunks=2), certeq.CVaR(0.25)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "3.0"
+def counted(block, seen):
+    seen.append(len(block))
+    return block
 
 
-def test_a_missing_extra_is_one_clear_line():
-    code = "import sys; sys.modules['dask'] = None; sys.modules['dask.array'] = None; import certeq.scale"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.stderr.strip().splitlines()[-1] == "ImportError: certeq.scale needs Dask: pip install 'certeq[dask]'"
+def test_short_samples_are_read_once_and_long_ones_once_a_pass(near):
+    seen = []
+    z = da.from_array(LOSSES, chunks=5_000).map_blocks(counted, seen, dtype=float, meta=np.empty(0))
+    sample = as_sample(z)
+    solved = solve_long(sample, ce.Quartic())
+    close(solved.value, ce.oce(LOSSES, ce.Quartic()))
+    assert len(seen) == 4 * sample.passes
+    assert sample.passes == (1 if near else 1 + solved.passes)
+
+
+def test_a_short_sample_of_other_processes_is_not_fetched(near):
+    with dask.config.set(scheduler="processes"):
+        sample = as_sample(da.from_array(LOSSES, chunks=10_000))
+    assert not sample.scheduler.here
+    assert sample._nearby() is None
+    assert sample.keep == 1 << 19
+
+
+def test_a_part_of_a_graph_is_all_that_is_computed():
+    seen = []
+    z = da.from_array(LOSSES, chunks=1_000).map_blocks(counted, seen, dtype=float, meta=np.empty(0))
+    close(ce.oce(z[:2_000], ce.Mean()), ce.oce(LOSSES[:2_000], ce.Mean()))
+    assert set(seen) == {1_000}
+    assert len(seen) <= 2 * 2  # two chunks, of the draw and of the sums
+
+
+def test_chunks_that_are_not_what_they_say_are_an_error():
+    z = da.from_array(LOSSES, chunks=5_000)
+    short = da.Array(z[:15_000].dask, z[:15_000].name, ((5_000, 5_000, 4_000),), meta=z._meta)
+    with pytest.raises(ValueError, match="declare 14000 .*found 15000"):
+        sample = as_sample(short)
+        sample.near = short.size
+        solve_long(sample, ce.CVaR(0.05))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
-from certeq.scale._dask import da, dask, get_scheduler
+from certeq.scale._dask import DaskArray, Delayed, HighLevelGraph, da, dask, get_scheduler, sync_get, threaded_get
 
 _LOOK = 2.0  # seconds between looks at a cluster that has not answered yet
 _GRACE = 30.0  # seconds without any worker, or without the scheduler, after which the cluster counts as lost
@@ -44,6 +46,23 @@ class Scheduler:
     def closed(self) -> bool:
         """Whether there was a client that is no longer to be had; one that looks for its scheduler still is."""
         return self.client is not None and self.client.status in ("closing", "closed")
+
+    @property
+    def here(self) -> bool:
+        """Whether tasks run in this process: what they return has not travelled."""
+        return self._get in (threaded_get, sync_get)
+
+    def run(self, tasks: dict[Any, Any], keys: Any, arrays: Sequence[DaskArray]) -> Any:
+        """The values of some keys of a graph of tasks which depend on each other and on the chunks of ``arrays``."""
+        if self.here:
+            # Straight to the scheduler: to look for what might be optimised takes longer than a short pass.
+            graph = dict(tasks)
+            for array in arrays:
+                graph.update(array.dask)
+            return self._get(graph, keys)
+        name = f"certeq-{uuid4().hex}"
+        graph = HighLevelGraph.from_collections(name, tasks, dependencies=arrays)
+        return self.compute(Delayed(keys, graph, layer=name))
 
     def compute(self, task: Any) -> Any:
         """The value of a delayed task, or `ClusterLost`."""

@@ -13,3 +13,6 @@ delayed: Any = import_module("dask.delayed").delayed
 Delayed: Any = import_module("dask.delayed").Delayed
 HighLevelGraph: Any = import_module("dask.highlevelgraph").HighLevelGraph
 get_scheduler: Any = import_module("dask.base").get_scheduler
+threaded_get: Any = import_module("dask.threaded").get
+sync_get: Any = import_module("dask.local").get_sync
+tokenize: Any = import_module("dask.base").tokenize

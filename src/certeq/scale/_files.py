@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.scale._dask import DaskArray, da
+from certeq.scale._dask import DaskArray, da, tokenize
 
 CHUNK = 2_000_000  # losses per chunk: 16 MB in double precision
 
@@ -39,10 +40,12 @@ def open_npy(path: str | PathLike[str], chunk: int = CHUNK) -> DaskArray:
     sizes = tuple(min(chunk, rows - start) for start in range(0, rows, chunk)) or (0,)
     chunks = (sizes, *((size,) for size in array.shape[1:]))
     meta = np.empty((0,) * array.ndim, dtype=array.dtype)
-    return da.map_blocks(_mapped, path=name, chunk=chunk, chunks=chunks, dtype=array.dtype, meta=meta)
+    layer = f"open_npy-{tokenize(name, os.stat(name).st_mtime_ns, chunks)}"
+    rest = (0,) * (array.ndim - 1)
+    tasks = {(layer, i, *rest): (_mapped, name, i * chunk, size) for i, size in enumerate(sizes)}
+    return da.Array(tasks, layer, chunks, meta=meta)
 
 
-def _mapped(path: str, chunk: int, block_info: Any = None) -> NDArray[Any]:
-    number = block_info[None]["chunk-location"][0]
-    rows: NDArray[Any] = np.load(path, mmap_mode="r")[number * chunk : (number + 1) * chunk]
+def _mapped(path: str, first: int, size: int) -> NDArray[Any]:
+    rows: NDArray[Any] = np.load(path, mmap_mode="r")[first : first + size]
     return rows
