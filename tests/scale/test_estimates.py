@@ -253,7 +253,7 @@ def test_a_part_of_a_graph_is_all_that_is_computed():
 def test_chunks_that_are_not_what_they_say_are_an_error():
     z = da.from_array(LOSSES, chunks=5_000)
     short = da.Array(z[:15_000].dask, z[:15_000].name, ((5_000, 5_000, 4_000),), meta=z._meta)
+    sample = as_sample(short)
+    sample.near = short.size
     with pytest.raises(ValueError, match="declare 14000 .*found 15000"):
-        sample = as_sample(short)
-        sample.near = short.size
         solve_long(sample, ce.CVaR(0.05))

@@ -209,7 +209,6 @@ class _Slopes:
         self.passes = 0
         self.known: dict[float, tuple[float, ...]] = {}
         self.seen: dict[float, float] = {}  # mean slopes at all points tried
-        self.residual = np.inf
 
     def sums(self, s: float, with_value: bool) -> Extra:
         utility, centre = self.utility, self.centre  # the kernel may travel: it takes these along, not the sample
@@ -223,9 +222,9 @@ class _Slopes:
 
         return kernel
 
-    def look(self, s: float) -> None:
-        """One pass at s; close to the root the next point is the last, and the value there is cheap alongside."""
-        self.known = {s: tuple(self.sample.total(self.sums(s, self.residual <= 1e-3)) / self.mass)}
+    def look(self, s: float, with_value: bool) -> None:
+        """One pass at s; where it is to be the last, the value there is cheap alongside."""
+        self.known = {s: tuple(self.sample.total(self.sums(s, with_value)) / self.mass)}
         self.passes += 1
 
     def descend(self, s: float, low: float, high: float) -> float | None:
@@ -235,7 +234,7 @@ class _Slopes:
             slope, curvature = self.known[s][:2]
             self.seen[s] = float(slope)
             low, high = (s, high) if slope > 1.0 else (low, s)
-            self.residual = residual = abs(slope - 1.0)
+            residual = abs(slope - 1.0)
             # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end.
             if residual <= 4.0 * _EPS or 0.5 * last < residual <= 256.0 * _EPS:
                 return s
@@ -250,11 +249,11 @@ class _Slopes:
             # Newton squares the error: the residual to come is about (residual / last**2) * residual**2. When that is
             # far below rounding the last step is taken on trust. Only near the root: from afar a residual
             # can fall a millionfold and still be large.
-            ratio = residual / last
-            if last <= 0.1 and ratio <= 1e-2 and 16.0 * ratio**2 * residual <= 4.0 * _EPS:
+            if last <= 0.1 and residual <= 1e-2 * last and _after(residual, last) <= 4.0 * _EPS:
                 return trial
+            ahead = residual**2 * (residual / last**2 if last <= 0.1 else 1.0)
             last, s = residual, trial
-            self.look(s)
+            self.look(s, with_value=_after(ahead, residual) <= 64.0 * _EPS)
 
     def least_value(self, start: float, low: float, high: float, growth: float) -> tuple[float, float | None]:
         """One Newton step from ``start``, where the sums are known, and the least value s + E u as seen from there.
@@ -275,7 +274,6 @@ class _Slopes:
         self.known = {s: tuple(self.sample.total(self.sums(s, True)) / self.mass)}
         self.passes += 1
         m1, h1, value = self.known[s]
-        self.residual = abs(m1 - 1.0)
         if not h1 > 0.0:
             return s, None
         ahead = (m1 - 1.0) / h1
@@ -299,6 +297,11 @@ class _Slopes:
 
         self.passes += 1
         return s + float(self.sample.total(kernel)[0]) / self.mass
+
+
+def _after(residual: float, last: float) -> float:
+    """What Newton leaves of a residual that was ``last`` a step before, with a margin."""
+    return 16.0 * (residual / last) ** 2 * residual
 
 
 def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:

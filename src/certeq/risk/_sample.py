@@ -28,7 +28,7 @@ Combine = Callable[[list[Any]], Any]
 BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
 WIDE = 3 * BLOCK  # per block of a kernel that keeps its temporaries: handing over the interpreter lock costs more
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
-_SMALL_FILE = 1 << 25  # bytes that may be resident while places in them are looked up
+_SMALL_FILE = 1 << 25  # bytes that may be resident for a while
 _WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
 
 
@@ -125,7 +125,9 @@ class ArraySample(Sample):
     def map(self, kernel: Kernel, every: bool = False) -> list[Any]:
         """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
         starts, task, parallel = self._tasks(kernel, every)
-        return [result for results in run_all(task, starts, parallel) for result in results]
+        found = run_all(task, starts, parallel)
+        self._release_small()
+        return [result for results in found for result in results]
 
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of `map` merged into one, a wave of tasks at a time."""
@@ -139,6 +141,7 @@ class ArraySample(Sample):
         for first in range(0, len(starts), _WAVE):
             wave = run_all(of_task, starts[first : first + _WAVE], parallel)
             merged = [combine(merged + [result for results in wave for result in results])]
+        self._release_small()
         return merged[0]
 
     def _tasks(
@@ -153,12 +156,21 @@ class ArraySample(Sample):
                 part = slice(block * length, (block + 1) * length)
                 results += read_block(kernel, self.z[part], None if self.weights is None else self.weights[part], every)
             span = (first * length, min((first + per_task) * length, self.size))
-            release(self.z, *span)
-            if self.weights is not None:
-                release(self.weights, *span)
+            for array in self._arrays():
+                if array.nbytes > _SMALL_FILE:
+                    release(array, *span)
             return results
 
         return range(0, blocks, per_task), task, blocks >= 4
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        return [self.z] if self.weights is None else [self.z, self.weights]
+
+    def _release_small(self) -> None:
+        """Small files are released once a pass: each time, the other threads are interrupted."""
+        for array in self._arrays():
+            if array.nbytes <= _SMALL_FILE:
+                release(array, 0, self.size)
 
     def complain(self, allow_low: bool) -> None:
         """Raise a ValueError that says which loss is NaN or infinite, if any is."""

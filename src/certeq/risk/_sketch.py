@@ -25,7 +25,8 @@ _MANTISSA = 52
 _FINE = 5  # bins per octave, as a power of 2
 _OCTAVES = 64  # below the furthest loss
 _LEVELS = _OCTAVES << _FINE
-_LISTED = 4096  # losses to be listed around a trial, about
+_LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
+_MOST_LISTED = 1 << 16
 _PER_BLOCK = BLOCK // 16
 _MOST_FEATURES = 8
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
@@ -90,7 +91,7 @@ class Frame:
         one[held] = ones
         totals = [np.bincount(held, moment, minlength=bins) for moment in moments]
         kept = np.flatnonzero(totals[0])
-        if points.size > 4 * _LISTED or np.isnan(points).any():
+        if points.size > 4 * _MOST_LISTED or np.isnan(points).any():
             points, loads = np.array([np.nan]), np.zeros(1)
         return kept, one[kept], *(total[kept] for total in totals), points, loads
 
@@ -145,10 +146,11 @@ class Sketch:
 
     def reach(self, features: tuple[float, ...], s: float, size: int) -> float:
         """How far from the features one may list losses at s before there are too many."""
+        wanted = max(_LISTED, min(size >> 12, _MOST_LISTED))
         x = self.points - s
         distance = np.min([np.abs(x - feature) for feature in features], axis=0)
         order = np.argsort(distance)
-        many = int(np.searchsorted(np.cumsum(self.masses[order]), min(_LISTED / size, 1.0)))
+        many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0)))
         return float(distance[order[min(many, order.size - 1)]])
 
     def root(self, utility: Utility, low: float, high: float, lift: float) -> tuple[float, float]:

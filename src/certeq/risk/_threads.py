@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_WORTH_WAKING = 4e-3  # seconds of work for one
+_WORTH_WAKING = 3e-3  # seconds that one thread would take alone
 _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 
