@@ -152,7 +152,7 @@ def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> 
                 reach = rate * max(high - centre, centre - low) * (1.0 + 1e-15)
                 return (sum_exp(x, w, reach),)
 
-        size, (total,) = survey(sample, kernel, ranged=True)
+        size, (total,) = survey(sample, kernel, ranged=True, wide=True)
         passes += 1
         # Any centre will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - centre)) <= 300.0 and not (flat and total <= -0.9):
@@ -171,7 +171,7 @@ def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility
             x = z - middle
             return _sum(x, w), _sum(x * x, w)
 
-        size, (shift, square) = survey(sample, kernel)
+        size, (shift, square) = survey(sample, kernel, wide=True)
         passes += 1
         # E x**2 - (E x)**2 keeps its digits while the guessed mean is within a standard deviation of the true one.
         if shift * shift <= 0.5 * square or passes == 3:
@@ -186,7 +186,7 @@ def _quantile(sample: Sample, draw: Draw, pieces: Pieces, utility: Utility) -> L
     average = 0.0
     if pieces.low != 0.0 or sample.weighted:
         middle = float(draw.z.mean()) if draw.z.size else 0.0
-        size, (shift,) = survey(sample, lambda z, w: (_sum(z - middle, w),))
+        size, (shift,) = survey(sample, lambda z, w: (_sum(z - middle, w),), wide=True)
         average = middle + float(shift)
         if pieces.low == pieces.high:
             return LongSolved(sample, size, average, -utility.anchor, average + utility.oce_of_zero, 1)

@@ -25,8 +25,12 @@ Kernel = Callable[[Floats, Floats | None], Any]
 # Several partial results -> one of the same kind; associative, so that neighbours can be merged wherever they are
 Combine = Callable[[list[Any]], Any]
 
-BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
-WIDE = 3 * BLOCK  # per block of a kernel that keeps its temporaries: handing over the interpreter lock costs more
+BLOCK = 64_000  # losses per block at least
+_LONGEST = (
+    112_000  # and at most: the longer, the less often threads hand over the interpreter lock, and the more memory
+)
+_BLOCKS = 10  # of a sample between: a few for each thread
+_WIDE = 3 * BLOCK  # losses per block of a kernel with few temporaries
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
 _SMALL_FILE = 1 << 25  # bytes that may be resident for a while
 _WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
@@ -58,7 +62,7 @@ class Sample(ABC):
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of `map` merged into one by ``combine``, which sees neighbours in order and at least one.
 
-        A kernel of many short operations may ask for ``wide`` blocks: threads then hand over to one another less often.
+        A kernel that makes two temporaries at most may ask for ``wide`` blocks.
         """
         return combine(self.map(kernel, every))
 
@@ -103,6 +107,11 @@ def shifted(z: Floats, centre: float, s: float) -> Floats:
     return x
 
 
+def block_length(size: int, wide: bool = False) -> int:
+    """Losses per block of a sample of this size."""
+    return _WIDE if wide else min(max(BLOCK, -(-size // _BLOCKS)), _LONGEST)
+
+
 def read_block(kernel: Kernel, z: NDArray[Any], w: NDArray[Any] | None, every: bool) -> list[Any]:
     """[kernel(losses, weights)] of one block, or nothing where no loss of it carries weight."""
     z, w = _floats(z), None if w is None else _floats(w)
@@ -131,7 +140,7 @@ class ArraySample(Sample):
 
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of `map` merged into one, a wave of tasks at a time."""
-        starts, task, parallel = self._tasks(kernel, every, WIDE if wide else BLOCK)
+        starts, task, parallel = self._tasks(kernel, every, wide)
         merged: list[Any] = []
 
         def of_task(first: int) -> list[Any]:
@@ -144,11 +153,11 @@ class ArraySample(Sample):
         self._release_small()
         return merged[0]
 
-    def _tasks(
-        self, kernel: Kernel, every: bool, length: int = BLOCK
-    ) -> tuple[range, Callable[[int], list[Any]], bool]:
+    def _tasks(self, kernel: Kernel, every: bool, wide: bool = False) -> tuple[range, Callable[[int], list[Any]], bool]:
+        # Whatever the threads: what is merged with what decides the last bits.
+        length = block_length(self.size, wide)
         blocks = -(-self.size // length)
-        per_task = max(1, min(16, blocks // 32))  # whatever the threads: what is merged with what decides the last bits
+        per_task = max(1, min(9, blocks // 32))
 
         def task(first: int) -> list[Any]:
             results: list[Any] = []

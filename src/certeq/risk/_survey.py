@@ -31,10 +31,13 @@ class Extent:
 Extra = Callable[..., tuple[float, ...]]  # (losses, weights), and the losses' range where that is asked for
 
 
-def survey(sample: Sample, extra: Extra | None = None, ranged: bool = False) -> tuple[Extent, Floats]:
+def survey(
+    sample: Sample, extra: Extra | None = None, ranged: bool = False, wide: bool = False
+) -> tuple[Extent, Floats]:
     """One pass: the range of losses of positive weight, the total weight, and means of whatever ``extra`` sums up.
 
     With ``ranged``, ``extra`` is told the least and greatest loss of its block, and the least may be -inf.
+    ``wide`` is for an ``extra`` of few temporaries; see `Sample.fold`.
     """
 
     def sums_of(z: Floats, w: Floats | None, low: float, high: float) -> tuple[float, ...]:
@@ -54,7 +57,7 @@ def survey(sample: Sample, extra: Extra | None = None, ranged: bool = False) -> 
                 low, high = float(z.min()), float(z.max())
             return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
 
-    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True, wide=ranged)
+    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True, wide=wide)
     if sample.weighted:
         check_weights(lightest, mass, heaviest)
     if not np.isfinite(high) or not (np.isfinite(low) or (ranged and low == -np.inf)):

@@ -8,12 +8,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from time import perf_counter
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_WORTH_WAKING = 3e-3  # seconds that one thread would take alone
 _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 
@@ -42,18 +40,13 @@ def _pool() -> ThreadPoolExecutor:
 def run_all(task: Callable[[Any], Result], items: Sequence[Any], parallel: bool) -> list[Result]:
     """[task(item) for item in items], on all cores if ``parallel``; the order, and so every bit, is the same.
 
-    The caller works too: it is awake already. It does the first item alone, and wakes the others only if what is left
-    would take it longer than that costs: threads that hand one another the interpreter lock, and pages of a file, are
-    slow at first.
+    The caller works too: it is awake already, and to wake as many threads as there are cores costs milliseconds.
     """
     count = min(thread_count(), len(items)) if parallel else 1
     if count < 2 or threading.current_thread().name.startswith("certeq"):
         return [task(item) for item in items]
-    began = perf_counter()
-    found: dict[int, Result] = {0: task(items[0])}
-    if (perf_counter() - began) * (len(items) - 1) < _WORTH_WAKING:
-        return [found[0], *(task(item) for item in items[1:])]
-    left = iter(range(1, len(items)))  # shared: whoever is free takes the next one
+    found: dict[int, Result] = {}
+    left = iter(range(len(items)))  # shared: whoever is free takes the next one
 
     def work() -> None:
         try:

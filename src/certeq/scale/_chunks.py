@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._sample import BLOCK, Combine, Floats, Kernel, picked, read_block, release
+from certeq.risk._sample import Combine, Floats, Kernel, block_length, picked, read_block, release
 
-_TOGETHER = 16  # blocks whose results are merged, and whose pages are released, together
+_TOGETHER = 9  # blocks whose results are merged, and whose pages are released, together
 
 
-def map_chunk(z: Any, w: Any, kernel: Kernel, combine: Combine | None, every: bool) -> list[Any]:
+def map_chunk(z: Any, w: Any, kernel: Kernel, combine: Combine | None, every: bool, wide: bool) -> list[Any]:
     """kernel(losses, weights) of every block, or with ``combine`` their merger, in a list."""
     results: list[Any] = []
-    for losses, loads in _pieces(z, w):
+    for losses, loads in _pieces(z, w, wide):
         results += read_block(kernel, losses, loads, every)
         if combine is not None and len(results) > _TOGETHER:
             results = [combine(results)]
@@ -67,12 +67,13 @@ def _first(chunk: Any, wrong: Callable[[Any], NDArray[np.bool_]]) -> tuple[int, 
     return None
 
 
-def _pieces(z: Any, w: Any) -> Iterator[tuple[Any, Any]]:
+def _pieces(z: Any, w: Any, wide: bool = False) -> Iterator[tuple[Any, Any]]:
     """A chunk in blocks that fit the caches; pages of a mapped file are let go of behind."""
-    for first in range(0, len(z), BLOCK * _TOGETHER):
-        last = min(first + BLOCK * _TOGETHER, len(z))
-        for start in range(first, last, BLOCK):
-            part = slice(start, min(start + BLOCK, last))
+    length = block_length(len(z), wide)
+    for first in range(0, len(z), length * _TOGETHER):
+        last = min(first + length * _TOGETHER, len(z))
+        for start in range(first, last, length):
+            part = slice(start, min(start + length, last))
             yield z[part], None if w is None else w[part]
         release(z, first, last)
         if w is not None:

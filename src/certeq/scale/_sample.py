@@ -53,14 +53,14 @@ class DaskSample(Sample):
         """kernel(losses, weights) of every block of every chunk, in order."""
         if (near := self._nearby()) is not None:
             return near.map(kernel, every)
-        chunks = self._pass([(map_chunk, z, w, kernel, None, every) for z, w in self._chunks()])
+        chunks = self._pass([(map_chunk, z, w, kernel, None, every, False) for z, w in self._chunks()])
         return [result for results in chunks for result in results]
 
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of all blocks merged into one, within chunks first and then in a tree."""
         if (near := self._nearby()) is not None:
             return near.fold(kernel, combine, every, wide)
-        found = self._pass([(map_chunk, z, w, kernel, combine, every) for z, w in self._chunks()], combine)
+        found = self._pass([(map_chunk, z, w, kernel, combine, every, wide) for z, w in self._chunks()], combine)
         if not found:
             raise ValueError("weights sum to 0; at least one must be above 0.")
         return found[0]
