@@ -25,12 +25,10 @@ Kernel = Callable[[Floats, Floats | None], Any]
 # Several partial results -> one of the same kind; associative, so that neighbours can be merged wherever they are
 Combine = Callable[[list[Any]], Any]
 
-BLOCK = 64_000  # losses per block at least
-_LONGEST = (
-    112_000  # and at most: the longer, the less often threads hand over the interpreter lock, and the more memory
-)
-_BLOCKS = 10  # of a sample between: a few for each thread
-_WIDE = 3 * BLOCK  # losses per block of a kernel with few temporaries
+BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
+WIDE = (
+    3 * BLOCK
+)  # per block of a kernel with few temporaries: to hand over the interpreter lock costs more than they do
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
 _SMALL_FILE = 1 << 25  # bytes that may be resident for a while
 _WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
@@ -107,11 +105,6 @@ def shifted(z: Floats, centre: float, s: float) -> Floats:
     return x
 
 
-def block_length(size: int, wide: bool = False) -> int:
-    """Losses per block of a sample of this size."""
-    return _WIDE if wide else min(max(BLOCK, -(-size // _BLOCKS)), _LONGEST)
-
-
 def read_block(kernel: Kernel, z: NDArray[Any], w: NDArray[Any] | None, every: bool) -> list[Any]:
     """[kernel(losses, weights)] of one block, or nothing where no loss of it carries weight."""
     z, w = _floats(z), None if w is None else _floats(w)
@@ -155,9 +148,9 @@ class ArraySample(Sample):
 
     def _tasks(self, kernel: Kernel, every: bool, wide: bool = False) -> tuple[range, Callable[[int], list[Any]], bool]:
         # Whatever the threads: what is merged with what decides the last bits.
-        length = block_length(self.size, wide)
+        length = WIDE if wide else BLOCK
         blocks = -(-self.size // length)
-        per_task = max(1, min(9, blocks // 32))
+        per_task = max(1, min(16, blocks // 32))
 
         def task(first: int) -> list[Any]:
             results: list[Any] = []

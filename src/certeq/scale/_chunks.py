@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._sample import Combine, Floats, Kernel, block_length, picked, read_block, release
+from certeq.risk._sample import BLOCK, WIDE, Combine, Floats, Kernel, picked, read_block, release
 
-_TOGETHER = 9  # blocks whose results are merged, and whose pages are released, together
+_TOGETHER = 16  # blocks whose results are merged, and whose pages are released, together
 
 
 def map_chunk(z: Any, w: Any, kernel: Kernel, combine: Combine | None, every: bool, wide: bool) -> list[Any]:
@@ -69,7 +69,7 @@ def _first(chunk: Any, wrong: Callable[[Any], NDArray[np.bool_]]) -> tuple[int, 
 
 def _pieces(z: Any, w: Any, wide: bool = False) -> Iterator[tuple[Any, Any]]:
     """A chunk in blocks that fit the caches; pages of a mapped file are let go of behind."""
-    length = block_length(len(z), wide)
+    length = WIDE if wide else BLOCK
     for first in range(0, len(z), length * _TOGETHER):
         last = min(first + length * _TOGETHER, len(z))
         for start in range(first, last, length):
