@@ -1,7 +1,8 @@
 """Samples on disk, up to 1.6 GB: time per sample, passes and peak memory, read directly and through Dask.
 
 Every route and size runs in a process of its own, whose peak resident memory is that of the worst utility. Processor
-time is printed beside the time on the clock: on a machine that others use as well it is the steadier of the two.
+time is printed beside the time on the clock: on a machine that others use as well it is the steadier of the two. Every
+figure is the best of the runs that half a second has room for, and of two at least: the first also imports and maps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import certeq as ce
 from certeq.risk._long import solve_sample
 from certeq.risk._sample import ArraySample
 
-path, route, repeats, chunk = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+path, route, seconds, chunk = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 z = np.load(path, mmap_mode="r")
 
 def sample():
@@ -53,7 +54,9 @@ solve_sample(ArraySample(np.arange(1e5)), ce.Mean())  # imports and threads are 
 sample()
 for utility in utilities:
     best = busy = float("inf")
-    for _ in range(repeats):
+    begin, runs = time.perf_counter(), 0
+    while runs < 2 or time.perf_counter() - begin < seconds:
+        runs += 1
         start, worked = time.perf_counter(), time.process_time()
         read = sample()
         solved = solve_sample(read, utility)
@@ -72,7 +75,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
             path = Path(folder) / "losses.npy"
             write_normals(path, n)
             for route in ROUTES:
-                rows += measure(path, n, route, repeats=max(1, min(20, 50_000_000 // n)))
+                rows += measure(path, n, route, seconds=0.5)
             path.unlink()
     draw_chart(rows, CHART)
     print(f"chart: {CHART.name}; passes: at most {max(row['passes'] for row in rows)}")
@@ -89,8 +92,8 @@ def write_normals(path: Path, n: int) -> None:
             rng.standard_normal(min(CHUNK, n - start)).tofile(file)
 
 
-def measure(path: Path, n: int, route: str, repeats: int) -> list[dict[str, Any]]:
-    command = [sys.executable, "-c", WORKER, str(path), route, str(repeats), str(CHUNK)]
+def measure(path: Path, n: int, route: str, seconds: float) -> list[dict[str, Any]]:
+    command = [sys.executable, "-c", WORKER, str(path), route, str(seconds), str(CHUNK)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{route}, n = {n}: {done.stderr.strip().splitlines()[-1]}")
