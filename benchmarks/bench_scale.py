@@ -152,6 +152,7 @@ def draw_chart(rows: list[dict[str, Any]], path: Path) -> None:
     for column, route in enumerate(ROUTES):
         time_axis, memory_axis = axes[0][column], axes[1][column]
         chosen = [row for row in rows if row["route"] == route]
+        time_axis.set_prop_cycle(color=plt.get_cmap("tab20").colors)
         for case in dict.fromkeys(row["case"] for row in chosen):
             line = [row for row in chosen if row["case"] == case]
             time_axis.loglog([row["n"] for row in line], [row["ms"] / 1e3 for row in line], "o-", label=case)
