@@ -38,9 +38,8 @@ def by_vector(
         return None
     if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
         return None
-    small = losses.numel() <= SMALL
     plan = plan_for(utility, losses.numel(), losses.dtype)
-    if small and plan.tail is not None and weight is None and losses.dtype in (torch.float32, torch.float64):
+    if plan.tail is not None and weight is None and losses.dtype in (torch.float32, torch.float64):
         tail = _tail_mean(losses, plan.tail)
         if tail is not None:
             return tail

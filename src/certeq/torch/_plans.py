@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from certeq.risk._compiled import Coded, coded
+from certeq.torch._vector import SMALL
 from certeq.utilities import Pieces, Power, Utility
 from certeq.utilities._backend import NUMPY
 
@@ -69,9 +70,9 @@ def _any_length(utility: Utility) -> bool:
 
 
 def _tail(utility: Utility, size: int, dtype: torch.dtype) -> Tail | None:
-    """How to average the tail; None where the utility is not two linear pieces of which the lower is flat."""
+    """How to average the tail of a short batch; None where u is not two linear pieces of which the lower is flat."""
     pieces = utility.shape
-    if not (isinstance(pieces, Pieces) and pieces.low == 0.0):
+    if size > SMALL or not (isinstance(pieces, Pieces) and pieces.low == 0.0):
         return None
     mass = size * pieces.tail
     whole = min(int(mass * (1.0 + 1e-15)), size - 1)
