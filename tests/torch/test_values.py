@@ -355,7 +355,7 @@ def test_long_float32_batches_have_the_gradients_of_short_ones(utility, n):
     x = (1e6 * torch.randn(n, generator=torch.Generator().manual_seed(0))).requires_grad_()
     (q,) = torch.autograd.grad(oce(x, utility), x)
     wanted = ce.tilt(x.detach().double().numpy(), utility)
-    np.testing.assert_allclose(q, wanted, atol=1e-5 * wanted.max())
+    np.testing.assert_allclose(q, wanted, atol=1e-3 * wanted.max())
 
 
 def test_a_gradient_of_cvar_is_never_negative():

@@ -97,8 +97,8 @@ def _by_search(
     z: Floats, ranked: Floats | None, low: float, weights: Floats | None, mean: Mean, utility: Utility, tolerance: float
 ) -> _Answer:
     least, most = utility.slope_range
-    # Powers and bounded slopes do not overflow on losses of a sane size; sums of exponentials may, harmlessly.
-    tame = (utility.growth > 1.0 or most - least < math.inf) and low > -1e50
+    # Low powers and bounded slopes do not overflow on losses of a sane size; the others may, harmlessly.
+    tame = (1.0 < utility.growth <= 4.0 or most - least < math.inf) and low > -1e50
     with nullcontext() if tame else np.errstate(all="ignore"):
         anchor = utility.anchor
         bracket = low - anchor, -anchor
