@@ -263,3 +263,27 @@ def test_pivoting_leaves_alone_what_it_is_not_made_for():
     assert pivoted(replace(problem(3), H=np.ones((3, 3))), None) is None
     assert pivoted(replace(problem(3), G=np.ones((1, 3)), b=np.ones(1)), None) is None
     assert pivoted(replace(problem(3), B=np.ones((1, 3)), kink=np.ones(1), cap=np.ones(1)), None) is None
+
+
+@pytest.mark.parametrize(
+    "utility", [ce.MeanVariance(1.0), ce.Entropic(1.0), ce.SmoothCVaR(0.1), ce.CVaR(0.1)], ids=repr
+)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("twins", [False, True])
+def test_an_inequality_that_the_budget_settles(utility, seed, twins):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(20, 30))
+    if twins:
+        A[:, 1] = A[:, 0]
+    cap, budget = np.eye(30)[:1], np.ones((1, 30))
+    found = solve_exact(A, utility, lower=0, upper=1, C=budget, c=[1.0], G=np.vstack([cap, -budget]), b=[0.25, -1.0])
+    plain = solve_exact(A, utility, lower=0, upper=np.where(cap[0] > 0, 0.25, 1.0), C=budget, c=[1.0])
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(plain.value, rel=1e-9, abs=1e-12)
+
+
+def test_weights_whose_sum_is_no_number():
+    A = np.random.default_rng(0).normal(size=(20, 5))
+    found = solve_exact(A, ce.CVaR(0.1), lower=0, C=np.ones(5), c=1.0, weights=np.full(20, 1e308))
+    plain = solve_exact(A, ce.CVaR(0.1), lower=0, C=np.ones(5), c=1.0)
+    assert found.value == pytest.approx(plain.value, rel=1e-12)

@@ -1,5 +1,7 @@
 """Budgets of absolute values, solved exactly in long and short parts, against cvxpy."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,24 @@ def test_a_block_of_absolute_values_in_scenarios_read_in_blocks():
     parts = ce.minimize(ce.LinearLoss(dask.from_array(A, chunks=(100, 6))), ce.CVaR(0.1), domain=domain)
     assert parts.value == pytest.approx(whole.value, rel=1e-9)
     assert domain.contains(parts.theta)
+
+
+def exact_oce(utility, A, theta):
+    """OCE of one scenario or a mean in rational numbers: both are the mean loss."""
+    rows = [sum(Fraction(a) * Fraction(x) for a, x in zip(row, theta, strict=True)) for row in A.tolist()]
+    return sum(rows) / len(rows)
+
+
+@pytest.mark.parametrize("utility", [ce.MeanVariance(1.0), ce.CVaR(0.5), ce.Mean(), ce.Entropic(1.0)], ids=repr)
+@pytest.mark.parametrize("center", [[-3e8, 1e8], [1e4, -3e3], [0.0, 0.0]])
+def test_the_gap_holds_at_a_centre_far_away(utility, center):
+    A = np.array([[0.1, 0.3]])
+    found = ce.minimize(ce.LinearLoss(A), utility, domain=ce.L1Ball(0.5, center=center))
+    # Of one scenario every normalised OCE is the loss: the least is half of the largest coefficient below the centre's.
+    least = exact_oce(utility, A, center) - Fraction(0.5) * max(Fraction(a) for a in A[0].tolist())
+    value = exact_oce(utility, A, found.theta.tolist())
+    assert Fraction(found.value) - Fraction(found.gap) <= least
+    assert value <= Fraction(found.value) + Fraction(found.gap)
+    if not any(center):
+        assert found.status == "converged"
+        assert found.gap <= 1e-13

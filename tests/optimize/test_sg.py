@@ -391,3 +391,58 @@ def test_the_same_bits_wherever_the_samples_lie_in_memory(utility):
             found.add(run.theta.tobytes())
             del kept
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0, 1e20])
+def test_a_step_far_too_long_still_ends_in_the_simplex(step):
+    A = 1e10 * np.random.default_rng(0).normal(size=(9, 3))
+    options = {"method": "sg", "batch": "full", "iterations": 5, "average": "last", "rng": 0}
+    found = ce.minimize(ce.LinearLoss(A), ce.MeanVariance(1.0), domain=ce.Simplex(), step=step, **options)
+    assert found.theta.sum() == pytest.approx(1.0, abs=1e-12)
+    assert found.theta.min() >= 0.0
+
+
+@pytest.mark.parametrize("utility", [ce.SmoothCVaR(0.2), ce.Quartic(), ce.CVaR(0.2), ce.Entropic(1.0)], ids=repr)
+def test_a_sampler_that_returns_the_same_array_resumes_to_the_same_bits(tmp_path, utility):
+    X = np.random.default_rng(0).normal(size=(40, 4))
+
+    def run(iterations, **more):
+        options = {"method": "sg", "batch": 40, "step": 0.3, "rng": 0, "average": "last", "log_every": 10} | more
+        return ce.minimize(
+            ce.LinearLoss(X), utility, domain=ce.Simplex(), samples=lambda rng, m: X, theta0=np.full(4, 0.25),
+            iterations=iterations, **options,
+        )  # fmt: skip
+
+    run(20, checkpoint=tmp_path / "half")
+    np.testing.assert_array_equal(run(40, checkpoint=tmp_path / "half").theta, run(40).theta)
+
+
+def test_an_iterator_may_fill_one_array_again_and_again():
+    X = np.random.default_rng(1).normal(size=(3000, 3))
+
+    def chunks(again):
+        buffer = np.empty((3, 3))
+        for i in range(0, len(X), 3):
+            buffer[:] = X[i : i + 3]
+            yield buffer if again else buffer.copy()
+
+    def run(samples):
+        options = {"method": "sg", "batch": 5, "step": 0.1, "iterations": 100, "rng": 0}
+        return ce.minimize(
+            ce.LinearLoss(X), ce.MeanVariance(1.0), domain=ce.Simplex(), samples=samples, theta0=np.full(3, 1 / 3),
+            **options,
+        ).theta  # fmt: skip
+
+    np.testing.assert_array_equal(run(chunks(True)), run(chunks(False)))
+
+
+def test_a_gradient_that_is_none_is_refused_at_once():
+    def loss(theta, xi):
+        return xi @ theta, np.full((len(xi), 3), np.nan)
+
+    X = np.random.default_rng(1).normal(size=(50, 3))
+    options = {"method": "sg", "batch": 10, "step": 0.1, "iterations": 1, "rng": 0, "theta0": np.full(3, 1 / 3)}
+    with pytest.raises(ValueError, match="at iteration 1 entry 0 of the gradient is nan"):
+        ce.minimize(
+            ce.CallableLoss(loss), ce.Entropic(1.0), domain=ce.Simplex(), samples=lambda rng, m: X[:m], **options
+        )

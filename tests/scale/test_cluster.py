@@ -152,3 +152,23 @@ def test_a_scheduler_asked_for_by_name_wins_over_the_client(client):
     with dask.config.set(scheduler="sync"):
         found = ce.oce(da.from_array(LOSSES, chunks=7_000), ce.CVaR(0.05))
     assert found == pytest.approx(ce.oce(LOSSES, ce.CVaR(0.05)), rel=1e-12)
+
+
+def test_chunks_that_the_cluster_holds_already(client):
+    x = np.random.default_rng(5).standard_normal(20_000)
+    held = da.from_array(x, chunks=3_000).persist()
+    loads = da.from_array(np.abs(x), chunks=3_000).persist()
+    for utility in (ce.Quartic(), ce.CVaR(0.05), ce.Entropic(1.0)):
+        assert ce.oce(held, utility) == pytest.approx(ce.oce(x, utility), rel=1e-12)
+        wanted = ce.oce(x, utility, weights=np.abs(x))
+        assert ce.oce(held, utility, weights=loads) == pytest.approx(wanted, rel=1e-12)
+    np.testing.assert_allclose(ce.tilt(held, ce.CVaR(0.1)).compute(), ce.tilt(x, ce.CVaR(0.1)), rtol=1e-12)
+
+
+def _estimate_in_a_task() -> float:
+    return float(ce.oce(da.arange(1000.0, chunks=300), ce.CVaR(0.05)))
+
+
+def test_estimates_inside_as_many_tasks_as_there_are_threads(client):
+    tasks = [client.submit(_estimate_in_a_task, pure=False) for _ in range(4)]
+    assert [task.result(timeout=60) for task in tasks] == [974.5] * 4

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.domains import Domain, Polyhedron
-from certeq.optimize.domains._lift import Lift, lift
+from certeq.optimize.domains._lift import lift
 from certeq.optimize.exact import ExactResult, solve_exact
-from certeq.optimize.exact.blocks import PanelResult, solve_panel
+from certeq.optimize.exact.blocks import PanelResult
 from certeq.optimize.lbfgs import minimize_lbfgs
+from certeq.optimize.lifted import solve, solve_lifted
 from certeq.optimize.losses import Loss
-from certeq.optimize.panels import MappedPanel, Panel
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._arguments import check_problem, check_start
 from certeq.optimize.sg._schedules import choose
@@ -119,10 +119,11 @@ def minimize_exact(
     except TypeError as error:
         raise ValueError(f"domain must be a polyhedron for method='exact'; found {error}. Use 'sg'.") from None
     if lifted.is_plain:
-        found = _solve(data, utility, weights, start, _constraints(lifted.rows), options)
+        found = solve(data, utility, weights, start, _constraints(lifted.rows), options)
         theta = found.theta
     else:
-        found, theta = _solve_lifted(data, utility, lifted, start, weights, options)
+        limits = _constraints(lifted.rows)
+        found, theta = solve_lifted(data, utility, lifted, start, weights, limits, options)
     return Solution(
         theta=theta,
         value=float(found.value),
@@ -140,45 +141,6 @@ def minimize_exact(
 
 def _constraints(rows: Polyhedron) -> dict[str, Any]:
     return {"lower": rows.lower, "upper": rows.upper, "C": rows.C, "c": rows.c, "G": rows.A, "b": rows.b}
-
-
-def _solve(
-    data: Any, utility: Utility, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
-) -> ExactResult | PanelResult:
-    if isinstance(data, Panel):
-        return solve_panel(data, utility, weights=weights, theta0=start, **limits, **options)
-    return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
-
-
-def _solve_lifted(
-    data: Any, utility: Utility, lifted: Lift, start: Any, weights: Any, options: dict[str, Any]
-) -> tuple[ExactResult | PanelResult, Any]:
-    """Solve over theta = middle + S v: budgets of absolute values are linear in the long and short parts v."""
-    S, middle, count = lifted.matrix(), lifted.middle, lifted.place.size
-    limits, options = _constraints(lifted.rows), dict(options)
-    linear = options.pop("linear", None)
-    if linear is not None:
-        linear = np.asarray(linear, dtype=np.float64)
-        if linear.shape != middle.shape:
-            raise ValueError(f"linear must have shape {middle.shape}; found {linear.shape}.")
-    if start is not None:
-        start = lifted.parts(start)
-    if np.any(middle):  # the losses at the middle are a column whose weight is fixed at 1
-        S = np.column_stack([S, middle])
-        for name in ("lower", "upper"):
-            limits[name] = np.append(limits[name], 1.0)
-        for name in ("C", "G"):
-            limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
-        start = None if start is None else np.append(start, 1.0)
-    if linear is not None:
-        options["linear"] = linear @ S
-    if isinstance(data, Panel):
-        data = MappedPanel(data, S)
-    else:
-        columns = data[:, lifted.place] * lifted.sign
-        data = np.column_stack([columns, data @ middle]) if np.any(middle) else columns
-    found = _solve(data, utility, weights, start, limits, options)
-    return found, lifted.theta(found.theta[:count])
 
 
 def _trace(rows: Any, count: int) -> Trace:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
@@ -85,7 +87,8 @@ class Scheduler:
         from distributed.scheduler import NoWorkerError
 
         try:
-            return self._wait(self.client.compute(task))
+            with _out_of_the_way():
+                return self._wait(self.client.compute(task))
         except KilledWorker as error:
             raise self.lost(_killed(error)) from error
         except (CancelledError, CommClosedError, NoWorkerError, ClosedClientError) as error:
@@ -112,6 +115,20 @@ class Scheduler:
                 future.cancel()
                 raise self.lost(f"no worker has been there for {_GRACE:.0f} s")
         return future.result()
+
+
+@contextmanager
+def _out_of_the_way() -> Iterator[None]:
+    """Inside a task of Dask, give its thread back while waiting: the tasks waited for may need it."""
+    pool: Any = import_module("distributed")
+    inside = bool(getattr(pool.worker.thread_state, "key", False))
+    if inside:
+        pool.secede()
+    try:
+        yield
+    finally:
+        if inside:
+            pool.rejoin()
 
 
 def _has_workers(client: Any) -> bool:

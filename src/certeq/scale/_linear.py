@@ -69,11 +69,12 @@ class DaskPanel(Panel):
         return found[0]
 
     def _compute(self, task: Any) -> Any:
-        """The value of a task; what began on a cluster never goes on elsewhere without a word."""
+        """The value of a task; all run where the first did, and never elsewhere without a word."""
         if self._scheduler is not None and self._scheduler.closed:
             lost = self._scheduler.lost("its client is closed")
             raise ClusterLost(f"{lost} Make a new LinearLoss of the array to run elsewhere.")
-        self._scheduler = Scheduler()
+        if self._scheduler is None:
+            self._scheduler = Scheduler()
         return self._scheduler.compute(task)
 
     def take(self, places: Index) -> Vector:

@@ -97,7 +97,11 @@ class DaskSample(Sample):
     def _chunks(self) -> list[tuple[Any, Any]]:
         """Keys of the chunks of losses and weights, in a graph that is optimised once for all passes."""
         if self._sources is None:
-            self._sources = dask.optimize(*self._arrays())
+            arrays = self._arrays()
+            optimised = dask.optimize(*arrays)
+            # Chunks that a cluster holds already are no longer part of an optimised graph; theirs needs none.
+            whole = all(_keys_of(array)[0] in array.dask for array in optimised)
+            self._sources = optimised if whole else arrays
         keys = [_keys_of(array) for array in self._sources]
         return list(zip(keys[0], keys[1] if self.weighted else [None] * len(keys[0]), strict=True))
 

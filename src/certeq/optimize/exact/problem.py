@@ -61,10 +61,11 @@ def read_problem(
     kept, probabilities = None, np.full(count, 1.0 / count)
     if weights is not None:
         raw = _vector("weights", weights, count)
-        if np.any(raw < 0.0) or not raw.sum() > 0.0:
+        if np.any(raw < 0.0) or not raw.max() > 0.0:
             raise ValueError(
                 f"weights must be non-negative with a positive sum; found minimum {raw.min():g} and sum {raw.sum():g}."
             )
+        raw = raw / raw.max()  # the sum of large weights may not be a number
         probabilities = raw / raw.sum()
         if np.any(probabilities == 0.0):
             kept = np.flatnonzero(probabilities)

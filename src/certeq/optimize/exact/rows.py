@@ -57,8 +57,25 @@ def presolve_rows(given: Polyhedron) -> Rows:
     C, c = np.vstack([given.C, given.G[first]]), np.append(given.c, given.b[first])
     names = [f"C[{i}]" if k < 0 else f"G[{i}] with G[{k}]" for i, k in origin]
     kept = _independent(C, c, names)
+    single = _not_settled(given, single, C[kept], c[kept])
     polyhedron = Polyhedron(given.lower, given.upper, C[kept], c[kept], given.G[single], given.b[single])
     return Rows(polyhedron, [origin[i] for i in kept], single)
+
+
+def _not_settled(q: Polyhedron, rows: NDArray[np.intp], C: Vector, c: Vector) -> NDArray[np.intp]:
+    """The inequalities that the equalities do not settle; those that they contradict are kept, to be complained of.
+
+    Where the equalities fix  g.v  to b there is no inside, and the multipliers of both may run off together.
+    """
+    if not len(rows) or not len(c):
+        return rows
+    lengths = np.linalg.norm(q.G[rows], axis=1)
+    combination = np.linalg.lstsq(C.T, q.G[rows].T, rcond=None)[0]
+    rest = np.linalg.norm(q.G[rows] - combination.T @ C, axis=1)
+    room = q.b[rows] - combination.T @ c
+    size = np.abs(combination).T @ np.abs(c) + np.abs(q.b[rows])
+    settled = (rest <= 1e-13 * lengths * C.shape[1]) & (room >= -1e-12 * size)
+    return np.asarray(rows[~settled], dtype=np.intp)
 
 
 def _pairs(q: Polyhedron) -> list[tuple[int, int]]:

@@ -106,7 +106,12 @@ def solve_exact(
     given = read_start(theta0, problem.table.shape[1])
     deadline = np.inf if time_limit is None else began + time_limit
     with one_blas_thread():
-        return _solve(problem, given, tol, max_iter, deadline)
+        found = _solve(problem, given, tol, max_iter, deadline)
+        if found.status == "stalled" and given is None and time.perf_counter() < deadline:
+            # Units, working sets and trust region are chosen anew from where it ended, and that may be enough.
+            again = _solve(problem, found.theta, tol, max_iter, deadline)
+            found = again if again.gap < found.gap else found
+    return found
 
 
 def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:

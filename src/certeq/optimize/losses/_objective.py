@@ -66,10 +66,10 @@ def check_weights(weights: Any, count: int) -> Floats:
         raise ValueError(f"weights must have one entry per sample, {count}; found {w.size}.")
     if w.min() < 0.0:
         raise ValueError(f"weights must not be negative; found {w.min():g} at [{int(np.argmin(w))}].")
-    total = w.sum()
-    if total <= 0.0:
+    if w.max() <= 0.0:
         raise ValueError("weights sum to 0; at least one must be above 0.")
-    return np.asarray(w / total)
+    w = w / w.max()  # the sum of large weights may not be a number
+    return np.asarray(w / w.sum())
 
 
 def _short(theta: Floats) -> str:

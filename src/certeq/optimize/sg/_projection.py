@@ -49,15 +49,28 @@ def _simplex(total: float) -> StepProjection:
             tau = (float(np.dot(x, mask)) - total) / count
             support = x > tau
             if support.tobytes() == known:
-                settled = True
                 break
             if not support.any():  # total is lost in the rounding of x, or x is not finite
-                tau, settled = float(x.max()) - total, False
-                break
+                last = None
+                return _of_far(x, total)
             learn(support)
         v: Floats = x - tau
         np.maximum(v, 0.0, out=v)
-        last = v if settled else None
+        last = v
         return v
 
     return project
+
+
+def _of_far(x: Floats, total: float) -> Floats:
+    """The projection of an x so large that total is lost beside it: what lies further below the largest gets nothing.
+
+    Differences from the largest entry are exact where they matter, and the sum is theirs.
+    """
+    y = x - x.max()
+    y = np.where(y > -2.0 * total, y, -2.0 * total)
+    ranked = np.sort(y)[::-1]
+    level = (np.cumsum(ranked) - total) / np.arange(1, x.size + 1)
+    held = int(np.flatnonzero(ranked > level)[-1]) if (ranked > level).any() else 0
+    v: Floats = np.maximum(y - level[held], 0.0)
+    return v

@@ -116,13 +116,17 @@ class Run:
                 losses, mass, slope = self.last_losses, 1.0, self._slope_of_blocks()
             else:
                 losses, product = evaluate(self.theta, batch)
+                # The samples of last time help if they are all there are: of a stream, no checkpoint could say so.
+                same = batch is self.full and batch is self.last_batch
                 tilt = self.tilt if batch is self.full else self.plain
-                q, mass = tilt.weigh(losses, batch is self.last_batch)
+                q, mass = tilt.weigh(losses, same)
                 if not 0.0 < mass < math.inf:
                     raise self._not_finite(k, losses)
                 slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
             if averaging:
                 average.add(self.theta, step)
+            if not math.isfinite(np.add.reduce(slope)):
+                raise self._no_gradient(k, slope)
             self.theta = project(self.theta, self.theta - (step / mass) * slope)
             self.iteration, self.last_batch, self.last_losses = k, batch, losses
             elapsed = time.perf_counter() - start
@@ -175,6 +179,11 @@ class Run:
         bad = np.flatnonzero(~np.isfinite(losses))
         what = f"the loss of sample {bad[0]} of the batch is {losses[bad[0]]}" if bad.size else "the tilt overflows"
         return ValueError(f"at iteration {k} {what}: the step is too long, or theta0 or the samples are out of range.")
+
+    def _no_gradient(self, k: int, slope: Floats) -> ValueError:
+        bad = np.flatnonzero(~np.isfinite(slope))
+        what = f"entry {bad[0]} of the gradient is {slope[bad[0]]}" if bad.size else "the gradient overflows"
+        return ValueError(f"at iteration {k} {what}: look at the jacobian of the loss, or take a shorter step.")
 
     # -- the result ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class IteratorSource(Source):
             ) from None
         if count_samples(chunk, "a chunk of the iterator") == 0:
             raise ValueError("the iterator gave an empty chunk; each must hold at least one sample.")
-        return chunk
+        return deepcopy(chunk)  # an iterator may fill one and the same array again, while parts of it still wait here
 
     def state(self) -> dict[str, Any]:
         """Return the generator's state and how many samples were used."""

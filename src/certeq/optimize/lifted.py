@@ -1,0 +1,142 @@
+"""Exact solutions over sets that are polyhedra in other variables, with a gap that holds in the caller's own.
+
+A budget of absolute values is linear in long and short parts v, and theta = middle + S v. The solver proves its gap for
+the table A (S, middle), whose last column was rounded, and theta is rounded on its way back: at a middle of 1e8 either
+is worth more than the gap. So the value is taken again at theta, and the bound is lowered by what rounding may have
+moved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize.domains._lift import Lift
+from certeq.optimize.exact import ExactResult, solve_exact
+from certeq.optimize.exact.blocks import PanelResult, solve_panel
+from certeq.optimize.panels import ArrayPanel, MappedPanel, Panel
+from certeq.utilities import Utility
+
+Vector = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def solve(
+    data: Any, utility: Utility, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
+) -> ExactResult | PanelResult:
+    """The exact solver for wherever the data are."""
+    if isinstance(data, Panel):
+        return solve_panel(data, utility, weights=weights, theta0=start, **limits, **options)
+    return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
+
+
+def solve_lifted(
+    data: Any,
+    utility: Utility,
+    lifted: Lift,
+    start: Any,
+    weights: Any,
+    limits: dict[str, Any],
+    options: dict[str, Any],
+) -> tuple[ExactResult | PanelResult, Vector]:
+    """The result, with value and gap of the theta beside it."""
+    S, middle, count = lifted.matrix(), lifted.middle, lifted.place.size
+    limits, options = dict(limits), dict(options)
+    linear = options.pop("linear", None)
+    if linear is not None:
+        linear = np.asarray(linear, dtype=np.float64)
+        if linear.shape != middle.shape:
+            raise ValueError(f"linear must have shape {middle.shape}; found {linear.shape}.")
+    if start is not None:
+        start = lifted.parts(start)
+    if np.any(middle):  # the losses at the middle are a column whose weight is fixed at 1
+        S = np.column_stack([S, middle])
+        for name in ("lower", "upper"):
+            limits[name] = np.append(limits[name], 1.0)
+        for name in ("C", "G"):
+            limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
+        start = None if start is None else np.append(start, 1.0)
+    if linear is not None:
+        options["linear"] = linear @ S
+    table: Any
+    if isinstance(data, Panel):
+        table = MappedPanel(data, S)
+    else:
+        columns = data[:, lifted.place] * lifted.sign
+        table = np.column_stack([columns, data @ middle]) if np.any(middle) else columns
+    found = solve(table, utility, weights, start, limits, options)
+    theta = lifted.theta(found.theta[:count])
+    costs = np.zeros_like(middle) if linear is None else linear
+    return _at(found, data, utility, weights, theta, middle, costs, float(options.get("tol", 1e-9))), theta
+
+
+def _at(
+    found: ExactResult | PanelResult,
+    data: Any,
+    utility: Utility,
+    weights: Any,
+    theta: Vector,
+    middle: Vector,
+    linear: Vector,
+    tol: float,
+) -> ExactResult | PanelResult:
+    size, t = np.abs(theta) + np.abs(middle), found.shortfall
+    panel = data if isinstance(data, Panel) else ArrayPanel(np.asarray(data))
+    if weights is not None:
+        panel = panel.with_weights(weights)
+    sums = panel.reduce(_Look(theta, size, t, utility))
+    value = t + sums.worth / sums.mass + float(linear @ theta)
+    # Roundings of a loss, times the tilt that weighs it: its sizes sum to 1 where u is monotone, and else to what the
+    # slopes at theta sum to, or little more. Then those of the sum over scenarios.
+    tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * sums.slopes / sums.mass
+    moved = _EPS * (len(theta) + 8.0) * (tilted * (sums.reach + abs(t)) + float(np.abs(linear) @ size))
+    moved += 64.0 * _EPS * (abs(t) + sums.size / sums.mass)
+    gap = max(value - found.lower_bound, 0.0) + 2.0 * moved
+    unit = found.gap / found.relative_gap if found.gap > 0.0 < found.relative_gap else max(abs(value), 1e-300)
+    relative = gap / unit
+    status = "stalled" if found.status == "optimal" and relative > tol else found.status
+    return replace(found, value=value, gap=gap, lower_bound=value - gap, relative_gap=relative, status=status)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Over scenarios: sums of weights, of u(x - t), of the sizes of that and of u'; and the largest |a_i| . size."""
+
+    mass: float
+    worth: float
+    size: float
+    slopes: float
+    reach: float
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One pass at theta and t."""
+
+    theta: Vector
+    size: Vector
+    t: float
+    utility: Utility
+
+    def __call__(self, ids: NDArray[np.int64], rows: Vector, weights: Vector | None) -> _Sums:
+        """The sums over some rows."""
+        w = np.ones(len(rows)) if weights is None else weights
+        y = rows @ self.theta - self.t
+        with np.errstate(all="ignore"):
+            value, slope = w * self.utility.value(y), w * np.abs(self.utility.slope(y))
+        reach = float((np.abs(rows) @ self.size).max(initial=0.0))
+        return _Sums(float(w.sum()), float(value.sum()), float(np.abs(value).sum()), float(slope.sum()), reach)
+
+    def join(self, parts: Sequence[_Sums]) -> _Sums:
+        """Added up."""
+        return _Sums(
+            sum(part.mass for part in parts),
+            sum(part.worth for part in parts),
+            sum(part.size for part in parts),
+            sum(part.slopes for part in parts),
+            max(part.reach for part in parts),
+        )
