@@ -77,15 +77,16 @@ INLINE double exponential(double x)
 
 /* -- slope q and curvature c of each curve at y -------------------------------------------------------------------- */
 
-/* y - y is 0, and NaN where y is not finite, which a comparison would hide. An exponential may have y = -inf. */
+/* y - y is 0, and NaN where y is not finite, which a comparison would hide. Of an exponential and a logistic slope NaN
+   comes out as NaN, while infinite losses have their limits. */
 
 #define AT_EXPONENTIAL                                                                                                 \
     double q = exponential(a * y), c = a * q;
 
 #define AT_LOGISTIC                                                                                                    \
     double x = odds * exponential(-a * y);                                                                             \
-    x = x < 1e300 ? x : 1e300;                                                                                         \
-    double q = b / (1.0 + x) + (y - y), c = a * q * (x * q * one_over_b);
+    x = x > 1e300 ? 1e300 : x;                                                                                         \
+    double q = b / (1.0 + x), c = a * q * (x * q * one_over_b);
 
 #define AT_ARCTANGENT                                                                                                  \
     double v = y * one_over_a - root;                                                                                  \

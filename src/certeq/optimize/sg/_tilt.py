@@ -293,6 +293,9 @@ class CompiledTilt(Tilt):
         self.s, total, self.rise = found
         self.bend, self.spare = self.spare, self.bend
         self.level = float(np.dot(self.bend, z))
+        if not math.isfinite(self.level):  # an infinite loss may have a slope all the same
+            self.rise = 0.0
+            return z, math.nan
         miss = self.s - straight if known else 0.0
         self.trend, self.miss = miss - self.miss, miss
         return q, total
