@@ -287,3 +287,15 @@ def test_weights_whose_sum_is_no_number():
     found = solve_exact(A, ce.CVaR(0.1), lower=0, C=np.ones(5), c=1.0, weights=np.full(20, 1e308))
     plain = solve_exact(A, ce.CVaR(0.1), lower=0, C=np.ones(5), c=1.0)
     assert found.value == pytest.approx(plain.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [3, 17, 49])
+def test_more_assets_than_scenarios_with_uneven_weights(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(4, 24))
+    weights = rng.random(4) ** 3 + 1e-3
+    found = solve_exact(
+        A, ce.LeakyCVaR(0.05), lower=0, C=np.ones(24), c=1.0, weights=weights
+    )  # 49 needs a second start
+    assert found.status == "optimal"
+    assert found.relative_gap <= 1e-9

@@ -26,6 +26,7 @@ from certeq.utilities import Quadratic, Utility
 
 Vector = NDArray[np.float64]
 
+_ANEW = 20  # steps from which on half of them are kept for a second start
 _MANY = 60_000  # from this many scenarios on, a third of that number is solved first
 
 
@@ -106,11 +107,13 @@ def solve_exact(
     given = read_start(theta0, problem.table.shape[1])
     deadline = np.inf if time_limit is None else began + time_limit
     with one_blas_thread():
-        found = _solve(problem, given, tol, max_iter, deadline)
-        if found.status == "stalled" and given is None and time.perf_counter() < deadline:
+        first = max_iter if given is not None or max_iter < _ANEW else max_iter // 2
+        found = _solve(problem, given, tol, first, deadline)
+        if found.status != "optimal" and given is None and first < max_iter and time.perf_counter() < deadline:
             # Units, working sets and trust region are chosen anew from where it ended, and that may be enough.
-            again = _solve(problem, found.theta, tol, max_iter, deadline)
-            found = again if again.gap < found.gap else found
+            again = _solve(problem, found.theta, tol, max_iter - first, deadline)
+            again = replace(again, iterations=found.iterations + again.iterations)
+            found = again if again.gap < found.gap else replace(found, iterations=again.iterations)
     return found
 
 
