@@ -412,37 +412,61 @@ static int same_size(Py_ssize_t n, Py_ssize_t found, const char *name)
     return n == found ? 0 : -1;
 }
 
+/* What slopes() and settle() are called with: (kind, a, b, z, s, q, bend); bend may be None where that is allowed. */
+typedef struct {
+    Curve u;
+    double s;
+    Py_buffer z, q, bend;
+    int bent;
+} Call;
+
+static void end(Call *call)
+{
+    if (call->bent)
+        PyBuffer_Release(&call->bend);
+    PyBuffer_Release(&call->q);
+    PyBuffer_Release(&call->z);
+}
+
+/* Reads the arguments, and holds their buffers until end(); -1 where one is wrong, and nothing is held. */
+static int begin(PyObject *const *args, Py_ssize_t count, const char *signature, int may_lack_bend, Call *call)
+{
+    if (take(count, 7, signature) < 0 || curve(args, &call->u) < 0)
+        return -1;
+    call->s = PyFloat_AsDouble(args[4]);
+    call->bent = !(may_lack_bend && args[6] == Py_None);
+    if (PyErr_Occurred() || floats(args[3], &call->z, 0, 0, "z") < 0)
+        return -1;
+    if (floats(args[5], &call->q, 1, 0, "q") < 0) {
+        PyBuffer_Release(&call->z);
+        return -1;
+    }
+    if (call->bent && floats(args[6], &call->bend, 1, 0, "bend") < 0) {
+        call->bent = 0;
+        end(call);
+        return -1;
+    }
+    Py_ssize_t n = call->z.shape[0];
+    if (same_size(n, call->q.shape[0], "q") < 0 || (call->bent && same_size(n, call->bend.shape[0], "bend") < 0)) {
+        end(call);
+        return -1;
+    }
+    return 0;
+}
+
 PyDoc_STRVAR(slopes_doc, "slopes(kind, a, b, z, s, q, bend, /) -> (sum of slopes, sum of curvatures)\n--\n\n"
                          "Write the slopes at z - s into q, and the curvatures into bend unless that is None.");
 
 static PyObject *slopes(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    Curve u;
-    Py_buffer z, q, bend;
-    PyObject *answer = NULL;
-    if (take(count, 7, "slopes(kind, a, b, z, s, q, bend)") < 0 || curve(args, &u) < 0)
+    Call call;
+    Sums sums;
+    if (begin(args, count, "slopes(kind, a, b, z, s, q, bend)", 1, &call) < 0)
         return NULL;
-    double s = PyFloat_AsDouble(args[4]);
-    int bent = args[6] != Py_None;
-    if (PyErr_Occurred() || floats(args[3], &z, 0, 0, "z") < 0)
-        return NULL;
-    if (floats(args[5], &q, 1, 0, "q") < 0)
-        goto without_q;
-    if (bent && floats(args[6], &bend, 1, 0, "bend") < 0)
-        goto without_bend;
-    Py_ssize_t n = z.shape[0];
-    if (same_size(n, q.shape[0], "q") == 0 && (!bent || same_size(n, bend.shape[0], "bend") == 0)) {
-        Sums sums;
-        Py_BEGIN_ALLOW_THREADS sums = pass(u, z.buf, NULL, n, s, q.buf, bent ? bend.buf : NULL);
-        Py_END_ALLOW_THREADS answer = Py_BuildValue("dd", sums.slope, sums.bend);
-    }
-    if (bent)
-        PyBuffer_Release(&bend);
-without_bend:
-    PyBuffer_Release(&q);
-without_q:
-    PyBuffer_Release(&z);
-    return answer;
+    double *bend = call.bent ? call.bend.buf : NULL;
+    Py_BEGIN_ALLOW_THREADS sums = pass(call.u, call.z.buf, NULL, call.z.shape[0], call.s, call.q.buf, bend);
+    Py_END_ALLOW_THREADS end(&call);
+    return Py_BuildValue("dd", sums.slope, sums.bend);
 }
 
 PyDoc_STRVAR(settle_doc, "settle(kind, a, b, z, s, q, bend, /) -> (s, sum of slopes, sum of curvatures) or None\n--\n\n"
@@ -451,32 +475,15 @@ PyDoc_STRVAR(settle_doc, "settle(kind, a, b, z, s, q, bend, /) -> (s, sum of slo
 
 static PyObject *settled(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    Curve u;
-    Py_buffer z, q, bend;
-    PyObject *answer = NULL;
-    if (take(count, 7, "settle(kind, a, b, z, s, q, bend)") < 0 || curve(args, &u) < 0)
+    Call call;
+    Sums sums;
+    int passes;
+    if (begin(args, count, "settle(kind, a, b, z, s, q, bend)", 0, &call) < 0)
         return NULL;
-    double s = PyFloat_AsDouble(args[4]);
-    if (PyErr_Occurred() || floats(args[3], &z, 0, 0, "z") < 0)
-        return NULL;
-    if (floats(args[5], &q, 1, 0, "q") < 0)
-        goto without_q;
-    if (floats(args[6], &bend, 1, 0, "bend") < 0)
-        goto without_bend;
-    Py_ssize_t n = z.shape[0];
-    if (same_size(n, q.shape[0], "q") == 0 && same_size(n, bend.shape[0], "bend") == 0) {
-        Sums sums;
-        int passes;
-        Py_BEGIN_ALLOW_THREADS passes = settle(u, z.buf, n, &s, q.buf, bend.buf, &sums);
-        Py_END_ALLOW_THREADS answer =
-            passes ? Py_BuildValue("ddd", s, sums.slope, sums.bend) : Py_BuildValue("");
-    }
-    PyBuffer_Release(&bend);
-without_bend:
-    PyBuffer_Release(&q);
-without_q:
-    PyBuffer_Release(&z);
-    return answer;
+    Py_BEGIN_ALLOW_THREADS passes =
+        settle(call.u, call.z.buf, call.z.shape[0], &call.s, call.q.buf, call.bend.buf, &sums);
+    Py_END_ALLOW_THREADS end(&call);
+    return passes ? Py_BuildValue("ddd", call.s, sums.slope, sums.bend) : Py_BuildValue("");
 }
 
 static double loss(const Py_buffer *x, Py_ssize_t i)

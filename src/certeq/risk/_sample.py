@@ -26,9 +26,8 @@ Kernel = Callable[[Floats, Floats | None], Any]
 Combine = Callable[[list[Any]], Any]
 
 BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
-WIDE = (
-    3 * BLOCK
-)  # per block of a kernel with few temporaries: to hand over the interpreter lock costs more than they do
+# Per block of a kernel with few temporaries: to hand over the interpreter lock costs more than they do.
+WIDE = 3 * BLOCK
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
 _SMALL_FILE = 1 << 25  # bytes that may be resident for a while
 _WAVE = 64  # tasks whose results are merged before the next are begun: bounds what waits in memory
