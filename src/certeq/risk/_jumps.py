@@ -7,6 +7,7 @@ gains a factor of hundreds a pass; near it, with the losses around the root list
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,40 @@ def probing(utility: Utility, centre: float, s: float) -> Kernel:
     return kernel
 
 
+@dataclass
+class _Model:
+    """The mean slope near a probe: what the sketch says, corrected by what the last two probes saw."""
+
+    sketch: Sketch
+    utility: Utility
+    probe: Probe
+    scale: float  # mean size of the slopes, 1 at least: what residuals and their rounding are measured by
+    near: bool
+    off: float = 0.0  # what the sketch is off by at the probe,
+    drift: float = 0.0  # and how that changes with s
+
+    @classmethod
+    def of(cls, sketch: Sketch, utility: Utility, probe: Probe, last: Probe) -> _Model:
+        scale = max(1.0, sketch.size_of_slopes(utility, probe.s))
+        # From afar the sketch is the better guide without a correction that was right for another slope.
+        if not (math.isfinite(scale) and abs(probe.residual) <= _NEAR * scale):
+            return cls(sketch, utility, probe, 1.0, False)
+        off, drift = probe.left - sketch.slopes(utility, probe.s)[0], 0.0
+        if abs(last.residual) <= _NEAR * scale and last.s != probe.s:
+            drift = (off - (last.left - sketch.slopes(utility, last.s)[0])) / (probe.s - last.s)
+        return cls(sketch, utility, probe, scale, True, off, drift if math.isfinite(drift) else 0.0)
+
+    def lift(self, s: float) -> float:
+        """What to add to the sketch's slope at s."""
+        return self.off + self.drift * (s - self.probe.s)
+
+    def change(self, s: float) -> float:
+        """How the value differs between s and the probe."""
+        step = s - self.probe.s
+        change = self.sketch.value(self.utility, s) - self.sketch.value(self.utility, self.probe.s)
+        return change - (self.off + 0.5 * self.drift * step) * step
+
+
 class JumpSearch:
     """Where the mean slope of a sample passes 1, starting from a first probe and a sketch that may be rough."""
 
@@ -71,9 +106,18 @@ class JumpSearch:
         """s, and s + E u there; with ``value_only`` s may have half of its digits only."""
         if first.lands:
             return first.s, first.s + first.value
-        last, sketch, trial, stalls = first, rough, guess, 0
+        last, sketch, trial, stalls, hugs = first, rough, guess, 0, 0
+        ends: dict[float, Probe] = {}  # what has been seen at the ends of the bracket
         for _ in range(_MOST_PASSES):
             closed = not self.low < 0.5 * (self.low + self.high) < self.high
+            if closed and self.high in ends:
+                trial = self.high
+                return trial, trial + ends[trial].value
+            # A sketch that points to where a look has been means a root right beside, it may be between two floats.
+            hugs = hugs + 1 if self._hugs(trial, ends) else 0
+            if hugs:
+                inward = -1.0 if trial == self.high else 1.0
+                trial += inward * float(np.spacing(abs(trial))) * 16.0 ** (hugs - 1)
             if closed:
                 trial = self.high
             elif not self.low < trial <= self.high or stalls >= 3:
@@ -82,40 +126,44 @@ class JumpSearch:
             if closed or probe.lands:
                 return probe.s, probe.s + probe.value
             self.bound(probe)
+            ends[probe.s] = probe
+            model = _Model.of(sketch, self.utility, probe, last)
             # A fall from afar says nothing of what the next step will do.
-            ratio = abs(probe.residual) / max(min(abs(last.residual), 1.0), _EPS)
+            ratio = abs(probe.residual) / max(min(abs(last.residual), model.scale), _EPS)
             stalls += not abs(probe.residual) <= 0.5 * abs(last.residual)
-            # From afar the sketch is the better guide without a correction that was right for another slope.
-            near = abs(probe.residual) <= _NEAR
-            lift = probe.left - sketch.slopes(self.utility, probe.s)[0] if near else 0.0
-            trial, jump = sketch.root(self.utility, self.low, self.high, lift)
+            trial, jump = sketch.root(self.utility, self.low, self.high, model.lift)
             # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end,
             # unless the slope is 1 on a whole stretch: the left end of that is wanted.
-            wobble = abs(probe.residual) <= (4.0 if ratio <= 0.5 else 256.0) * _EPS
-            if jump == 0.0 and near and (wobble or abs(trial - probe.s) <= 2.0 * _EPS * abs(probe.s)):
+            wobble = abs(probe.residual) <= (4.0 if ratio <= 0.5 else 256.0) * _EPS * model.scale
+            if jump == 0.0 and model.near and (wobble or abs(trial - probe.s) <= 2.0 * _EPS * abs(probe.s)):
                 return probe.s, probe.s + probe.value
-            if self._trusted(probe, sketch, trial, jump, ratio, value_only):
-                change = sketch.value(self.utility, trial) - sketch.value(self.utility, probe.s)
-                return trial, probe.s + probe.value + (change - lift * (trial - probe.s))
+            if self._trusted(model, trial, jump, ratio, value_only):
+                return trial, probe.s + probe.value + model.change(trial)
             last = probe
         raise RuntimeError(f"No shortfall found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
 
-    def _trusted(self, probe: Probe, sketch: Sketch, trial: float, jump: float, ratio: float, value_only: bool) -> bool:
+    def _hugs(self, trial: float, ends: dict[float, Probe]) -> bool:
+        return (trial == self.high and trial in ends) or (
+            self.low in ends and trial == float(np.nextafter(self.low, np.inf)) and trial < self.high
+        )
+
+    def _trusted(self, model: _Model, trial: float, jump: float, ratio: float, value_only: bool) -> bool:
         """Whether a look at the trial would tell nothing new.
 
         The last sketch brought the residual down by ``ratio``, and this one is finer: what it leaves is far below
         rounding, or far below the jump at the trial.
         """
-        if not (ratio <= 1e-2 and abs(probe.residual) <= 0.1):
+        probe = model.probe
+        if not (ratio <= 1e-2 and abs(probe.residual) <= 0.1 * model.scale):
             return False
         step = abs(trial - probe.s)
-        if self.utility.kinks and not step < sketch.sure:
+        if self.utility.kinks and not step < model.sketch.sure:
             return False
         to_come = 16.0 * ratio * abs(probe.residual)
         even = to_come * step <= 1e-15 * (abs(probe.s) + abs(probe.value))
         if jump > 0.0:
-            return even and to_come + 256.0 * _EPS < jump
-        return to_come <= 4.0 * _EPS or (value_only and even)
+            return even and to_come + 256.0 * _EPS * model.scale < jump
+        return to_come <= 4.0 * _EPS * model.scale or (value_only and even)
 
     def bound(self, probe: Probe) -> None:
         """Let the root lie on the side of a probe that its slope says."""

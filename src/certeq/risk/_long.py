@@ -229,7 +229,7 @@ class _Slopes:
 
     def descend(self, s: float, low: float, high: float) -> float | None:
         """Newton's method from s, where the sums are known; None where it gets nowhere fast."""
-        last = math.inf
+        last, far = math.inf, 0
         while True:
             slope, curvature = self.known[s][:2]
             self.seen[s] = float(slope)
@@ -238,7 +238,9 @@ class _Slopes:
             # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end.
             if residual <= 4.0 * _EPS or 0.5 * last < residual <= 256.0 * _EPS:
                 return s
-            if not (residual <= _FAR_OFF or self.utility.growth > 1.0) or residual > _FAST * last:
+            far += residual > _FAR_OFF
+            # A power is straightened by its root, so that a step from afar may land; two that do not will not.
+            if far > (2 if self.utility.growth > 1.0 else 0) or residual > _FAST * last:
                 return None
             with np.errstate(all="ignore"):
                 trial = s + float(step_of(np.float64(slope), np.float64(curvature), self.utility.growth))
@@ -301,7 +303,8 @@ class _Slopes:
 
 def _after(residual: float, last: float) -> float:
     """What Newton leaves of a residual that was ``last`` a step before, with a margin."""
-    return 16.0 * (residual / last) ** 2 * residual
+    ratio = float(residual / last)
+    return 16.0 * ratio * ratio * float(residual)  # vast ones overflow without a word, which no power of a float does
 
 
 def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:

@@ -23,8 +23,8 @@ from certeq.utilities import Utility
 _EPS = float(np.finfo(np.float64).eps)
 _MANTISSA = 52
 _FINE = 5  # bins per octave, as a power of 2
-_OCTAVES = 64  # below the furthest loss
-_LEVELS = _OCTAVES << _FINE
+_OCTAVES = 64  # below the furthest loss, at least,
+_BELOW = 16  # and so many below the distance up to which losses are listed
 _LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
 _MOST_LISTED = 1 << 16
 _PER_BLOCK = BLOCK // 16
@@ -41,17 +41,24 @@ class Frame:
     features: tuple[float, ...]
     base: int
     near: int
+    levels: int
 
     @classmethod
     def around(cls, s: float, features: tuple[float, ...], low: float, high: float, reach: float) -> Frame:
         """A frame for losses in [low, high] (less their centre)."""
         furthest = max(abs(end - s - feature) for end in (low, high) for feature in features)
-        base = _level_of(max(furthest, 1e-290)) - _LEVELS + 1
-        return cls(s, features, base, min(max(_level_of(reach) - base, 0), _LEVELS - 1))
+        top, listed = _level_of(max(furthest, 1e-290)), _level_of(max(reach, 1e-290))
+        levels = max(_OCTAVES << _FINE, top - listed + (_BELOW << _FINE))
+        base = top - levels + 1
+        return cls(s, features, base, min(max(listed - base, 0), levels - 1), levels)
+
+    @property
+    def _bins(self) -> int:
+        return 2 * self.levels * len(self.features)
 
     def kernel(self, centre: float) -> Kernel:
         """Bins that are not empty, one loss, mass, first and second moment of each, and the losses that are listed."""
-        s, features, base, near = self.s, self.features, self.base, self.near
+        s, features, base, near, levels, bins = self.s, self.features, self.base, self.near, self.levels, self._bins
 
         def sketch(z: Floats, w: Floats | None) -> Parts:
             y = z if centre == 0.0 else z - centre
@@ -63,12 +70,11 @@ class Frame:
                 d = np.where(closer, other, d)
                 which = np.where(closer, j, 0 if which is None else which)
             level = (np.abs(d).view(np.int64) >> (_MANTISSA - _FINE)) - base
-            np.clip(level, 0, _LEVELS - 1, out=level)
+            np.clip(level, 0, levels - 1, out=level)
             listed = level < near
-            key = level + _LEVELS * (d < 0.0)
+            key = level + levels * (d < 0.0)
             if which is not None:
-                key += 2 * _LEVELS * which
-            bins = 2 * _LEVELS * len(features)
+                key += 2 * levels * which
             count = np.bincount(key, minlength=bins) if w is None else np.bincount(key, w, minlength=bins)
             first = np.bincount(key, d if w is None else w * d, minlength=bins)
             second = np.bincount(key, d * d if w is None else w * d * d, minlength=bins)
@@ -86,7 +92,7 @@ class Frame:
     def join(self, parts: list[Parts]) -> Parts:
         """Sketches of neighbours as one."""
         held, ones, *moments, points, loads = (np.concatenate(part) for part in zip(*parts, strict=True))
-        bins = 2 * _LEVELS * len(self.features)
+        bins = self._bins
         one = np.empty(bins)
         one[held] = ones
         totals = [np.bincount(held, moment, minlength=bins) for moment in moments]
@@ -102,14 +108,14 @@ class Frame:
         if np.isnan(points).any():
             points, loads, sure = np.empty(0), np.empty(0), 0.0
         else:
-            rest = held % _LEVELS >= self.near
+            rest = held % self.levels >= self.near
             held, one, count, first, second = (part[rest] for part in (held, one, count, first, second))
         mean = first / count
         with np.errstate(invalid="ignore", over="ignore"):
             variance = second / count - mean * mean
             tied = ~(variance > _SPREAD * mean * mean) | ~np.isfinite(variance)
         spread = np.sqrt(np.where(tied, 0.0, variance))
-        at = np.where(tied, one, self.s + np.array(self.features)[held // (2 * _LEVELS)] + mean)
+        at = np.where(tied, one, self.s + np.array(self.features)[held // (2 * self.levels)] + mean)
         return Sketch(
             np.concatenate([points, at - spread, at + spread]),
             np.concatenate([loads, 0.5 * count, 0.5 * count]) / mass,
@@ -139,6 +145,11 @@ class Sketch:
             left, right = near_kink(self.points - s, utility)
             return weighted_sum(left, self.masses), weighted_sum(right, self.masses)
 
+    def size_of_slopes(self, utility: Utility, s: float) -> float:
+        """Mean size of the slopes at s."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return weighted_sum(np.abs(near_kink(self.points - s, utility)[0]), self.masses)
+
     def value(self, utility: Utility, s: float) -> float:
         """s + E u at s."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -150,10 +161,13 @@ class Sketch:
         x = self.points - s
         distance = np.min([np.abs(x - feature) for feature in features], axis=0)
         order = np.argsort(distance)
-        many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0)))
+        # A block may list a sixteenth of its losses; half of that leaves room for uneven blocks and weights.
+        many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0 / 32.0)))
         return float(distance[order[min(many, order.size - 1)]])
 
-    def root(self, utility: Utility, low: float, high: float, lift: float) -> tuple[float, float]:
+    def root(
+        self, utility: Utility, low: float, high: float, lift: Callable[[float], float]
+    ) -> tuple[float, float]:
         """The least s in (low, high] with a mean slope plus ``lift`` of at most 1; by how much it jumps past 1 there.
 
         The second number is the lesser of the two parts of the jump, above and below 1; 0 between breakpoints.
@@ -161,7 +175,7 @@ class Sketch:
         one = 1.0 + 64.0 * _EPS
 
         def excess(s: float) -> float:
-            return _flattened(self.slopes(utility, s)[0] + lift - (one if utility.kinks else 1.0))
+            return _flattened(self.slopes(utility, s)[0] + lift(s) - (one if utility.kinks else 1.0))
 
         if utility.kinks:
             breaks = np.unique(np.concatenate([self.points - kink for kink, _ in utility.kinks]))
@@ -172,9 +186,9 @@ class Sketch:
                 first, last = (first, middle) if excess(float(breaks[middle])) <= 0.0 else (middle + 1, last)
             if first < breaks.size:
                 high = float(breaks[first])
-                left, right = self.slopes(utility, high)
-                if right + lift > one:
-                    return high, min(right + lift - one, one - left - lift)
+                left, right = (slope + lift(high) - one for slope in self.slopes(utility, high))
+                if right > 0.0:
+                    return high, min(right, -left)
             low = float(breaks[first - 1]) if first > 0 else low
         return falls_to_zero(excess, low, high), 0.0
 
@@ -191,7 +205,7 @@ def falls_to_zero(function: Callable[[float], float], low: float, high: float) -
         if not low < 0.5 * (low + high) < high:
             break
         chord = high - below * (high - low) / (below - above) if math.isfinite(above) and below < above else math.nan
-        trial = chord if step % 4 < 3 and low < chord < high else 0.5 * (low + high)
+        trial = chord if step % 4 < 3 and low < chord < high else middle_float(low, high, step % 8 == 7)
         found = function(trial)
         if abs(found) <= _EPS:
             return trial
@@ -200,6 +214,17 @@ def falls_to_zero(function: Callable[[float], float], low: float, high: float) -
         else:
             high, below, above = trial, found, 0.5 * above if step % 4 < 3 else above
     return high
+
+
+def middle_float(low: float, high: float, in_order: bool) -> float:
+    """The middle of two floats, or the float that has as many on either side: that halves any range in 64 steps."""
+    if not in_order:
+        return 0.5 * (low + high)
+    bits = np.array([low, high]).view(np.int64)
+    places = [int(b) if b >= 0 else -int(b & 0x7FFFFFFFFFFFFFFF) for b in bits]
+    place = sum(places) // 2
+    size = float(np.array([abs(place)], dtype=np.int64).view(np.float64)[0])
+    return size if place >= 0 else -size
 
 
 def features_of(utility: Utility) -> tuple[float, ...]:
