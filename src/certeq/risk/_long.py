@@ -21,7 +21,7 @@ from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
 from certeq.risk._sample import shifted as _shift
 from certeq.risk._sample import weighted_sum as _sum
 from certeq.risk._select import upper_quantile
-from certeq.risk._sketch import rate_of_fall
+from certeq.risk._sketch import Sketch
 from certeq.risk._survey import Draw, Extent, Extra, NotFinite, drawn_from, survey
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
@@ -338,11 +338,11 @@ def _search(
     for probe in probes:
         search.bound(probe)
     best = min(probes, key=lambda probe: abs(probe.residual) if math.isfinite(probe.residual) else math.inf)
-    guess = best.s
+    rough, guess = draw.sketch(), best.s
     if draw.z.size and abs(best.residual) <= _FAR_OFF:
-        rate = rate_of_fall(draw.z, draw.weights, utility, best.s + draw.centre)
-        guess += best.residual / rate if rate > 0.0 else 0.0
-    s, value = search.run(best, draw.sketch(), guess, value_only)
+        off = best.left - rough.slopes(utility, best.s)[0]
+        guess = rough.root(utility, search.low, search.high, lambda s: off)[0]
+    s, value = search.run(best, rough, guess, value_only)
     return LongSolved(sample, size, draw.centre, s, draw.centre + value, passes + search.passes)
 
 
@@ -351,4 +351,12 @@ def _rough(draw: Draw, utility: Utility) -> float:
     if draw.z.size >= LONG:
         return solve_long(ArraySample(draw.z, draw.weights), utility).shortfall
     w = draw.weights
-    return float(solve_rows(draw.z[None, :], None if w is None else (w / w.sum())[None, :], utility).shortfall[0])
+    share = None if w is None else (w / w.sum())[None, :]
+    found = float(solve_rows(draw.z[None, :], share, utility).shortfall[0])
+    # Rows are solved relative to their greatest loss, and what is far below its last digit is lost there.
+    all_of_it = Sketch(draw.z, np.full(draw.z.size, 1.0 / draw.z.size) if w is None else w / w.sum())
+    left, right = all_of_it.slopes(utility, found)
+    if left - _FAR_OFF <= 1.0 <= right + _FAR_OFF:
+        return found
+    low, high = (float(end) - utility.anchor for end in (draw.z.min(), draw.z.max()))
+    return all_of_it.root(utility, low, high, lambda s: 0.0)[0]

@@ -268,23 +268,3 @@ def _bend_within(utility: Utility, grid: Floats, known: list[float]) -> float | 
     while a < (middle := 0.5 * (a + b)) < b:
         a, b = (middle, b) if float(utility.slope(middle)) < half else (a, middle)
     return b
-
-
-def rate_of_fall(z: Floats, w: Floats | None, utility: Utility, t: float) -> float:
-    """How fast the mean slope of a small sample falls with t, from a difference wide enough to drown the noise."""
-    step = max(1, z.size >> 15)
-    z, w = z[::step], None if w is None else w[::step]
-    share = np.full(z.size, 1.0 / z.size) if w is None else w / w.sum()
-    spread = float(np.sqrt((share * (z - float((share * z).sum())) ** 2).sum()))
-    if not spread > 0.0:
-        return 1.0
-    with np.errstate(over="ignore"):
-        slope = np.asarray(utility.slope(z - t))
-        noise = float(np.sqrt((share**2 * (slope - float((share * slope).sum())) ** 2).sum()))
-        reach, fall = 1e-4 * spread, 0.0
-        for _ in range(9):
-            fall = float((share * (utility.slope(z - (t - reach)) - utility.slope(z - (t + reach)))).sum())
-            if fall >= 20.0 * noise:
-                break
-            reach *= 4.0
-    return fall / (2.0 * reach) if np.isfinite(fall) and fall > 0.0 else 1.0 / spread
