@@ -200,9 +200,22 @@ static double risen_arctangent(double a, double b, const double *z, const double
     return a * b * total;
 }
 
-static double risen_power(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, const double *q)
+static double risen_power(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double low,
+                          const double *q)
 {
     double total = 0.0;
+    if (b == 1.0 || b == 3.0) { /* v**(b + 1) - 1 in factors, which do not cancel where losses are close together */
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double y = fmax((z[i] - s) / a, -1.0), one = y * (2.0 + y);
+            total += (w == NULL ? 1.0 : w[i]) * (b == 1.0 ? one : one * (2.0 + one));
+        }
+        return a / (b + 1.0) * total;
+    }
+    if (fmax(-s, s - low) < 0.02 * a) {
+        for (Py_ssize_t i = 0; i < n; i++)
+            total += (w == NULL ? 1.0 : w[i]) * expm1((b + 1.0) * log1p((z[i] - s) / a));
+        return a / (b + 1.0) * total;
+    }
     for (Py_ssize_t i = 0; i < n; i++) {
         double v = 1.0 + (z[i] - s) / a;
         total += (w == NULL ? 1.0 : w[i]) * (v > 0.0 ? q[i] * v - 1.0 : -1.0);
@@ -317,7 +330,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
     }
     double risen = u.kind == LOGISTIC     ? risen_logistic(u.a, u.b, z, w, n, s, least, work)
                    : u.kind == ARCTANGENT ? risen_arctangent(u.a, u.b, z, w, n, s, least)
-                                          : risen_power(u.a, u.b, z, w, n, s, q);
+                                          : risen_power(u.a, u.b, z, w, n, s, least, q);
     *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass};
     return 1;
 }

@@ -76,7 +76,9 @@ class _Model:
         if not (math.isfinite(scale) and abs(probe.residual) <= _NEAR * scale):
             return cls(sketch, utility, probe, 1.0, False)
         off, drift = probe.left - sketch.slopes(utility, probe.s)[0], 0.0
-        if abs(last.residual) <= _NEAR * scale and last.s != probe.s:
+        apart = abs(probe.s - last.s)
+        # Across breakpoints the sketch has lumped together, its error jumps rather than drifts.
+        if abs(last.residual) <= _NEAR * scale and 0.0 < apart and (apart < sketch.sure or not utility.kinks):
             drift = (off - (last.left - sketch.slopes(utility, last.s)[0])) / (probe.s - last.s)
         return cls(sketch, utility, probe, scale, True, off, drift if math.isfinite(drift) else 0.0)
 
@@ -111,8 +113,7 @@ class JumpSearch:
         for _ in range(_MOST_PASSES):
             closed = not self.low < 0.5 * (self.low + self.high) < self.high
             if closed and self.high in ends:
-                trial = self.high
-                return trial, trial + ends[trial].value
+                return min(((end.s, end.s + end.value) for end in self._ends(ends)), key=lambda pair: pair[1])
             # A sketch that points to where a look has been means a root right beside, it may be between two floats.
             hugs = hugs + 1 if self._hugs(trial, ends) else 0
             if hugs:
@@ -123,7 +124,7 @@ class JumpSearch:
             elif not self.low < trial <= self.high or stalls >= 3:
                 trial, stalls = 0.5 * (self.low + self.high), 0
             probe, sketch = self._look(trial, sketch)
-            if closed or probe.lands:
+            if probe.lands:
                 return probe.s, probe.s + probe.value
             self.bound(probe)
             ends[probe.s] = probe
@@ -141,6 +142,9 @@ class JumpSearch:
                 return trial, probe.s + probe.value + model.change(trial)
             last = probe
         raise RuntimeError(f"No shortfall found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
+
+    def _ends(self, seen: dict[float, Probe]) -> list[Probe]:
+        return [seen[s] for s in (self.low, self.high) if s in seen]
 
     def _hugs(self, trial: float, ends: dict[float, Probe]) -> bool:
         return (trial == self.high and trial in ends) or (

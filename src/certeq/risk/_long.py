@@ -245,7 +245,8 @@ class _Slopes:
             with np.errstate(all="ignore"):
                 trial = s + float(step_of(np.float64(slope), np.float64(curvature), self.utility.growth))
             if abs(trial - s) <= _EPS * abs(s):
-                return s
+                # A slope far from 1 all the same: a root between two floats, or a curve that is steep just here.
+                return s if residual <= 1e-3 and last < math.inf else None
             if not low < trial < high:
                 return None
             # Newton squares the error: the residual to come is about (residual / last**2) * residual**2. When that is
@@ -281,8 +282,9 @@ class _Slopes:
         ahead = (m1 - 1.0) / h1
         bend = (4.0 * h1 + 2.0 * h0 - 6.0 * (m0 - m1) / step) / -step
         correction = bend * ahead**3 / 6.0
-        near = abs(ahead) <= 0.1 * abs(step) and abs(correction) <= 2e-14 * (abs(s) + abs(value))
-        if not near:
+        # Slopes that fall as the step foresaw, and not a curve that happens to be steep where the step ends.
+        near = abs(m1 - 1.0) <= 0.1 * min(abs(m0 - 1.0), 1.0) and abs(ahead) <= 0.1 * abs(step)
+        if not (near and abs(correction) <= 2e-14 * (abs(s) + abs(value))):
             return s, None
         return s + ahead, s + value - 0.5 * (m1 - 1.0) * ahead - correction
 

@@ -25,6 +25,21 @@ def _power(base: Array, exponent: Any) -> Array:
     return result
 
 
+def _risen(x: Array, exponent: Any, xp: SimpleNamespace) -> Array:
+    """w**exponent - 1 with w = (x + 1)^+, to the digits of x where that is small beside 1."""
+    base = xp.relu(x + 1)
+    if not is_tensor(exponent) and exponent in (2, 3, 4):
+        # x (1 + w + w**2 + ...); left of -1 that is -1, as it is at -1.
+        series = base + 1
+        for _ in range(int(exponent) - 2):
+            series = series * base + 1
+        return xp.where(x > -1, x, -xp.ones_like(x)) * series
+    small = xp.abs(x) < 0.5
+    return xp.where(
+        small, xp.expm1(exponent * xp.log1p(xp.where(small, x, xp.zeros_like(x)))), _power(base, exponent) - 1
+    )
+
+
 class MonotoneMeanVariance(Utility):
     r"""Monotone mean-variance: :math:`u(x) = (w^a - 1)/a` with :math:`w = (x + 1)^+`.
 
@@ -52,7 +67,7 @@ class MonotoneMeanVariance(Utility):
         self.a = a
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
-        return (_power(xp.relu(x + 1), self.a) - 1) / self.a
+        return _risen(x, self.a, xp) / self.a
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
         return _power(xp.relu(x + 1), self.a - 1)
@@ -114,7 +129,7 @@ class Quartic(Utility):
     """
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
-        return _power(xp.relu(x + 1), 4) - 1
+        return _risen(x, 4, xp)
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
         return 4 * _power(xp.relu(x + 1), 3)
