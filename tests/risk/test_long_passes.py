@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.risk import _estimate
+from certeq.risk import _estimate, _ubsr
 from certeq.risk._long import solve_long
 from certeq.risk._rows import solve_rows
 from certeq.risk._sample import ArraySample
@@ -42,6 +42,10 @@ SAMPLES = {
     "two_clusters": RNG.choice([0.0, 1e5], N, p=[0.95, 0.05]) + NORMAL,
     "one_far_gain": np.r_[-1e9, NORMAL[1:]],
     "one_far_loss": np.r_[1e5, NORMAL[1:]],
+    "decades": np.exp(10.0 * NORMAL),  # the largest is so far above the others that t* lies between two floats
+    "more_decades": np.exp(18.0 * NORMAL),
+    "minus_decades": -np.exp(10.0 * NORMAL),
+    "decades_apart": RNG.choice([1e-4, -3e7, 6e2, 1e5], N, p=[0.5, 0.2, 0.28, 0.02]) * (1.0 + 1e-9 * NORMAL),
 }
 MIXED = {
     "entropic_cvar.05": 0.5 * ce.Entropic() + 0.5 * ce.CVaR(0.05),
@@ -56,6 +60,9 @@ MIXED = {
     "sharp_entropic": 0.5 * ce.SmoothCVaR(0.05, 1e-3) + 0.5 * ce.Entropic(),
     "leaky.05": ce.LeakyCVaR(0.05),
     "mmv10": ce.MonotoneMeanVariance(10),
+    "steep_quartic": 0.3 * ce.Mean() + 0.3 * ce.Entropic(60.0) + 0.4 * ce.Quartic(),
+    "variance_cvar": 0.4 * ce.MeanVariance(20.0) + 0.6 * ce.CVaR(0.05),
+    "variance_mmv": 0.7 * ce.MeanVariance(5.0) + 0.3 * ce.MonotoneMeanVariance(2.5),
 }
 HARD = {name: UTILITIES[name] for name in ("entropic_leaky", "entropic_cvar", "two_kinks", "custom", "smooth")} | MIXED
 
@@ -103,6 +110,41 @@ def test_estimates_with_their_error_bars_read_no_oftener(name, monkeypatch):
     for label, utility in HARD.items():
         _, reads = reads_of(lambda u=utility: ce.estimate(SAMPLES[name], u))
         assert reads <= 8, label
+
+
+LOSSES = {
+    "exp": (np.exp, 1.0),
+    "quartic": (ce.Quartic().value, 0.1),
+    "cube": (lambda x: x**3, 0.5),
+    "step": (lambda x: (x > 0).astype(float), 0.1),  # the level is met on a whole stretch: its left end is wanted
+    "rare_step": (lambda x: (x > 0).astype(float), 0.013),
+    "cvar_slope": (ce.CVaR(0.05).slope, 1.0),
+    "two_cvars_slope": (MIXED["two_cvars"].slope, 1.0),
+    "mixed_slope": (MIXED["sharp_entropic"].slope, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_utility_based_shortfall_reads_no_oftener(name):
+    z = SAMPLES[name]
+    for k, (label, (loss, level)) in enumerate(LOSSES.items()):
+        w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 2 else None
+        t, reads = reads_of(lambda loss=loss, level=level, w=w: _ubsr._solve_long(Counted(z, w), loss, level))
+        assert reads <= 7, label
+        held = slice(None) if w is None else w > 0
+        with np.errstate(over="ignore"):
+            step = 1e-9 * (np.ptp(z) + 1e-3) + 4.0 * np.spacing(abs(t))
+            load = None if w is None else w[held]
+            after, before = (np.average(loss(z[held] - s), weights=load) for s in (t + step, t - step))
+            room = 1e-12 * (level + np.average(np.abs(loss(z[held] - t))))
+        assert after <= level + room, label
+        assert before > level - room, label
+
+
+def test_a_quantile_is_one_of_the_losses():
+    for level in (0.1, 0.013, 0.5):
+        found = _ubsr._solve_long(ArraySample(NORMAL), LOSSES["step"][0], level)
+        assert found == np.sort(NORMAL)[N - round(level * N) - 1]
 
 
 @pytest.mark.parametrize("label", HARD)

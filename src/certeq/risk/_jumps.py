@@ -78,7 +78,7 @@ class _Model:
         off, drift = probe.left - sketch.slopes(utility, probe.s)[0], 0.0
         apart = abs(probe.s - last.s)
         # Across breakpoints the sketch has lumped together, its error jumps rather than drifts.
-        if abs(last.residual) <= _NEAR * scale and 0.0 < apart and (apart < sketch.sure or not utility.kinks):
+        if abs(last.residual) <= _NEAR * scale and apart > 0.0 and (apart < sketch.sure or not utility.kinks):
             drift = (off - (last.left - sketch.slopes(utility, last.s)[0])) / (probe.s - last.s)
         return cls(sketch, utility, probe, scale, True, off, drift if math.isfinite(drift) else 0.0)
 
@@ -104,11 +104,12 @@ class JumpSearch:
         self.features = features_of(utility)
         self.passes = 0
 
-    def run(self, first: Probe, rough: Sketch, guess: float, value_only: bool = False) -> tuple[float, float]:
+    def run(self, first: Probe, rough: Sketch, value_only: bool = False) -> tuple[float, float]:
         """s, and s + E u there; with ``value_only`` s may have half of its digits only."""
         if first.lands:
             return first.s, first.s + first.value
-        last, sketch, trial, stalls, hugs = first, rough, guess, 0, 0
+        last, sketch, stalls, hugs = first, rough, 0, 0
+        trial, _ = rough.root(self.utility, self.low, self.high, _Model.of(rough, self.utility, first, first).lift)
         ends: dict[float, Probe] = {}  # what has been seen at the ends of the bracket
         for _ in range(_MOST_PASSES):
             closed = not self.low < 0.5 * (self.low + self.high) < self.high
@@ -132,7 +133,7 @@ class JumpSearch:
             # A fall from afar says nothing of what the next step will do.
             ratio = abs(probe.residual) / max(min(abs(last.residual), model.scale), _EPS)
             stalls += not abs(probe.residual) <= 0.5 * abs(last.residual)
-            trial, jump = sketch.root(self.utility, self.low, self.high, model.lift)
+            trial, jump = self._root(model)
             # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end,
             # unless the slope is 1 on a whole stretch: the left end of that is wanted.
             wobble = abs(probe.residual) <= (4.0 if ratio <= 0.5 else 256.0) * _EPS * model.scale
@@ -142,6 +143,20 @@ class JumpSearch:
                 return trial, probe.s + probe.value + model.change(trial)
             last = probe
         raise RuntimeError(f"No shortfall found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
+
+    def _root(self, model: _Model) -> tuple[float, float]:
+        """Where the model passes 1, and by how much it jumps there."""
+        found = model.sketch.root(self.utility, self.low, self.high, model.lift)
+        if model.drift == 0.0:
+            return found
+        # What the error does further away is a guess. Where that moves the root by a multiple, it is not made.
+        drift, model.drift = model.drift, 0.0
+        plain = model.sketch.root(self.utility, self.low, self.high, model.lift)
+        there, here = found[0] - model.probe.s, plain[0] - model.probe.s
+        if not (there * here > 0.0 and 0.25 <= there / here <= 4.0):
+            return plain
+        model.drift = drift
+        return found
 
     def _ends(self, seen: dict[float, Probe]) -> list[Probe]:
         return [seen[s] for s in (self.low, self.high) if s in seen]

@@ -270,7 +270,7 @@ class _Slopes:
         self.seen[start] = float(m0)
         if not (abs(m0 - 1.0) <= _FAR_OFF or growth > 1.0) or not h0 < math.inf:
             return start, None
-        step = step_of(m0, h0, growth)
+        step = float(step_of(m0, h0, growth)) if h0 > 0.0 else math.inf
         s = start + step
         if not (low < s < high and m0 > 0.0) or step == 0.0:
             return start, None
@@ -340,11 +340,7 @@ def _search(
     for probe in probes:
         search.bound(probe)
     best = min(probes, key=lambda probe: abs(probe.residual) if math.isfinite(probe.residual) else math.inf)
-    rough, guess = draw.sketch(), best.s
-    if draw.z.size and abs(best.residual) <= _FAR_OFF:
-        off = best.left - rough.slopes(utility, best.s)[0]
-        guess = rough.root(utility, search.low, search.high, lambda s: off)[0]
-    s, value = search.run(best, rough, guess, value_only)
+    s, value = search.run(best, draw.sketch(), value_only)
     return LongSolved(sample, size, draw.centre, s, draw.centre + value, passes + search.passes)
 
 

@@ -165,9 +165,7 @@ class Sketch:
         many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0 / 32.0)))
         return float(distance[order[min(many, order.size - 1)]])
 
-    def root(
-        self, utility: Utility, low: float, high: float, lift: Callable[[float], float]
-    ) -> tuple[float, float]:
+    def root(self, utility: Utility, low: float, high: float, lift: Callable[[float], float]) -> tuple[float, float]:
         """The least s in (low, high] with a mean slope plus ``lift`` of at most 1; by how much it jumps past 1 there.
 
         The second number is the lesser of the two parts of the jump, above and below 1; 0 between breakpoints.
@@ -198,21 +196,30 @@ def _flattened(excess: float) -> float:
     return math.log1p(excess) if excess > 0.0 else excess
 
 
-def falls_to_zero(function: Callable[[float], float], low: float, high: float) -> float:
-    """The root of a decreasing function in (low, high], by chords (Illinois) safeguarded by bisection."""
+def falls_to_zero(function: Callable[[float], float], low: float, high: float, tolerance: float | None = None) -> float:
+    """The root of a decreasing function in (low, high], by chords (Illinois) safeguarded by bisection.
+
+    One may be content with a value within eps of 0. With a ``tolerance``, the function has to be within it on both
+    sides: on a stretch where it is 0 that is the left end.
+    """
     above, below = function(low), function(high)
+    ends = above, below
     for step in range(400):
         if not low < 0.5 * (low + high) < high:
+            break
+        if tolerance is not None and ends[0] <= tolerance and ends[1] >= -tolerance:
             break
         chord = high - below * (high - low) / (below - above) if math.isfinite(above) and below < above else math.nan
         trial = chord if step % 4 < 3 and low < chord < high else middle_float(low, high, step % 8 == 7)
         found = function(trial)
-        if abs(found) <= _EPS:
+        if tolerance is None and abs(found) <= _EPS:
             return trial
         if found > 0.0:
             low, above, below = trial, found, 0.5 * below if step % 4 < 3 else below
+            ends = found, ends[1]
         else:
             high, below, above = trial, found, 0.5 * above if step % 4 < 3 else above
+            ends = ends[0], found
     return high
 
 
@@ -231,26 +238,31 @@ def features_of(utility: Utility) -> tuple[float, ...]:
     """Where u bends: its kinks, its anchor, and any other place where the slope rises within a short stretch."""
     found = [kink for kink, _ in utility.kinks][: _MOST_FEATURES - 1]
     found = found if any(abs(kink - utility.anchor) < 1e-9 for kink in found) else [*found, utility.anchor]
-    octaves = 2.0 ** np.arange(-50.0, 50.0, 0.125)
+    return bends_of(utility.slope, found)
+
+
+def bends_of(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
+    """Places where an increasing function rises within a short stretch, two at most, beside the known ones."""
+    found, octaves = list(known), 2.0 ** np.arange(-50.0, 50.0, 0.125)
     for _ in range(2):
         if len(found) >= _MOST_FEATURES:
             break
         grid = np.unique(np.concatenate([feature + sign * octaves for feature in found for sign in (-1.0, 1.0)]))
-        bend = _bend_within(utility, grid, found)
+        bend = _bend_within(function, grid, found)
         if bend is None:
             break
         found.append(bend)
     return tuple(found)
 
 
-def _bend_within(utility: Utility, grid: Floats, known: list[float]) -> float | None:
+def _bend_within(function: Callable[[Any], Any], grid: Floats, known: list[float]) -> float | None:
     """The middle of a stretch, short for its cell of the grid, in which the slope rises by a tenth or more.
 
     Known features, and slopes that no sample can hold, are left out.
     """
     parts = grid[:-1, None] + np.diff(grid)[:, None] * np.linspace(0.0, 1.0, 17)
     with np.errstate(all="ignore"):
-        slope = np.asarray(utility.slope(parts), dtype=np.float64)
+        slope = np.asarray(function(parts), dtype=np.float64)
         rises = np.diff(slope, axis=1)
         whole = rises.sum(axis=1)
         share = whole / (1.0 + np.abs(slope[:, 0]))
@@ -266,5 +278,5 @@ def _bend_within(utility: Utility, grid: Floats, known: list[float]) -> float | 
     half = slope[cell, 0] + 0.5 * whole[cell]
     a, b = float(grid[cell]), float(grid[cell + 1])
     while a < (middle := 0.5 * (a + b)) < b:
-        a, b = (middle, b) if float(utility.slope(middle)) < half else (a, middle)
+        a, b = (middle, b) if float(function(np.array([middle]))[0]) < half else (a, middle)
     return b
