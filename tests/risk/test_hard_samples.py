@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
+from certeq.risk._root import find_root
 
 RNG = np.random.default_rng(0)
 
@@ -189,3 +190,26 @@ def test_nan_is_placed_by_the_callers_index(axis, shape):
     for ask in (lambda: ce.oce(x, ce.CVaR(0.1), axis=axis), lambda: ce.ubsr(x, np.exp, 1.0, axis=axis)):
         with pytest.raises(ValueError, match=r"NaN at index \(2, 1, 3\)"):
             ask()
+
+
+@pytest.mark.parametrize("a", [2, 2.5, 3, 4, 7])
+@pytest.mark.parametrize("n", [500, 70_000])
+def test_losses_far_below_the_unit_of_a_power_keep_their_digits(a, n):
+    """On losses of 1e-9 the value of a power is mean + (a-1)/2 variance to terms of 1e-27."""
+    x = 1e-9 * np.random.default_rng(5).standard_normal(n)
+    wanted = x.mean() + 0.5 * (a - 1) * x.var()
+    for z, w in ((x, None), (np.r_[x, 5.0], np.r_[np.ones(n), 0.0])):
+        assert ce.oce(z, ce.MonotoneMeanVariance(a), w) == pytest.approx(wanted, abs=1e-24)
+
+
+def test_a_curvature_that_overflows_is_no_reason_to_stop():
+    """Newton's step is then 0; the mean slope there was 1e302."""
+
+    def mean_slope(t, rows):
+        with np.errstate(over="ignore"):
+            return np.exp(-t), 1e5 * np.exp(-t) * 1e1
+
+    low, high, start = np.array([-800.0]), np.array([50.0]), np.array([-698.0])
+    with np.errstate(over="ignore"):
+        assert not np.isfinite(mean_slope(start, None)[1])
+    assert find_root(mean_slope, low, high, start).t[0] == pytest.approx(0.0, abs=1e-9)

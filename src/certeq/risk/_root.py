@@ -71,7 +71,9 @@ def find_root(
             slow = residual > 0.5 * before
             last[rows] = np.where(slow, np.inf, residual)
             # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end.
-            done = (residual <= 4.0 * _EPS * target) | (np.abs(step) <= _EPS * np.abs(at))
+            done = residual <= 4.0 * _EPS * target
+            # A step below rounding is the end too, unless the curve is steep just here (or its slope has overflowed).
+            done |= (np.abs(step) <= _EPS * np.abs(at)) & (residual <= 1e-3 * target)
             done |= slow & (residual <= 256.0 * _EPS * target)
             # Newton squares the error: the residual to come is about (residual / before**2) * residual**2. When that
             # is far below rounding the last step is taken on trust, which saves one pass over the data. Only near the
