@@ -26,7 +26,7 @@ _FINE = 5  # bins per octave, as a power of 2
 _OCTAVES = 64  # below the furthest loss, at least,
 _BELOW = 16  # and so many below the distance up to which losses are listed
 _LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
-_MOST_LISTED = 1 << 16
+_MOST_LISTED = 1 << 17
 _PER_BLOCK = BLOCK // 16
 _MOST_FEATURES = 8
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
@@ -157,7 +157,7 @@ class Sketch:
 
     def reach(self, features: tuple[float, ...], s: float, size: int) -> float:
         """How far from the features one may list losses at s before there are too many."""
-        wanted = max(_LISTED, min(size >> 12, _MOST_LISTED))
+        wanted = max(_LISTED, min(size >> 10, _MOST_LISTED))
         x = self.points - s
         distance = np.min([np.abs(x - feature) for feature in features], axis=0)
         order = np.argsort(distance)

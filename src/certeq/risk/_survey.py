@@ -90,8 +90,8 @@ class Draw:
 
     def sketch(self) -> Sketch:
         """A part of the draw as a sketch, which knows no more than where the losses are dense."""
-        z, w = self.z[:: max(1, self.z.size >> 14)], self.weights
-        w = np.ones(z.size) if w is None else w[:: max(1, self.z.size >> 14)]
+        z, w = self.z[:: max(1, self.z.size >> 17)], self.weights
+        w = np.ones(z.size) if w is None else w[:: max(1, self.z.size >> 17)]
         return Sketch(z - self.centre, w / w.sum()) if z.size else Sketch(np.zeros(1), np.ones(1))
 
 
