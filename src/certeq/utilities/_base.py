@@ -6,6 +6,8 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -198,9 +200,7 @@ class Utility(ABC):
 
     @classmethod
     def _parameter_names(cls) -> tuple[str, ...]:
-        if cls.__init__ is object.__init__:  # a utility without parameters
-            return ()
-        return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+        return tuple(_arguments_of(cls.__init__))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name; with ``deep``, also those of utilities inside this one."""
@@ -232,11 +232,11 @@ class Utility(ABC):
         return self
 
     def __repr__(self) -> str:
-        params = inspect.signature(type(self).__init__).parameters
+        defaults = _arguments_of(type(self).__init__)
         inside = ", ".join(
             f"{name}={_plain(getattr(self, name))!r}"
             for name in self._parameter_names()
-            if not (params[name].default is None and getattr(self, name) is None)
+            if not (defaults.get(name) is None and getattr(self, name) is None)
         )
         return f"{type(self).__name__}({inside})"
 
@@ -247,6 +247,14 @@ class Utility(ABC):
 
     def __hash__(self) -> int:
         return hash((type(self), tuple(self.get_params(deep=False).items())))  # 1 and 1.0 hash alike, as they compare
+
+
+@cache
+def _arguments_of(constructor: Callable[..., None]) -> dict[str, Any]:
+    """A constructor's arguments and their defaults; kept, as a utility is asked for its name at every step."""
+    if constructor is object.__init__:  # a utility without parameters
+        return {}
+    return {name: kind.default for name, kind in inspect.signature(constructor).parameters.items() if name != "self"}
 
 
 def _plain(value: Any) -> Any:
