@@ -3,6 +3,7 @@
 Every route and size runs in a process of its own, whose peak resident memory is that of the worst utility. Processor
 time is printed beside the time on the clock: on a machine that others use as well it is the steadier of the two. Every
 figure is the best of the runs that half a second has room for, and of two at least: the first also imports and maps.
+The shorter samples are measured before and after the longest, which takes minutes: a machine's speed may wander.
 """
 
 from __future__ import annotations
@@ -69,14 +70,17 @@ for utility in utilities:
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
     sizes = SIZES[:2] if quick else SIZES
-    rows = []
+    found: dict[tuple[str, str, int], dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="certeq-scale-") as folder:
-        for n in sizes:
-            path = Path(folder) / "losses.npy"
+        files = {n: Path(folder) / f"losses-{n}.npy" for n in sizes}
+        for n, path in files.items():
             write_normals(path, n)
+        for n in (*sizes, *sizes[-2::-1]):
             for route in ROUTES:
-                rows += measure(path, n, route, seconds=0.5)
-            path.unlink()
+                for row in measure(files[n], n, route, seconds=0.5):
+                    key = row["case"], route, n
+                    found[key] = better(found[key], row) if key in found else row
+    rows = list(found.values())
     draw_chart(rows, CHART)
     print(f"chart: {CHART.name}; passes: at most {max(row['passes'] for row in rows)}")
     return rows + growth(rows)
@@ -114,6 +118,14 @@ def measure(path: Path, n: int, route: str, seconds: float) -> list[dict[str, An
             }
         )
     return rows
+
+
+def better(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The lesser times of two measurements, and the larger needs."""
+    return {
+        name: max(one[name], other[name]) if name in ("passes", "peak MB") else min(one[name], other[name])
+        for name in one
+    }
 
 
 def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

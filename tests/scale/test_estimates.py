@@ -257,3 +257,28 @@ def test_chunks_that_are_not_what_they_say_are_an_error():
     sample.near = short.size
     with pytest.raises(ValueError, match="declare 14000 .*found 15000"):
         solve_long(sample, ce.CVaR(0.05))
+
+
+@pytest.mark.parametrize(
+    ("deliver", "says"),
+    [
+        (lambda part: np.ma.masked_greater(part, 0.5), "a masked array of shape"),
+        (lambda part: part + 1j, "dtype complex128"),
+        (lambda part: part[:, None], r"shape \(5000, 1\)"),
+        (lambda part: part.astype(str), "dtype <U"),
+    ],
+    ids=["masked", "complex", "two_dimensions", "text"],
+)
+@pytest.mark.parametrize("name", ["cvar", "mean", "quartic"])
+def test_chunks_that_are_no_vectors_of_numbers_are_refused(deliver, says, name):
+    declared = da.from_array(LOSSES, chunks=5_000)
+    other = da.map_blocks(deliver, declared, dtype=np.float64, meta=np.empty(0))
+    with pytest.raises(TypeError, match=f"as its Dask array declares; found .*{says}"):
+        ce.oce(other, UTILITIES[name])
+    with pytest.raises(TypeError, match=f"as its Dask array declares; found .*{says}"):
+        ce.oce(declared, UTILITIES[name], weights=da.map_blocks(deliver, abs(declared), dtype=float, meta=np.empty(0)))
+
+
+def test_numbers_in_boxes_are_numbers():
+    boxed = da.map_blocks(lambda part: part.astype(object), da.from_array(LOSSES, chunks=5_000), meta=np.empty(0))
+    close(ce.oce(boxed, ce.CVaR(0.1)), ce.oce(LOSSES, ce.CVaR(0.1)))

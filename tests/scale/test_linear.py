@@ -138,6 +138,18 @@ def test_only_summaries_and_few_rows_come_back(monkeypatch):
         assert 0 < sum(sizes) < part * table.nbytes
 
 
+@pytest.mark.parametrize(
+    "deliver",
+    [lambda part: part[:, :3], lambda part: part[1:], lambda part: part + 0j],
+    ids=["thin", "short", "complex"],
+)
+def test_chunks_that_are_not_what_they_say_are_refused(deliver, table):
+    rows = da.from_array(table, chunks=(100, -1))
+    other = da.map_blocks(deliver, rows, dtype=float, chunks=rows.chunks, meta=np.empty((0, 0)))
+    with pytest.raises(TypeError, match="as its Dask array declares; found"):
+        ce.minimize(ce.LinearLoss(other), ce.CVaR(0.1), domain=ce.Simplex(table.shape[1]))
+
+
 def test_refusals(table, weights):
     lazy = da.from_array(table, chunks=(300, D))
     broken = table.copy()

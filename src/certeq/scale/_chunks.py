@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,27 @@ from numpy.typing import NDArray
 from certeq.risk._sample import BLOCK, WIDE, Combine, Floats, Kernel, picked, read_block, release
 
 _TOGETHER = 16  # blocks whose results are merged, and whose pages are released, together
+
+
+def as_declared(chunk: Any, shape: tuple[int | None, ...] = (None,)) -> NDArray[Any]:
+    """The chunk as an array, if it is what a Dask array of real numbers says of it; None is any length.
+
+    Dask believes what it is told: ``from_delayed`` and ``map_blocks`` may deliver something else.
+    """
+    found: NDArray[Any] = np.asanyarray(chunk)
+    if found.dtype.kind == "O":  # numbers in boxes, as pandas has them where one is missing
+        with suppress(TypeError, ValueError):
+            found = found.astype(np.float64)
+    masked = isinstance(found, np.ma.MaskedArray)
+    fits = found.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, found.shape, strict=True))
+    if masked or not fits or found.dtype.kind not in "fiub":
+        lengths = ", ".join("n" if n is None else str(n) for n in shape)
+        raise TypeError(
+            f"A chunk must hold real numbers in the shape ({lengths}{',' * (len(shape) == 1)}), as its Dask array "
+            f"declares; found {'a masked array' if masked else 'an array'} of shape {found.shape} and dtype "
+            f"{found.dtype}. Mend the function that makes the chunks."
+        )
+    return found
 
 
 def map_chunk(z: Any, w: Any, kernel: Kernel, combine: Combine | None, every: bool, wide: bool) -> list[Any]:
@@ -44,8 +66,10 @@ def pick(
     z: Any, w: Any, places: NDArray[np.int64], check: bool
 ) -> tuple[Floats, Floats | None, tuple[float, tuple[int, float] | None]]:
     """Losses and weights at some places, and with ``check`` what `weigh` says of all weights."""
+    z = as_declared(z)
     if w is None:
         return picked(z, places), None, (0.0, None)
+    w = as_declared(w)
     return picked(z, places), picked(w, places), weigh(w) if check else (0.0, None)
 
 
@@ -69,6 +93,7 @@ def _first(chunk: Any, wrong: Callable[[Any], NDArray[np.bool_]]) -> tuple[int, 
 
 def _pieces(z: Any, w: Any, wide: bool = False) -> Iterator[tuple[Any, Any]]:
     """A chunk in blocks that fit the caches; pages of a mapped file are let go of behind."""
+    z, w = as_declared(z), None if w is None else as_declared(w, (len(z),))
     length = WIDE if wide else BLOCK
     for first in range(0, len(z), length * _TOGETHER):
         last = min(first + length * _TOGETHER, len(z))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.panels import Index, Kernel, Panel, Part, Vector, check_table, release, walk
+from certeq.scale._chunks import as_declared
 from certeq.scale._collections import as_vector
 from certeq.scale._compute import ClusterLost, Scheduler
 from certeq.scale._dask import DaskArray, da, delayed
@@ -60,8 +61,10 @@ class DaskPanel(Panel):
         """The joined summaries of all chunks."""
         sent = delayed(kernel, traverse=False)  # one object in the graph, however many chunks
         parts = [
-            delayed(_summary)(sent, int(first), block, load, every)
-            for first, block, load in zip(self.starts[:-1], self._blocks, self._loads, strict=True)
+            delayed(_summary)(sent, int(first), (int(count), self.shape[1]), block, load, every)
+            for first, count, block, load in zip(
+                self.starts[:-1], self.table.chunks[0], self._blocks, self._loads, strict=True
+            )
         ]
         while len(parts) > 1:
             parts = [delayed(_join)(sent, parts[i : i + _FAN]) for i in range(0, len(parts), _FAN)]
@@ -102,9 +105,11 @@ class DaskPanel(Panel):
         return f"scenario {row} (row {row - int(self.starts[chunk])} of chunk {chunk})"
 
 
-def _summary(kernel: Kernel[Part], first: int, block: Any, weights: Any, every: bool) -> list[Part]:
-    rows = np.asarray(block)
-    part = walk(kernel, first, rows, weights, every)
+def _summary(
+    kernel: Kernel[Part], first: int, shape: tuple[int, int], block: Any, weights: Any, every: bool
+) -> list[Part]:
+    rows = as_declared(block, shape)
+    part = walk(kernel, first, rows, None if weights is None else as_declared(weights, shape[:1]), every)
     release(rows, 0, len(rows))
     return part
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certeq.risk._input import not_finite
 from certeq.risk._sample import ArraySample, Combine, Floats, Kernel, Sample
-from certeq.scale._chunks import elementwise_of, first_bad, map_chunk, merge, pick, weigh
+from certeq.scale._chunks import as_declared, elementwise_of, first_bad, map_chunk, merge, pick, weigh
 from certeq.scale._compute import Scheduler
 from certeq.scale._dask import DaskArray, da, dask
 
@@ -188,7 +188,7 @@ def _keys_of(array: DaskArray) -> list[tuple[str, int]]:
 
 def _joined(chunks: Sequence[Any]) -> NDArray[Any]:
     """Chunks end to end; one alone is not copied, so that a mapped file stays one."""
-    held = [chunk for chunk in map(np.asanyarray, chunks) if len(chunk)]
+    held = [chunk for chunk in map(as_declared, chunks) if len(chunk)]
     return held[0] if len(held) == 1 else np.concatenate(held)
 
 
