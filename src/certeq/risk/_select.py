@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from certeq.risk._sample import BLOCK, Combine, Floats, Kernel, Sample
+from certeq.risk._sketch import floats_between
 
 _EPS = float(np.finfo(np.float64).eps)
 _PER_BLOCK = BLOCK // 4  # losses a single block may bring back
@@ -47,14 +48,14 @@ def upper_quantile(sample: Sample, tail: float, mass: float, drawn: Floats, draw
     """min { q : P(X > q) <= tail }, exactly; NaN where a loss is NaN or +inf. ``mass`` is the sample's total weight."""
     target = tail * mass * (1.0 + 4.0 * _EPS)
     a, b = _predict(drawn, drawn_weights, tail)
-    # A window that is sure to hold too many is not listed but counted in bins, one of which is the next window.
-    held = int(np.count_nonzero((drawn >= a) & (drawn <= b)))
-    crowded = held * (sample.size / max(drawn.size, 1)) > 0.8 * sample.keep
-    passes = 0
+    crowded, passes = False, 0
     while True:
+        # A window that is sure to hold too many is not listed but counted in bins, one of which is the next window.
+        held = drawn[(drawn >= a) & (drawn <= b)]
+        crowded |= held.size > 0.8 * min(sample.keep / sample.size, _PER_BLOCK / BLOCK) * drawn.size
         if crowded and -np.inf < a < b < np.inf:
             passes += 1
-            a, b = _narrow(sample, a, b, target)
+            a, b = _narrow(sample, a, b, target, held)
         found = _pass(sample, a, b)
         passes += 1
         crowded = False
@@ -63,7 +64,7 @@ def upper_quantile(sample: Sample, tail: float, mass: float, drawn: Floats, draw
         if found.above > target:  # the quantile lies above the window
             a, b = float(np.nextafter(b, np.inf)), found.greatest
         elif found.above + found.mass <= target and a > found.least:
-            a, b = _further_down(a, b), float(np.nextafter(a, -np.inf))
+            a, b = found.least, float(np.nextafter(a, -np.inf))
         elif a == b:
             return Quantile(b, found.excess / mass, passes)
         elif found.inside is None:
@@ -114,10 +115,6 @@ def _predict(drawn: Floats, weights: Floats | None, tail: float) -> tuple[float,
     )
 
 
-def _further_down(a: float, b: float) -> float:
-    return a - 64.0 * (b - a) if np.isfinite(b - a) and b > a else -np.inf
-
-
 def _pass(sample: Sample, a: float, b: float) -> _Window:
     return _Window(*sample.fold(_lister(a, b), _merger(sample.keep)))
 
@@ -164,12 +161,23 @@ def _merger(most: int) -> Combine:
     return combine
 
 
-def _narrow(sample: Sample, a: float, b: float, target: float) -> tuple[float, float]:
+def _narrow(sample: Sample, a: float, b: float, target: float, drawn: Floats) -> tuple[float, float]:
     """The part of a crowded window that holds the quantile, from one pass that counts it in bins.
 
-    Ties may fill any window: the bins know their least and greatest loss, and one of a single value is kept as [q, q].
+    Bins of about equal numbers, as far as the draw can tell; where it cannot, of equal width, and of equally many
+    floats, so that losses over any range of sizes come apart. Ties may fill any window: the bins know their
+    least and greatest loss, and one of a single value is kept as [q, q].
     """
-    edges = a + (b - a) * (np.arange(1, _BINS) / _BINS)
+    ranked = np.sort(drawn)
+    edges = np.unique(
+        np.concatenate(
+            [
+                ranked[:: -(-ranked.size // (_BINS // 2))] if ranked.size else ranked,
+                a + (b - a) * (np.arange(1, _BINS // 4) / (_BINS // 4)) if np.isfinite(b - a) else ranked[:0],
+                floats_between(a, b, _BINS // 4),
+            ]
+        )
+    )
     above, mass, least, greatest = sample.fold(_counter(a, b, edges), _merge_bins)
     # Mass above each bin, and with it.
     beyond = above + np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
@@ -187,11 +195,11 @@ def _counter(a: float, b: float, edges: Floats) -> Kernel:
         ranked = z[chosen][order]
         cuts = np.concatenate([[0], np.searchsorted(ranked, edges, side="right"), [ranked.size]])
         filled = np.diff(cuts) > 0
-        least, greatest = np.full(_BINS, np.inf), np.full(_BINS, -np.inf)
+        least, greatest = np.full(filled.size, np.inf), np.full(filled.size, -np.inf)
         least[filled], greatest[filled] = ranked[cuts[:-1][filled]], ranked[cuts[1:][filled] - 1]
         if w is None:
             return float(np.count_nonzero(over)), np.diff(cuts).astype(np.float64), least, greatest
-        mass = np.zeros(_BINS)
+        mass = np.zeros(filled.size)
         if filled.any():
             mass[filled] = np.add.reduceat(w[chosen][order], cuts[:-1][filled])
         return float(w[over].sum()), mass, least, greatest

@@ -227,11 +227,24 @@ def middle_float(low: float, high: float, in_order: bool) -> float:
     """The middle of two floats, or the float that has as many on either side: that halves any range in 64 steps."""
     if not in_order:
         return 0.5 * (low + high)
-    bits = np.array([low, high]).view(np.int64)
-    places = [int(b) if b >= 0 else -int(b & 0x7FFFFFFFFFFFFFFF) for b in bits]
-    place = sum(places) // 2
-    size = float(np.array([abs(place)], dtype=np.int64).view(np.float64)[0])
-    return size if place >= 0 else -size
+    place = sum(_place_of(end) for end in (low, high)) // 2
+    return float(_floats_at(np.array([place]))[0])
+
+
+def floats_between(low: float, high: float, parts: int) -> Floats:
+    """Floats that cut [low, high] into so many parts with about as many floats in each."""
+    first, last = _place_of(low), _place_of(high)
+    return _floats_at(np.array([first + (last - first) * k // parts for k in range(1, parts)]))
+
+
+def _place_of(number: float) -> int:
+    """How many floats lie between 0 and the number, with its sign."""
+    bits = int(np.array([number]).view(np.int64)[0])
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
+
+
+def _floats_at(places: NDArray[np.int64]) -> Floats:
+    return np.copysign(np.abs(places).view(np.float64), places)
 
 
 def features_of(utility: Utility) -> tuple[float, ...]:
