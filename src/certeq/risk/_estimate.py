@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certeq.risk._inference import density_at, reliability
+from certeq.risk._inference import densities_at, reliability
 from certeq.risk._input import (
     Floats,
     as_array,
@@ -302,9 +302,9 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     ess = mass**2 / (slope2 + 2.0 * share * mixed + share**2 * jump2)
     if not utility.has_curvature:
         curvature = mass * _bend_by_difference(solved, utility)
-    bend = curvature / mass + sum(
-        jump * density_at(solved.sample, solved.shortfall + kink) for kink, jump in utility.kinks
-    )
+    places, jumps = zip(*utility.kinks, strict=True) if utility.kinks else ((), ())
+    densities = densities_at(solved.sample, [solved.shortfall + kink for kink in places])
+    bend = curvature / mass + sum(size * density for size, density in zip(jumps, densities, strict=True))
     bias = 0.0
     if spread > 0.0:
         bias = -0.5 * (spread / mass**2) / bend if bend > 0.0 else -np.inf

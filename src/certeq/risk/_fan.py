@@ -33,6 +33,20 @@ def excess_of(mean: Any, size: Any, level: float) -> Any:
         return mean - level - _NOISE * (np.where(np.isfinite(size), size, 0.0) + abs(level))
 
 
+def below_all(least: Any, furthest: Any, anchor: float) -> Any:
+    """A t below every answer: so far below least - anchor that x - t passes the anchor in rounded numbers too."""
+    t = least - anchor
+    return np.nextafter(t, -np.inf) - 2.0 * np.spacing(np.abs(furthest) + abs(anchor))
+
+
+def no_mean(t: float) -> OverflowError:
+    """What to raise where the function overflows to both sides."""
+    return OverflowError(
+        f"The mean of loss(x - t) is not a number at t = {t:g}: loss overflows to +inf for some losses and to -inf for "
+        "others. Use larger units for x, or a loss that grows more slowly."
+    )
+
+
 @dataclass
 class Rising:
     """An increasing function, the level its mean is to come down to, and the largest point where it is no higher."""
@@ -83,7 +97,8 @@ class FanSearch:
 
     def run(self) -> float:
         """To neighbouring floats, or to where sums of rounded numbers no longer tell one t from another."""
-        low = float(np.nextafter(self.least - self.rising.anchor, -np.inf))
+        furthest = max(abs(self.least), abs(self.greatest))
+        low = float(below_all(self.least, furthest, self.rising.anchor))
         high, trusting, evens = self.greatest - self.rising.anchor, True, 0
         self.known = {t: excess for t, excess in self.known.items() if low < t < high}
         for _ in range(_MOST_PASSES):
@@ -91,6 +106,7 @@ class FanSearch:
             if not low < 0.5 * (low + high) < high:
                 return high
             noise = _NOISE * (self.rising.excess(self.sketch, high)[1] + abs(self.rising.level))
+            noise = noise if math.isfinite(noise) else 0.0
             if self.known.get(low, math.inf) <= 4.0 * noise and self.known.get(high, -math.inf) >= -4.0 * noise:
                 return high
             guess, points = self._around_guess(low, high, noise)
@@ -164,6 +180,8 @@ class FanSearch:
     def learn(self, points: tuple[float, ...], means: list[float]) -> None:
         """Remember the means at these points."""
         for t, mean in zip(points, means, strict=True):
+            if math.isnan(mean):
+                raise no_mean(self.centre + t)
             size = self.rising.excess(self.sketch, t)[1]
             self.known[t] = float(excess_of(mean, size, self.rising.level))
 

@@ -13,8 +13,10 @@ _ENOUGH_IN_TAIL = 20.0
 _DRAW = 1 << 18
 
 
-def density_at(sample: Sample, point: float) -> float:
-    """Density of the losses at a point, from the spacing of order statistics around it (Bofinger's bandwidth)."""
+def densities_at(sample: Sample, points: list[float]) -> list[float]:
+    """Density of the losses at points, from the spacing of order statistics around them (Bofinger's bandwidth)."""
+    if not points:
+        return []
     z, w = sample.draw(_DRAW) if sample.size > _DRAW else _all(sample)
     if w is not None:
         z, w = z[w > 0], w[w > 0]
@@ -23,6 +25,10 @@ def density_at(sample: Sample, point: float) -> float:
     share = np.full(z.size, 1.0 / z.size) if w is None else w[order] / w.sum()
     rank = np.cumsum(share) - 0.5 * share
     n = 1.0 / float((share * share).sum())
+    return [_density_at(point, z, rank, n) for point in points]
+
+
+def _density_at(point: float, z: Floats, rank: Floats, n: float) -> float:
     p = float(np.clip(np.interp(point, z, rank), 0.5 / n, 1.0 - 0.5 / n))
     quantile = float(ndtri(p))
     bell = np.exp(-0.5 * quantile**2) / np.sqrt(2.0 * np.pi)

@@ -86,7 +86,15 @@ class Sample(ABC):
 
 def add_columns(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
     """Sums of the first, second, ... numbers, each rounded once."""
-    return tuple(math.fsum(column) for column in zip(*parts, strict=True))
+    return tuple(_rounded_once(column) for column in zip(*parts, strict=True))
+
+
+def _rounded_once(numbers: tuple[float, ...]) -> float:
+    try:
+        return math.fsum(numbers)
+    except (ValueError, OverflowError):  # infinities of both signs, or more than a float holds on the way
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.sum(numbers))
 
 
 def weighted_sum(part: Floats, w: Floats | None) -> float:

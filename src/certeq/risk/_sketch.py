@@ -8,6 +8,7 @@ have a mean slope of 1, and a sketch around it sees finer still.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,13 +23,15 @@ from certeq.utilities import Utility
 
 _EPS = float(np.finfo(np.float64).eps)
 _MANTISSA = 52
-_FINE = 5  # bins per octave, as a power of 2
+_FINE = 5  # bins per octave, as a power of 2, where there is room for so many
+_ROOM = 1 << 16  # bins in all, about
 _OCTAVES = 64  # below the furthest loss, at least,
 _BELOW = 16  # and so many below the distance up to which losses are listed
 _LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
 _MOST_LISTED = 1 << 17
 _PER_BLOCK = BLOCK // 16
-_MOST_FEATURES = 8
+_MOST_FEATURES = 256
+_MOST_BENDS = 64
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
 Parts = tuple[NDArray[Any], ...]
 
@@ -39,18 +42,20 @@ class Frame:
 
     s: float
     features: tuple[float, ...]
+    fine: int
     base: int
     near: int
     levels: int
 
     @classmethod
     def around(cls, s: float, features: tuple[float, ...], low: float, high: float, reach: float) -> Frame:
-        """A frame for losses in [low, high] (less their centre)."""
-        furthest = max(abs(end - s - feature) for end in (low, high) for feature in features)
-        top, listed = _level_of(max(furthest, 1e-290)), _level_of(max(reach, 1e-290))
-        levels = max(_OCTAVES << _FINE, top - listed + (_BELOW << _FINE))
+        """A frame for losses in [low, high] (less their centre); features in rising order."""
+        furthest = max(abs(end - s - feature) for end in (low, high) for feature in (features[0], features[-1]))
+        fine = min(_FINE, max(1, (_ROOM // (2 * _OCTAVES * len(features))).bit_length() - 1))
+        top, listed = (_level_of(max(distance, 1e-290), fine) for distance in (furthest, reach))
+        levels = max(_OCTAVES << fine, top - listed + (_BELOW << fine))
         base = top - levels + 1
-        return cls(s, features, base, min(max(listed - base, 0), levels - 1), levels)
+        return cls(s, features, fine, base, min(max(listed - base, 0), levels - 1), levels)
 
     @property
     def _bins(self) -> int:
@@ -59,17 +64,14 @@ class Frame:
     def kernel(self, centre: float) -> Kernel:
         """Bins that are not empty, one loss, mass, first and second moment of each, and the losses that are listed."""
         s, features, base, near, levels, bins = self.s, self.features, self.base, self.near, self.levels, self._bins
+        shift = _MANTISSA - self.fine
 
         def sketch(z: Floats, w: Floats | None) -> Parts:
             y = z if centre == 0.0 else z - centre
             x = y - s
-            d, which = x - features[0] if features[0] else x, None
-            for j, feature in enumerate(features[1:], 1):
-                other = x - feature
-                closer = np.abs(other) < np.abs(d)
-                d = np.where(closer, other, d)
-                which = np.where(closer, j, 0 if which is None else which)
-            level = (np.abs(d).view(np.int64) >> (_MANTISSA - _FINE)) - base
+            which = _nearest(x, features) if len(features) > 1 else None
+            d = x - (features[0] if which is None else np.array(features)[which])
+            level = (np.abs(d).view(np.int64) >> shift) - base
             np.clip(level, 0, levels - 1, out=level)
             listed = level < near
             key = level + levels * (d < 0.0)
@@ -104,7 +106,7 @@ class Frame:
     def sketch(self, parts: Parts, mass: float) -> Sketch:
         """The points that stand for the sample."""
         held, one, count, first, second, points, loads = parts
-        sure = _distance_of(self.near + self.base)
+        sure = _distance_of(self.near + self.base, self.fine)
         if np.isnan(points).any():
             points, loads, sure = np.empty(0), np.empty(0), 0.0
         else:
@@ -123,12 +125,20 @@ class Frame:
         )
 
 
-def _level_of(distance: float) -> int:
-    return int(np.array([distance]).view(np.int64)[0] >> (_MANTISSA - _FINE))
+def _nearest(x: Floats, features: tuple[float, ...]) -> NDArray[np.int64]:
+    """Which of the features, in rising order, is nearest."""
+    middles = [0.5 * (a + b) for a, b in itertools.pairwise(features)]
+    if len(middles) > 3:
+        return np.searchsorted(middles, x)
+    return np.sum([x > middle for middle in middles], axis=0)
 
 
-def _distance_of(level: int) -> float:
-    return float(np.array([level << (_MANTISSA - _FINE)], dtype=np.int64).view(np.float64)[0])
+def _level_of(distance: float, fine: int) -> int:
+    return int(np.array([distance]).view(np.int64)[0] >> (_MANTISSA - fine))
+
+
+def _distance_of(level: int, fine: int) -> float:
+    return float(np.array([level << (_MANTISSA - fine)], dtype=np.int64).view(np.float64)[0])
 
 
 @dataclass
@@ -159,7 +169,7 @@ class Sketch:
         """How far from the features one may list losses at s before there are too many."""
         wanted = max(_LISTED, min(size >> 10, _MOST_LISTED))
         x = self.points - s
-        distance = np.min([np.abs(x - feature) for feature in features], axis=0)
+        distance = np.abs(x - np.array(features)[_nearest(x, features)]) if len(features) > 1 else np.abs(x - features[0])
         order = np.argsort(distance)
         # A block may list a sixteenth of its losses; half of that leaves room for uneven blocks and weights.
         many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0 / 32.0)))
@@ -248,28 +258,27 @@ def _floats_at(places: NDArray[np.int64]) -> Floats:
 
 
 def features_of(utility: Utility) -> tuple[float, ...]:
-    """Where u bends: its kinks, its anchor, and any other place where the slope rises within a short stretch."""
-    found = [kink for kink, _ in utility.kinks][: _MOST_FEATURES - 1]
+    """Where u bends: its kinks, its anchor, and any other place where the slope rises within a short stretch; sorted."""
+    sharpest = sorted(utility.kinks, key=lambda kink: -kink[1])[: _MOST_FEATURES - _MOST_BENDS]
+    found = [kink for kink, _ in sharpest]
     found = found if any(abs(kink - utility.anchor) < 1e-9 for kink in found) else [*found, utility.anchor]
     return bends_of(utility.slope, found)
 
 
 def bends_of(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
-    """Places where an increasing function rises within a short stretch, two at most, beside the known ones."""
+    """The known places and those where an increasing function rises within a short stretch; sorted."""
     found, octaves = list(known), 2.0 ** np.arange(-50.0, 50.0, 0.125)
-    for _ in range(2):
-        if len(found) >= _MOST_FEATURES:
-            break
+    for _ in range(8):  # near what was found the grid is finer, and may show more
         grid = np.unique(np.concatenate([feature + sign * octaves for feature in found for sign in (-1.0, 1.0)]))
-        bend = _bend_within(function, grid, found)
-        if bend is None:
+        bends = _bends_within(function, grid, found)[: _MOST_BENDS + len(known) - len(found)]
+        if not bends:
             break
-        found.append(bend)
-    return tuple(found)
+        found += bends
+    return tuple(sorted(found))
 
 
-def _bend_within(function: Callable[[Any], Any], grid: Floats, known: list[float]) -> float | None:
-    """The middle of a stretch, short for its cell of the grid, in which the slope rises by a tenth or more.
+def _bends_within(function: Callable[[Any], Any], grid: Floats, known: list[float]) -> list[float]:
+    """Middles of stretches, short for their cells of the grid, in which the slope rises by a share; steepest first.
 
     Known features, and slopes that no sample can hold, are left out.
     """
@@ -277,19 +286,20 @@ def _bend_within(function: Callable[[Any], Any], grid: Floats, known: list[float
     with np.errstate(all="ignore"):
         slope = np.asarray(function(parts), dtype=np.float64)
         rises = np.diff(slope, axis=1)
-        whole = rises.sum(axis=1)
-        share = whole / (1.0 + np.abs(slope[:, 0]))
-    inside: NDArray[np.bool_] = np.isfinite(share) & (np.abs(slope).max(axis=1) < 1e9) & (share > 0.1)
+        # Two neighbouring parts of sixteen: one of them may cut the bend in half.
+        pairs = rises[:, 1:] + rises[:, :-1]
+        steepest = pairs.max(axis=1)
+        share = steepest / (1.0 + np.abs(slope[:, 0]))
+        inside: NDArray[np.bool_] = np.isfinite(share) & (np.abs(slope).max(axis=1) < 1e9) & (share > 0.01)
+        inside &= steepest > 0.3 * rises.sum(axis=1)
     for feature in known:
         inside &= (grid[1:] < feature) | (grid[:-1] > feature)
-    # Most of the rise in two neighbouring parts of sixteen: one of them may cut the bend in half.
-    steepest = (rises[:, 1:] + rises[:, :-1]).max(axis=1)
-    inside &= steepest > 0.5 * whole
-    if not inside.any():
-        return None
-    cell = int(np.argmax(np.where(inside, share, 0.0)))
-    half = slope[cell, 0] + 0.5 * whole[cell]
-    a, b = float(grid[cell]), float(grid[cell + 1])
-    while a < (middle := 0.5 * (a + b)) < b:
-        a, b = (middle, b) if float(function(np.array([middle]))[0]) < half else (a, middle)
-    return b
+    found = []
+    for cell in sorted(np.flatnonzero(inside), key=lambda cell: -share[cell]):
+        place = int(np.argmax(pairs[cell]))
+        a, b = float(parts[cell, place]), float(parts[cell, place + 2])
+        half = 0.5 * (slope[cell, place] + slope[cell, place + 2])
+        while a < (middle := 0.5 * (a + b)) < b:
+            a, b = (middle, b) if float(function(np.array([middle]))[0]) < half else (a, middle)
+        found.append(b)
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certeq.risk._fan import FanSearch, Rising, excess_of
+from certeq.risk._fan import FanSearch, Rising, below_all, excess_of, no_mean
 from certeq.risk._input import (
     as_array,
     as_axis_last,
@@ -148,12 +148,16 @@ def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], lev
     held = z if w is None else np.where(w > 0, z, np.nan)
     centre = np.nanmax(held, axis=1)
     y = z - centre[:, None] if w is None else without_idle(z - centre[:, None], w)
-    low = np.nextafter(np.nanmin(held, axis=1) - centre - anchor, -np.inf)
+    least = np.nanmin(held, axis=1) - centre
+    low = below_all(least, least, anchor)
 
     def excess(t: Floats) -> Floats:
         with np.errstate(all="ignore"):
             values = np.asarray(function(y - t[:, None]), dtype=float)
-            return np.asarray(excess_of(mean(values, w), mean(np.abs(values), w), level))
+            means = mean(values, w)
+        if np.isnan(means).any():
+            raise no_mean(float((centre + t)[np.isnan(means)][0]))
+        return np.asarray(excess_of(means, mean(np.abs(values), w), level))
 
     return np.asarray(centre + _smallest(excess, low, np.full(len(z), -anchor), level))
 

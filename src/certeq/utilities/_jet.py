@@ -182,7 +182,10 @@ def differentiate(f: Callable[[Any], Any], x: Any) -> Jet:
     """f, f' and f'' at x; TypeError where f uses a function that has no rule here."""
     x = np.asarray(x, dtype=float)
     with np.errstate(all="ignore"):
-        result = f(Jet.variable(x))
+        try:
+            result = f(Jet.variable(x))
+        except ValueError as error:  # np.asarray(x) makes an array of objects, which many functions stumble over
+            raise TypeError(f"derivatives cannot be carried through the function: {error}") from error
     if not isinstance(result, Jet):
         result = Jet.lift(result)
     return Jet(*(np.broadcast_to(part, x.shape) for part in _parts(result)))
