@@ -141,6 +141,20 @@ def test_unknown_chunk_sizes_are_counted_and_the_array_is_left_alone():
     assert np.isnan(positive.shape[0])
 
 
+def test_a_bad_loss_of_small_files_is_named_by_the_caller_s_partition(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra [dask]")
+    for i in range(8):
+        table = pd.DataFrame(RNG.normal(size=(100, 20)), columns=[f"c{j}" for j in range(20)])
+        if i == 6:
+            table.loc[5, "c3"] = np.nan
+        table.to_parquet(tmp_path / f"{i}.parquet")
+    read = dd.read_parquet(tmp_path)
+    with pytest.raises(ValueError, match="NaN in partition 6 of 8 .*, at its row 5;"):
+        ce.oce(read["c3"], ce.CVaR(0.05))
+    with pytest.raises(ValueError, match=r"scenario 605 \(row 5 of chunk 6\), asset 0"):
+        ce.minimize(ce.LinearLoss(read[["c3", "c4"]]), ce.CVaR(0.1), domain=ce.Simplex())
+
+
 def test_integers_and_single_precision_are_computed_in_double():
     for dtype in (np.int16, np.float32, bool):
         losses = (LOSSES * 100).astype(dtype)
@@ -250,13 +264,13 @@ def test_a_part_of_a_graph_is_all_that_is_computed():
     assert len(seen) <= 2 * 2  # two chunks, of the draw and of the sums
 
 
-def test_chunks_that_are_not_what_they_say_are_an_error():
-    z = da.from_array(LOSSES, chunks=5_000)
-    short = da.Array(z[:15_000].dask, z[:15_000].name, ((5_000, 5_000, 4_000),), meta=z._meta)
-    sample = as_sample(short)
-    sample.near = short.size
-    with pytest.raises(ValueError, match="declare 14000 .*found 15000"):
-        solve_long(sample, ce.CVaR(0.05))
+@pytest.mark.parametrize("last", [4_000, 6_000])
+@pytest.mark.parametrize("utility", [ce.CVaR(0.05), ce.Mean(), ce.Quartic()])
+def test_chunks_that_are_not_what_they_say_are_an_error(last, utility):
+    z = da.from_array(LOSSES, chunks=5_000)[:15_000]
+    other = da.Array(z.dask, z.name, ((5_000, 5_000, last),), meta=z._meta)
+    with pytest.raises(TypeError, match=rf"in the shape \({last},\), as its Dask array declares; .*shape \(5000,\)"):
+        ce.oce(other, utility)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,14 @@ def test_sg_takes_the_steps_it_takes_in_memory(batch, weighted, table, weights):
     assert runs[0].gap == pytest.approx(runs[1].gap, rel=1e-9, abs=1e-12)
 
 
+def test_sg_takes_weights_that_are_a_dask_vector(table, weights):
+    options = {"method": "sg", "batch": 64, "iterations": 20, "rng": 1, "domain": ce.Simplex()}
+    lazy = ce.LinearLoss(da.from_array(table, chunks=(300, -1)))
+    found = ce.minimize(lazy, ce.CVaR(0.1), weights=da.from_array(weights, chunks=700), **options)
+    known = ce.minimize(ce.LinearLoss(table), ce.CVaR(0.1), weights=weights, **options)
+    np.testing.assert_allclose(found.theta, known.theta, rtol=0, atol=1e-13)
+
+
 def test_only_summaries_and_few_rows_come_back(monkeypatch):
     """What the client is given in all passes is a small part of the panel."""
     import pickle

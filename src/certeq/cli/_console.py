@@ -42,7 +42,7 @@ def explained() -> Iterator[None]:
         warnings.simplefilter("once")
         try:
             yield
-        except (BadData, ImportError, OSError) as error:
+        except (BadData, ImportError, OSError, OverflowError) as error:
             fail(error)
         finally:
             for text in dict.fromkeys(str(warning.message) for warning in caught if _matters(warning)):

@@ -74,7 +74,7 @@ def dask_at(address: str | None, *, quiet: bool) -> Iterator[None]:
             stack.enter_context(bar.ProgressBar(out=sys.stderr))
         try:
             yield
-        except (ValueError, TypeError, RuntimeError) as error:
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
             raise BadData(str(error)) from None
 
 

@@ -57,6 +57,10 @@ class Panel(ABC):
     def with_weights(self, weights: Any) -> Panel:
         """The same rows with one weight each."""
 
+    def bring_weights(self, weights: Any) -> NDArray[Any]:
+        """Weights of the rows, wherever they live, as a vector here: eight bytes a row, where all have to be known."""
+        return weight_vector(weights, self.shape[0])
+
     def where(self, row: int) -> str:
         """How a caller finds a row."""
         return f"scenario {row}"

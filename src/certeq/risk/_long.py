@@ -127,7 +127,10 @@ def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
         place += z.size
 
     solved.sample.in_order(write)
-    out /= math.fsum(float(out[i : i + BLOCK].sum()) for i in range(0, out.size, BLOCK))
+    if utility.is_monotone:
+        out /= math.fsum(float(out[i : i + BLOCK].sum()) for i in range(0, out.size, BLOCK))
+    else:  # slopes of both signs: their sum has fewer digits than the mass it should be
+        out /= solved.extent.mass
 
 
 def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> LongSolved:

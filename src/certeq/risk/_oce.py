@@ -150,8 +150,12 @@ def _check_method(method: object) -> None:
 
 
 def _tilt_far(sample: Sample, utility: Utility) -> Any:
-    tilt_of = tilting(solve_sample(sample, utility), utility)
-    (total,) = sample.total(lambda z, w: (float(tilt_of(z, w).sum()),))
+    solved = solve_sample(sample, utility)
+    tilt_of = tilting(solved, utility)
+    if utility.is_monotone:
+        (total,) = sample.total(lambda z, w: (float(tilt_of(z, w).sum()),))
+    else:  # slopes of both signs: their sum has fewer digits than the mass it should be
+        total = solved.extent.mass
     return sample.elementwise(lambda z, w: tilt_of(z, w) / total)
 
 

@@ -234,6 +234,8 @@ def tilt_rows(solved: Solved, utility: Utility) -> Floats:
     else:
         with np.errstate(under="ignore"):
             q = weights * utility.slope(x)
+    if not utility.is_monotone:  # slopes of both signs: their sum has fewer digits than the 1 it should be
+        return np.asarray(q)
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 

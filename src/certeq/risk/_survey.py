@@ -15,7 +15,17 @@ DRAW = 1 << 17  # at most so many losses are drawn for the start
 
 
 class NotFinite(ValueError):
-    """A sample holds NaN or an infinity that its utility cannot take; whoever knows the caller's array says where."""
+    """A sample holds NaN or an infinity that its utility cannot take; whoever knows the caller's array says where.
+
+    Where nobody finds one, the message is right: it was the sums.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(
+            message
+            or "Sums of these losses and weights are beyond float64. Divide the losses by their size, and the weights "
+            "by the largest of them."
+        )
 
 
 @dataclass

@@ -35,8 +35,11 @@ def as_declared(chunk: Any, shape: tuple[int | None, ...] = (None,)) -> NDArray[
     return found
 
 
-def map_chunk(z: Any, w: Any, kernel: Kernel, combine: Combine | None, every: bool, wide: bool) -> list[Any]:
-    """kernel(losses, weights) of every block, or with ``combine`` their merger, in a list."""
+def map_chunk(
+    z: Any, w: Any, size: int, kernel: Kernel, combine: Combine | None, every: bool, wide: bool
+) -> list[Any]:
+    """kernel(losses, weights) of every block of a chunk of ``size``, or with ``combine`` their merger, in a list."""
+    z = as_declared(z, (size,))
     results: list[Any] = []
     for losses, loads in _pieces(z, w, wide):
         results += read_block(kernel, losses, loads, every)
@@ -63,13 +66,13 @@ def first_bad(z: Any, allow_low: bool) -> tuple[int, float] | None:
 
 
 def pick(
-    z: Any, w: Any, places: NDArray[np.int64], check: bool
+    z: Any, w: Any, size: int, places: NDArray[np.int64], check: bool
 ) -> tuple[Floats, Floats | None, tuple[float, tuple[int, float] | None]]:
     """Losses and weights at some places, and with ``check`` what `weigh` says of all weights."""
-    z = as_declared(z)
+    z = as_declared(z, (size,))
     if w is None:
         return picked(z, places), None, (0.0, None)
-    w = as_declared(w)
+    w = as_declared(w, (size,))
     return picked(z, places), picked(w, places), weigh(w) if check else (0.0, None)
 
 

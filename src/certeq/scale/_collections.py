@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from certeq.scale._compute import Scheduler
-from certeq.scale._dask import DaskArray, da, delayed
+from certeq.scale._dask import DaskArray, da, dask, delayed
 from certeq.scale._sample import DaskSample
 
 
@@ -107,7 +107,16 @@ def _of_column(name: str, x: Any) -> DaskArray:
         x = x.astype("float64")  # pandas' own nullable numbers; a missing one becomes NaN, which is refused by place
     elif getattr(dtype, "kind", "O") not in "fiubc":
         raise TypeError(f"{name} must hold numbers; found a column of dtype {dtype}. Convert it, {name}.astype(float).")
-    return x.to_dask_array()
+    return in_partitions(x)
+
+
+def in_partitions(frame: Any) -> DaskArray:
+    """The array behind a column or a table, in the caller's partitions.
+
+    Left alone, Dask reads several small files at once, and a bad number would be named by a partition nobody made.
+    """
+    with dask.config.set({"optimization.tune.active": False}):
+        return frame.to_dask_array()
 
 
 def _counted(array: DaskArray, scheduler: Scheduler) -> DaskArray:

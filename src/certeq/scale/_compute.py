@@ -109,9 +109,12 @@ class Scheduler:
                     break
             if self.closed:  # a task that was sent while the client was closing is never answered
                 raise self.lost("its client is closed")
-            if _has_workers(self.client):
+            workers = _workers_of(self.client)
+            if workers:
                 alive = time.monotonic()
             elif time.monotonic() - alive > _GRACE:
+                if workers is None:  # nor would it answer to a word of farewell
+                    raise self.lost(f"its scheduler has not answered for {_GRACE:.0f} s")
                 future.cancel()
                 raise self.lost(f"no worker has been there for {_GRACE:.0f} s")
         return future.result()
@@ -131,13 +134,14 @@ def _out_of_the_way() -> Iterator[None]:
             pool.rejoin()
 
 
-def _has_workers(client: Any) -> bool:
+def _workers_of(client: Any) -> int | None:
+    """How many workers there are; None where the scheduler does not say."""
     if client.status != "running":
-        return False
+        return None
     try:
-        return bool(client.nthreads())
+        return len(client.nthreads(callback_timeout=_LOOK))
     except Exception:  # the scheduler does not answer, in whatever way
-        return False
+        return None
 
 
 def _address(client: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from certeq.optimize.panels import Index, Kernel, Panel, Part, Vector, check_table, release, walk
 from certeq.scale._chunks import as_declared
-from certeq.scale._collections import as_vector
+from certeq.scale._collections import as_vector, in_partitions
 from certeq.scale._compute import ClusterLost, Scheduler
 from certeq.scale._dask import DaskArray, da, delayed
 
@@ -23,7 +23,7 @@ _FAN = 8  # summaries joined at a time
 def as_panel(A: Any) -> DaskPanel:
     """A Dask array (or DataFrame), scenarios x assets, as a panel; sizes of chunks are counted where not known."""
     if hasattr(A, "to_dask_array"):
-        A = A.to_dask_array()
+        A = in_partitions(A)
     if not isinstance(A, da.Array):
         raise TypeError(f"A must be a two-dimensional Dask array; found a Dask {type(A).__name__}.")
     if A.ndim != 2:
@@ -93,11 +93,19 @@ class DaskPanel(Panel):
 
     def with_weights(self, weights: Any) -> Panel:
         """The same rows with one weight each, a Dask or an ordinary vector."""
+        w, chunks = self._as_loads(weights), (self.table.chunks[0],)
+        return DaskPanel(self.table, w if w.chunks == chunks else w.rechunk(chunks))
+
+    def bring_weights(self, weights: Any) -> Vector:
+        """Weights of the rows as a vector here."""
+        parts = list(self._as_loads(weights).to_delayed())
+        return np.concatenate(self._compute(delayed(list)(parts)))
+
+    def _as_loads(self, weights: Any) -> DaskArray:
         w = as_vector("weights", weights, (self.table.chunks[0],))
         if w.shape[0] != self.shape[0]:
             raise ValueError(f"weights must have one entry per sample, {self.shape[0]}; found {w.shape[0]}.")
-        chunks = (self.table.chunks[0],)
-        return DaskPanel(self.table, w if w.chunks == chunks else w.rechunk(chunks))
+        return w
 
     def where(self, row: int) -> str:
         """The scenario, and its place among the chunks."""

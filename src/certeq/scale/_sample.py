@@ -53,14 +53,14 @@ class DaskSample(Sample):
         """kernel(losses, weights) of every block of every chunk, in order."""
         if (near := self._nearby()) is not None:
             return near.map(kernel, every)
-        chunks = self._pass([(map_chunk, z, w, kernel, None, every, False) for z, w in self._chunks()])
+        chunks = self._pass([(map_chunk, *chunk, kernel, None, every, False) for chunk in self._chunks()])
         return [result for results in chunks for result in results]
 
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
         """The results of all blocks merged into one, within chunks first and then in a tree."""
         if (near := self._nearby()) is not None:
             return near.fold(kernel, combine, every, wide)
-        found = self._pass([(map_chunk, z, w, kernel, combine, every, wide) for z, w in self._chunks()], combine)
+        found = self._pass([(map_chunk, *chunk, kernel, combine, every, wide) for chunk in self._chunks()], combine)
         if not found:
             raise ValueError("weights sum to 0; at least one must be above 0.")
         return found[0]
@@ -81,7 +81,7 @@ class DaskSample(Sample):
         if (near := self._nearby()) is not None:
             chunks = [first_bad(part, allow_low) for part in self._parts(near.z)]
         else:
-            chunks = self._pass([(first_bad, z, allow_low) for z, _ in self._chunks()])
+            chunks = self._pass([(first_bad, z, allow_low) for z, _, _ in self._chunks()])
         for number, bad in enumerate(chunks):
             if bad is not None:
                 place, found = bad
@@ -94,8 +94,8 @@ class DaskSample(Sample):
     def _arrays(self) -> tuple[DaskArray, ...]:
         return (self.z,) if self.weights is None else (self.z, self.weights)
 
-    def _chunks(self) -> list[tuple[Any, Any]]:
-        """Keys of the chunks of losses and weights, in a graph that is optimised once for all passes."""
+    def _chunks(self) -> list[tuple[Any, Any, int]]:
+        """Keys of the chunks of losses and weights, in a graph that is optimised once for all passes; their length."""
         if self._sources is None:
             arrays = self._arrays()
             optimised = dask.optimize(*arrays)
@@ -103,7 +103,8 @@ class DaskSample(Sample):
             whole = all(_keys_of(array)[0] in array.dask for array in optimised)
             self._sources = optimised if whole else arrays
         keys = [_keys_of(array) for array in self._sources]
-        return list(zip(keys[0], keys[1] if self.weighted else [None] * len(keys[0]), strict=True))
+        loads = keys[1] if self.weighted else [None] * len(keys[0])
+        return list(zip(keys[0], loads, (int(size) for size in self.z.chunks[0]), strict=True))
 
     def _pass(self, tasks: list[tuple[Any, ...]], combine: Combine | None = None) -> Any:
         """Run one task per chunk: the list of their results, or with ``combine`` their merger."""
@@ -133,11 +134,9 @@ class DaskSample(Sample):
         self.passes += 1
         arrays = self._arrays()
         z, *loads = (
-            _joined(chunks) for chunks in self.scheduler.run({}, [_keys_of(array) for array in arrays], arrays)
+            _joined(chunks, self.z.chunks[0])
+            for chunks in self.scheduler.run({}, [_keys_of(array) for array in arrays], arrays)
         )
-        for found in (z, *loads):
-            if len(found) != self.size:
-                raise ValueError(f"The chunks declare {self.size} numbers in all; found {len(found)} in them.")
         if not loads:
             return ArraySample(z)
         w = loads[0]
@@ -156,7 +155,7 @@ class DaskSample(Sample):
         cuts = np.searchsorted(places[order], ends)
         parts = [order[cuts[i] : cuts[i + 1]] for i in range(len(chunks))]
         here = [places[part] - ends[i] for i, part in enumerate(parts)]
-        found = self._pass([(pick, z, w, at, self._drawn is None) for (z, w), at in zip(chunks, here, strict=True)])
+        found = self._pass([(pick, *chunk, at, self._drawn is None) for chunk, at in zip(chunks, here, strict=True)])
         z, w = np.empty(places.size), np.empty(places.size) if self.weighted else None
         for part, (losses, loads, _) in zip(parts, found, strict=True):
             z[part] = losses
@@ -186,9 +185,10 @@ def _keys_of(array: DaskArray) -> list[tuple[str, int]]:
     return [(array.name, i) for i in range(array.numblocks[0])]
 
 
-def _joined(chunks: Sequence[Any]) -> NDArray[Any]:
+def _joined(chunks: Sequence[Any], sizes: Sequence[int]) -> NDArray[Any]:
     """Chunks end to end; one alone is not copied, so that a mapped file stays one."""
-    held = [chunk for chunk in map(as_declared, chunks) if len(chunk)]
+    checked = [as_declared(chunk, (int(size),)) for chunk, size in zip(chunks, sizes, strict=True)]
+    held = [chunk for chunk in checked if len(chunk)]
     return held[0] if len(held) == 1 else np.concatenate(held)
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from certeq.utilities import Utility
 
-_PROBES = np.array([-30.0, -3.0, -1.1, -0.4, 0.0, 0.3, 0.9, 2.0, 7.0])
+_OCTAVES = 2.0 ** np.arange(-10.0, 20.0, 0.25)
+_PROBES = np.unique(np.concatenate([-_OCTAVES, np.linspace(-40.0, 40.0, 321), _OCTAVES]))
 _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # functions already probed: this runs on every step
 
 
@@ -45,7 +46,10 @@ def _probe(function: Callable[..., Any]) -> str:
             return _known[function]
     name = getattr(function, "__name__", type(function).__name__)
     with suppress(TypeError, ValueError, RuntimeError), np.errstate(all="ignore"):  # else known by its name alone
-        answers = ",".join(f"{value:.9g}" for value in np.ravel(np.asarray(function(_PROBES), dtype=float)))
+        values = np.asarray(function(_PROBES), dtype=float)
+        # What is left of a difference of large numbers has no nine digits.
+        values = np.where(np.abs(values) < 1e-7 * (1.0 + np.abs(_PROBES)), 0.0, values)
+        answers = ",".join(f"{value:.9g}" for value in np.ravel(values))
         name = f"{name}#{fingerprint(answers):016x}"
     with suppress(TypeError):
         _known[function] = name

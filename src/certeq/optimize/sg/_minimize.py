@@ -11,7 +11,7 @@ from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Loss, Objective
 from certeq.optimize.losses._objective import check_weights
 from certeq.optimize.losses._samples import Floats, count_samples
-from certeq.optimize.panels import Panel, weight_vector
+from certeq.optimize.panels import Panel
 from certeq.optimize.sg._arguments import (
     check_count,
     check_limit,
@@ -176,7 +176,7 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
         raise ValueError("weights belong to a fixed set of samples; a sampler or an iterator cannot have them.")
     data = data if samples is None else loss.check_samples(data)
     if isinstance(data, Panel):
-        weights = weight_vector(weights, len(data))
+        weights = data.bring_weights(weights)
     return check_weights(weights, count_samples(data))
 
 
