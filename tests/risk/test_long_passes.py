@@ -47,7 +47,34 @@ SAMPLES = {
     "minus_decades": -np.exp(10.0 * NORMAL),
     "decades_apart": RNG.choice([1e-4, -3e7, 6e2, 1e5], N, p=[0.5, 0.2, 0.28, 0.02]) * (1.0 + 1e-9 * NORMAL),
 }
+
+
+def with_kinks(count):
+    """Slopes between exp(-2) and exp(2) that jump at evenly spaced places."""
+    kinks, slopes = np.linspace(-3.0, 3.0, count), np.exp(np.linspace(-2.0, 2.0, count + 1))
+    pairs = list(zip(kinks, np.diff(slopes), strict=True))
+    return ce.utility(
+        lambda x: slopes[0] * x + sum(jump * np.maximum(x - kink, 0.0) for kink, jump in pairs),
+        lambda x: slopes[0] + sum(jump * (x > kink) for kink, jump in pairs),
+        name=f"{count} kinks",
+    )
+
+
+def stairs():
+    """No kink, but nine steps of the slope between 1e-6 and 2 wide."""
+    places = (-2.0, -1.3, -0.2, 0.1, 0.9, 1.7, 2.2, 3.1, 6.0)
+    widths = (1e-5, 0.1, 1e-4, 1.0, 1e-3, 1e-5, 0.01, 1e-6, 2.0)
+    steps = list(zip(places, widths, strict=True))
+    return ce.utility(
+        lambda x: 0.05 * x + sum(0.3 * w * np.logaddexp(0.0, (x - p) / w) for p, w in steps),
+        lambda x: 0.05 + sum(0.15 * (1.0 + np.tanh(0.5 * (x - p) / w)) for p, w in steps),
+        name="stairs",
+    )
+
+
 MIXED = {
+    "many_kinks": with_kinks(15),
+    "stairs": stairs(),
     "entropic_cvar.05": 0.5 * ce.Entropic() + 0.5 * ce.CVaR(0.05),
     "steep_entropic_cvar": 0.5 * ce.Entropic(10.0) + 0.5 * ce.CVaR(0.01),
     "quartic_cvar": 0.5 * ce.Quartic() + 0.5 * ce.CVaR(0.1),
@@ -154,6 +181,30 @@ def test_the_answer_is_that_of_all_losses_at_once(name, label):
     wanted = solve_rows(z[None, :], None, utility)
     found = solve_long(ArraySample(z), utility)
     assert found.value == pytest.approx(float(wanted.value[0]), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [9, 40, 100])
+def test_any_number_of_kinks(count):
+    utility = with_kinks(count)
+    for name in ("normal", "lognormal", "cents"):
+        solved, reads = reads_of(lambda name=name: solve_long(Counted(SAMPLES[name]), utility))
+        assert reads == solved.passes <= 7
+        wanted = solve_rows(SAMPLES[name][None, :], None, utility)
+        assert solved.value == pytest.approx(float(wanted.value[0]), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("spread", "uneven"), [(5.0, 3.0), (8.0, 4.0), (50.0, 6.0), (0.0, 6.0), (100.0, 20.0)])
+@pytest.mark.parametrize("alpha", [0.5, 0.05, 0.001])
+def test_quantiles_over_decades_with_uneven_weights(spread, uneven, alpha):
+    rng = np.random.default_rng(0)
+    n = 70_000
+    z = np.exp(spread * rng.standard_normal(n)) * rng.choice([-1.0, 1.0], n)
+    w = np.exp(uneven * rng.standard_normal(n))
+    solved, reads = reads_of(lambda: solve_long(Counted(z, w), ce.CVaR(alpha)))
+    assert reads == solved.passes <= 7
+    above, at_least = (w[z > solved.shortfall].sum(), w[z >= solved.shortfall].sum()) / w.sum()
+    assert above <= alpha * (1.0 + 1e-12)
+    assert at_least >= alpha * (1.0 - 1e-12)
 
 
 def test_features_are_where_a_utility_bends():

@@ -51,3 +51,14 @@ def test_bad_arguments():
     ):
         with pytest.raises(error, match=message):
             ce.ubsr(*args)
+
+
+def test_a_jump_where_rounding_hides_the_next_float():
+    assert ce.ubsr([0.0, 1.0], lambda x: (x > -1) * 1.0, 0.6) == 1.0
+
+
+@pytest.mark.parametrize("others", [0, 70_000])
+def test_a_loss_that_overflows_to_both_sides_has_no_mean(others):
+    z = np.append(np.random.default_rng(0).standard_normal(others), [390.0, -1350.0])
+    with pytest.raises(OverflowError, match="not a number at t = .*larger units"):
+        ce.ubsr(z, np.sinh, 0.0)

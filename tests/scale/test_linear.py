@@ -122,6 +122,16 @@ def test_sg_takes_weights_that_are_a_dask_vector(table, weights):
     np.testing.assert_allclose(found.theta, known.theta, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["cvar", "cvar.3", "mean_cvar", "entropic_cvar"])
+def test_a_solution_that_holds_nothing_is_proved_too(name):
+    """At theta = 0 every loss is 0, and all scenarios lie on the kink."""
+    A = np.random.default_rng(3).standard_t(4, size=(3000, 4))
+    found = ce.minimize(ce.LinearLoss(da.from_array(A, chunks=(1000, 4))), UTILITIES[name], domain=ce.L1Ball(1.0))
+    assert found.status == "converged"
+    assert found.gap < 1e-9
+    assert found.theta == pytest.approx(np.zeros(4), abs=1e-9)
+
+
 def test_only_summaries_and_few_rows_come_back(monkeypatch):
     """What the client is given in all passes is a small part of the panel."""
     import pickle

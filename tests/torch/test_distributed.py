@@ -241,6 +241,7 @@ def complaints(rank):
     nothing = torch.zeros(4, dtype=torch.float64)
     first, second = rank == 0, rank == 1
     custom = ce.utility(lambda z: np.expm1(0.5 * z) / 0.5 if first else np.expm1(0.6 * z) / 0.6, name="mine")
+    far = ce.utility(lambda z: np.where(z > 0, z + z**2, 0.5 * z) + first * np.maximum(z - 10.0, 0.0) ** 2, name="far")
     deep = torch.ones(2, dtype=torch.float64, requires_grad=True)
 
     def call(losses=x, utility=ce.CVaR(0.5), **more):  # noqa: B008
@@ -256,6 +257,7 @@ def complaints(rank):
         "utility": complaint(call(utility=ce.Entropic(1.0) if second else ce.CVaR(0.5))),
         "parameter": complaint(call(utility=ce.CVaR(0.5 + 1e-12 * second))),
         "function": complaint(call(utility=custom)),
+        "function far out": complaint(call(utility=far)),
         "dtype": complaint(call(x.float() if second else x)),
         "some weights": complaint(call(weight=nothing + 1 if second else None)),
         "call": complaint(lambda: (oce if first else shortfall)(x, ce.CVaR(0.5), process_group="world")),
@@ -477,6 +479,7 @@ SAID = {
     ),
     "parameter": ("ValueError", ["rank 0 has CVaR(alpha=0.5), rank 1 has CVaR(alpha=0.500000000001)"]),
     "function": ("ValueError", ["utility must be the same on every rank", "name='mine'"]),
+    "function far out": ("ValueError", ["utility must be the same on every rank", "name='far'"]),
     "dtype": ("ValueError", ["the dtype of losses must be the same", "rank 0 has float64, rank 1 has float32"]),
     "some weights": ("ValueError", ["weight", "rank 0 has none, rank 1 has weights, rank 2 has none"]),
     "call": ("ValueError", ["call must be the same", "rank 0 has oce, rank 1 has shortfall"]),

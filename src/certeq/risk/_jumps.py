@@ -87,10 +87,14 @@ class _Model:
         return self.off + self.drift * (s - self.probe.s)
 
     def change(self, s: float) -> float:
-        """How the value differs between s and the probe."""
+        """How the value differs between s, where it is least, and the probe.
+
+        It is convex: it falls by no more than its slope at the probe says, however far the sketch is asked about.
+        """
         step = s - self.probe.s
         change = self.sketch.value(self.utility, s) - self.sketch.value(self.utility, self.probe.s)
-        return change - (self.off + 0.5 * self.drift * step) * step
+        change -= (self.off + 0.5 * self.drift * step) * step
+        return max(min(change, 0.0), -abs(self.probe.residual * step))
 
 
 class JumpSearch:

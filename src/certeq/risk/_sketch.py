@@ -130,7 +130,10 @@ def _nearest(x: Floats, features: tuple[float, ...]) -> NDArray[np.int64]:
     middles = [0.5 * (a + b) for a, b in itertools.pairwise(features)]
     if len(middles) > 3:
         return np.searchsorted(middles, x)
-    return np.sum([x > middle for middle in middles], axis=0)
+    which = np.zeros(x.shape, dtype=np.int64)
+    for middle in middles:
+        which += x > middle
+    return which
 
 
 def _level_of(distance: float, fine: int) -> int:
@@ -169,7 +172,7 @@ class Sketch:
         """How far from the features one may list losses at s before there are too many."""
         wanted = max(_LISTED, min(size >> 10, _MOST_LISTED))
         x = self.points - s
-        distance = np.abs(x - np.array(features)[_nearest(x, features)]) if len(features) > 1 else np.abs(x - features[0])
+        distance = np.abs(x - np.array(features)[_nearest(x, features)])
         order = np.argsort(distance)
         # A block may list a sixteenth of its losses; half of that leaves room for uneven blocks and weights.
         many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0 / 32.0)))
@@ -258,7 +261,7 @@ def _floats_at(places: NDArray[np.int64]) -> Floats:
 
 
 def features_of(utility: Utility) -> tuple[float, ...]:
-    """Where u bends: its kinks, its anchor, and any other place where the slope rises within a short stretch; sorted."""
+    """Where u bends, sorted: its kinks, its anchor, and other places where the slope rises within a short stretch."""
     sharpest = sorted(utility.kinks, key=lambda kink: -kink[1])[: _MOST_FEATURES - _MOST_BENDS]
     found = [kink for kink, _ in sharpest]
     found = found if any(abs(kink - utility.anchor) < 1e-9 for kink in found) else [*found, utility.anchor]

@@ -35,9 +35,7 @@ def as_declared(chunk: Any, shape: tuple[int | None, ...] = (None,)) -> NDArray[
     return found
 
 
-def map_chunk(
-    z: Any, w: Any, size: int, kernel: Kernel, combine: Combine | None, every: bool, wide: bool
-) -> list[Any]:
+def map_chunk(z: Any, w: Any, size: int, kernel: Kernel, combine: Combine | None, every: bool, wide: bool) -> list[Any]:
     """kernel(losses, weights) of every block of a chunk of ``size``, or with ``combine`` their merger, in a list."""
     z = as_declared(z, (size,))
     results: list[Any] = []

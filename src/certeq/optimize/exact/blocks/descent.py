@@ -21,6 +21,7 @@ from certeq.risk._long import solve_long
 from certeq.utilities import CVaR, Pieces
 
 _KEPT = 1 << 25  # bytes of rows near a kink that are kept
+_NARROW = 1e-9  # so near a kink, where losses have size 1, a row is on it: they may all be 0 but for rounding
 _LENGTHS = tuple(0.5**k for k in range(1, 16))
 
 
@@ -69,7 +70,7 @@ class BlockDescent:
         """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
         began = time.perf_counter()
         self.origin, self.radius = v[:-1], 10.0 * max(1.0, float(np.max(np.abs(v[:-1]), initial=0.0)))
-        self.widths = tuple(width for _ in self.model.utility.kinks)
+        self.widths = tuple(max(width, _NARROW) for _ in self.model.utility.kinks)
         point = self._settle(self._look(v, no_rows(self.panel.shape[1])))
         last: SubSolution | None = None
         idle = 0
@@ -187,7 +188,7 @@ class BlockDescent:
             return
         step = target - point.v
         most = float(np.max(np.abs(self.units.rows(point.kept.raw) @ step[:-1] - step[-1])))
-        self.widths = tuple(min(most, 2.0 * width) for width in self.widths)
+        self.widths = tuple(max(min(most, 2.0 * width), _NARROW) for width in self.widths)
 
     def _spread(self, kept: Rows, hinges: Hinges) -> float:
         """How far from their kinks the hinges are."""

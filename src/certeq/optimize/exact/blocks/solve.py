@@ -133,7 +133,10 @@ def solve_panel(
             z,
             model.holding,
         )
-    relative = proof.gap / max(abs(proof.value), 1e-2 * model.loss)
+    # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain point.
+    plain = feasible_point(rows, *box, None, order, FEW)
+    unit = max(model.loss, normalise(problem, cast(Scenarios, extent), plain, *box).loss)
+    relative = proof.gap / max(abs(proof.value), 1e-2 * unit)
     reduced = proof.slope - proof.y @ q.C + z @ q.G
     of_c, of_g = rows.multipliers(proof.y, z, asked.polyhedron)
     late, exhausted = time.perf_counter() > deadline, descent.iterations >= max_iter
