@@ -114,6 +114,9 @@ class JumpSearch:
             return first.s, first.s + first.value
         last, sketch, stalls, hugs = first, rough, 0, 0
         trial, _ = rough.root(self.utility, self.low, self.high, _Model.of(rough, self.utility, first, first).lift)
+        if trial == self.high and first.s < trial:
+            # The draw knows nothing of what made the slope so large: a sketch of all losses, seen from the same place.
+            trial = float(np.nextafter(first.s, np.inf))
         ends: dict[float, Probe] = {}  # what has been seen at the ends of the bracket
         for _ in range(_MOST_PASSES):
             closed = not self.low < 0.5 * (self.low + self.high) < self.high

@@ -355,7 +355,8 @@ def _rough(draw: Draw, utility: Utility) -> float:
     share = None if w is None else (w / w.sum())[None, :]
     found = float(solve_rows(draw.z[None, :], share, utility).shortfall[0])
     # Rows are solved relative to their greatest loss, and what is far below its last digit is lost there.
-    all_of_it = Sketch(draw.z, np.full(draw.z.size, 1.0 / draw.z.size) if w is None else w / w.sum())
+    equal = np.full(draw.z.size, 1.0 / draw.z.size)
+    all_of_it = Sketch(draw.z, equal if w is None else w / w.sum(), equal)
     left, right = all_of_it.slopes(utility, found)
     if left - _FAR_OFF <= 1.0 <= right + _FAR_OFF:
         return found

@@ -62,7 +62,7 @@ class Frame:
         return 2 * self.levels * len(self.features)
 
     def kernel(self, centre: float) -> Kernel:
-        """Bins that are not empty, one loss, mass, first and second moment of each, and the losses that are listed."""
+        """Bins that are not empty, one loss, mass, moments and number of each, and the losses that are listed."""
         s, features, base, near, levels, bins = self.s, self.features, self.base, self.near, self.levels, self._bins
         shift = _MANTISSA - self.fine
 
@@ -80,6 +80,7 @@ class Frame:
             count = np.bincount(key, minlength=bins) if w is None else np.bincount(key, w, minlength=bins)
             first = np.bincount(key, d if w is None else w * d, minlength=bins)
             second = np.bincount(key, d * d if w is None else w * d * d, minlength=bins)
+            number = count if w is None else np.bincount(key, minlength=bins)
             one = np.empty(bins)
             one[key] = y
             held = np.flatnonzero(count)
@@ -87,7 +88,8 @@ class Frame:
             loads = np.ones(points.size) if w is None else w[listed]
             if points.size > _PER_BLOCK:  # too many: NaN says that the bins have to do
                 points, loads = np.array([np.nan]), np.zeros(1)
-            return held, one[held], count[held].astype(np.float64), first[held], second[held], points, loads
+            sums = (count[held].astype(np.float64), first[held], second[held], number[held].astype(np.float64))
+            return held, one[held], *sums, points, loads
 
         return sketch
 
@@ -105,13 +107,14 @@ class Frame:
 
     def sketch(self, parts: Parts, mass: float) -> Sketch:
         """The points that stand for the sample."""
-        held, one, count, first, second, points, loads = parts
+        held, one, count, first, second, number, points, loads = parts
+        losses = float(number.sum())
         sure = _distance_of(self.near + self.base, self.fine)
         if np.isnan(points).any():
             points, loads, sure = np.empty(0), np.empty(0), 0.0
         else:
             rest = held % self.levels >= self.near
-            held, one, count, first, second = (part[rest] for part in (held, one, count, first, second))
+            held, one, count, first, second, number = (part[rest] for part in parts[:-2])
         mean = first / count
         with np.errstate(invalid="ignore", over="ignore"):
             variance = second / count - mean * mean
@@ -121,6 +124,7 @@ class Frame:
         return Sketch(
             np.concatenate([points, at - spread, at + spread]),
             np.concatenate([loads, 0.5 * count, 0.5 * count]) / mass,
+            np.concatenate([np.ones(points.size), 0.5 * number, 0.5 * number]) / losses,
             sure,
         )
 
@@ -146,10 +150,11 @@ def _distance_of(level: int, fine: int) -> float:
 
 @dataclass
 class Sketch:
-    """Points, less the centre of the sample, and their masses; together 1."""
+    """Points, less the centre of the sample, their masses, and which share of the losses each stands for."""
 
     points: Floats
     masses: Floats
+    shares: Floats
     sure: float = 0.0  # steps from the trial up to this length meet no breakpoint but those of listed losses
 
     def slopes(self, utility: Utility, s: float) -> tuple[float, float]:
@@ -174,8 +179,8 @@ class Sketch:
         x = self.points - s
         distance = np.abs(x - np.array(features)[_nearest(x, features)])
         order = np.argsort(distance)
-        # A block may list a sixteenth of its losses; half of that leaves room for uneven blocks and weights.
-        many = int(np.searchsorted(np.cumsum(self.masses[order]), min(wanted / size, 1.0 / 32.0)))
+        # A block may list a sixteenth of its losses; half of that leaves room for uneven blocks.
+        many = int(np.searchsorted(np.cumsum(self.shares[order]), min(wanted / size, 1.0 / 32.0)))
         return float(distance[order[min(many, order.size - 1)]])
 
     def root(self, utility: Utility, low: float, high: float, lift: Callable[[float], float]) -> tuple[float, float]:

@@ -102,7 +102,9 @@ class Draw:
         """A part of the draw as a sketch, which knows no more than where the losses are dense."""
         z, w = self.z[:: max(1, self.z.size >> 17)], self.weights
         w = np.ones(z.size) if w is None else w[:: max(1, self.z.size >> 17)]
-        return Sketch(z - self.centre, w / w.sum()) if z.size else Sketch(np.zeros(1), np.ones(1))
+        if not z.size:
+            return Sketch(np.zeros(1), np.ones(1), np.ones(1))
+        return Sketch(z - self.centre, w / w.sum(), np.full(z.size, 1.0 / z.size))
 
 
 def drawn_from(sample: Sample, most: int = DRAW) -> Draw:
