@@ -122,3 +122,20 @@ def test_kappa_found_on_a_grid_is_never_too_small(alpha):
     custom = ce.utility(lambda x: np.where(x >= 0, x / alpha, np.arctan(x / alpha)))
     exact = ce.LeakyCVaR(alpha).kappa
     assert exact <= custom.kappa <= 1.001 * exact
+
+
+@pytest.mark.parametrize("width", [1e-6, 1e-4, 1e-3])
+def test_steep_rises_are_no_reason_to_doubt_a_derivative(width):
+    places = np.linspace(-2.9, 3.0, 12)
+    found = ce.utility(
+        lambda x: 0.05 * x + sum(0.3 * width * np.logaddexp(0.0, (x - p) / width) for p in places),
+        lambda x: 0.05 + sum(0.15 * (1.0 + np.tanh(0.5 * (x - p) / width)) for p in places),
+    )
+    assert found.kinks == ()
+    with pytest.raises(ValueError, match="not the derivative"):
+        ce.utility(found.u, lambda x: 1.001 * found.du(x))
+
+
+def test_a_slope_that_makes_arrays_of_what_it_is_given():
+    found = ce.utility(lambda x: np.where(x > 0, 2.0 * x, 0.5 * x), lambda x: np.where(np.asarray(x) > 0, 2.0, 0.5))
+    assert found.kinks == ((0.0, 1.5),)
