@@ -68,15 +68,18 @@ class Frame:
 
         def sketch(z: Floats, w: Floats | None) -> Parts:
             y = z if centre == 0.0 else z - centre
-            x = y - s
-            which = _nearest(x, features) if len(features) > 1 else None
-            d = x - (features[0] if which is None else np.array(features)[which])
-            level = (np.abs(d).view(np.int64) >> shift) - base
-            np.clip(level, 0, levels - 1, out=level)
-            listed = level < near
-            key = level + levels * (d < 0.0)
+            d = y - s
+            which = _nearest(d, features) if len(features) > 1 else None
+            d -= features[0] if which is None else np.array(features)[which]
+            key = np.abs(d).view(np.int64)
+            key >>= shift
+            key -= base
+            np.clip(key, 0, levels - 1, out=key)
+            listed = key < near
+            np.add(key, levels, out=key, where=d < 0.0)
             if which is not None:
-                key += 2 * levels * which
+                which *= 2 * levels
+                key += which
             count = np.bincount(key, minlength=bins) if w is None else np.bincount(key, w, minlength=bins)
             first = np.bincount(key, d if w is None else w * d, minlength=bins)
             second = np.bincount(key, d * d if w is None else w * d * d, minlength=bins)
