@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -97,9 +97,7 @@ class BlockDescent:
             answer = self._evidence(fresh, len(point.kept), solution, hinges)
             whole = fresh.value <= point.value + 1e-13 * (1.0 + abs(point.value))
             if not whole and not answer.gap <= tolerance:
-                found = self._line(point, target)
-                # Where nothing on the way is better the point stays, with the rows that the step was wrong about.
-                fresh = self._stay(point, fresh.kept) if found is None else self._look(found, point.kept)
+                fresh = self._shorter(point, target, fresh)
                 answer = self._evidence(fresh, len(point.kept), solution, hinges)
             idle = idle + 1 if self.best is not None and not answer.gap < self.best.gap else 0
             if self.best is None or answer.gap < self.best.gap:
@@ -109,6 +107,10 @@ class BlockDescent:
                 break
             point = self._settle(fresh)
         assert self.best is not None
+        if self.curved and self.best.gap > tolerance:  # no proof, but at least the best t for the theta there is
+            settled = self._at_shortfall(self.best.point)
+            if settled.value < self.best.point.value:
+                return replace(self.best, point=settled)
         return self.best
 
     # -- points -------------------------------------------------------------------------------------------------
@@ -134,16 +136,32 @@ class BlockDescent:
         at = self.units.rows(kept.raw) @ point.v[:-1] - point.v[-1]
         return Point(point.v, point.value, point.sums, Rows(kept.ids, kept.raw, kept.weights, at))
 
+    def _shorter(self, point: Point, target: Vector, there: Point) -> Point:
+        """Where to go instead of a target that is no better: to its theta with a better t, or part of the way.
+
+        Where u is steep a small change of theta asks for another t, which the model is too straight to know.
+        """
+        if self.curved:
+            settled = self._at_shortfall(there)
+            if settled.value < point.value:
+                return settled
+        found = self._line(point, target)
+        # Where nothing on the way is better the point stays, with the rows that the step was wrong about.
+        return self._stay(point, there.kept) if found is None else self._look(found, point.kept)
+
+    def _at_shortfall(self, point: Point) -> Point:
+        """The same theta with the t that is best for it."""
+        theta = point.v[:-1]
+        losses = PanelLosses(self.panel, theta / self.units.scale)
+        found = solve_long(losses, self.model.utility)
+        self.passes += found.passes + 1
+        t = found.shortfall - float(self.units.centre @ theta) / self.units.scale
+        return point if t == point.v[-1] else self._look(np.append(theta, t), point.kept)
+
     def _settle(self, point: Point) -> Point:
         """Keep few rows enough; where the model could not balance the mean slope, find the shortfall before it."""
         if not np.isfinite(point.value) or not self._balanced(point):
-            theta = point.v[:-1]
-            losses = PanelLosses(self.panel, theta / self.units.scale)
-            found = solve_long(losses, self.model.utility)
-            self.passes += found.passes + 1
-            t = found.shortfall - float(self.units.centre @ theta) / self.units.scale
-            if t != point.v[-1]:
-                point = self._look(np.append(theta, t), point.kept)
+            point = self._at_shortfall(point)
         if len(point.kept) > self.limit:
             kinks = np.array([kink for kink, _ in self.model.utility.kinks])
             far = np.min(np.abs(point.kept.at[:, None] - kinks), axis=1)
@@ -222,13 +240,14 @@ class BlockDescent:
                 moved = kept.weights * (slopes - old)
                 values = kept.weights * (model.utility.value(support) - model.utility.value(kept.at))
                 constant += float(np.sum(values - kept.weights * (slopes * support - old * kept.at)))
-            slope += float(moved.sum())
-            pull = pull + moved @ self.units.rows(kept.raw)
+                slope += float(moved.sum())
+                pull = pull + moved @ self.units.rows(kept.raw)
         far = distance(theta, 1.0)
         low = np.where(np.isinf(model.low), theta - far, model.low)
         high = np.where(np.isinf(model.high), theta + far, model.high)
         y, z = solution.multipliers.y, solution.multipliers.z
-        bound, y = linear_minimum(pull + model.linear, model.polyhedron, low, high, y, z)
+        with np.errstate(all="ignore"):  # sums that overflowed prove nothing, as the gap will say
+            bound, y = linear_minimum(pull + model.linear, model.polyhedron, low, high, y, z)
         widest = self.widest if np.isfinite(self.widest) else 1.0 + point.sums.reach
         gap = point.value - constant - bound + abs(1.0 - slope) * (widest + abs(t))
         return Answer(point, count, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)
