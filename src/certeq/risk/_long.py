@@ -166,7 +166,7 @@ def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> 
 
 
 def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility) -> LongSolved:
-    middle = float(draw.z.mean()) if draw.z.size else 0.0
+    middle = draw.mean
     passes = 0
     while True:
 
@@ -188,7 +188,7 @@ def _quantile(sample: Sample, draw: Draw, pieces: Pieces, utility: Utility) -> L
     base = float(utility.value(pieces.kink)) - pieces.kink
     average = 0.0
     if pieces.low != 0.0 or sample.weighted:
-        middle = float(draw.z.mean()) if draw.z.size else 0.0
+        middle = draw.mean
         size, (shift,) = survey(sample, lambda z, w: (_sum(z - middle, w),), wide=True)
         average = middle + float(shift)
         if pieces.low == pieces.high:

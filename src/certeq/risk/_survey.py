@@ -98,6 +98,11 @@ class Draw:
         low, high = float(self.z.min()), float(self.z.max())
         return 0.0 if max(abs(low), abs(high)) <= 16.0 * (high - low) else high
 
+    @property
+    def mean(self) -> float:
+        """The weighted mean, 0 of nothing."""
+        return float(np.average(self.z, weights=self.weights)) if self.z.size else 0.0
+
     def sketch(self) -> Sketch:
         """A part of the draw as a sketch, which knows no more than where the losses are dense."""
         z, w = self.z[:: max(1, self.z.size >> 17)], self.weights

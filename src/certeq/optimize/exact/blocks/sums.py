@@ -158,14 +158,15 @@ class Look:
         """Add up, and put rows one after the other."""
         sums = [part[0] for part in parts]
         grams = [one.gram for one in sums if one.gram is not None]
-        total = Sums(
-            float(np.sum([one.value for one in sums])),
-            float(np.sum([one.constant for one in sums])),
-            float(np.sum([one.slope for one in sums])),
-            np.sum([one.pull for one in sums], axis=0),
-            np.sum(grams, axis=0) if grams else None,
-            max(one.reach for one in sums),
-        )
+        with np.errstate(all="ignore"):  # far from the minimum u may overflow; what comes of it is no better point
+            total = Sums(
+                float(np.sum([one.value for one in sums])),
+                float(np.sum([one.constant for one in sums])),
+                float(np.sum([one.slope for one in sums])),
+                np.sum([one.pull for one in sums], axis=0),
+                np.sum(grams, axis=0) if grams else None,
+                max(one.reach for one in sums),
+            )
         return total, join_rows([part[1] for part in parts])
 
 
