@@ -132,6 +132,17 @@ def test_a_solution_that_holds_nothing_is_proved_too(name):
     assert found.theta == pytest.approx(np.zeros(4), abs=1e-9)
 
 
+@pytest.mark.parametrize("utility", [ce.Entropic(100.0), ce.SmoothCVaR(0.05, 5e-4)])
+def test_steep_utilities_that_a_draw_knows_too_little_of(utility):
+    """The worst few scenarios decide; the draw holds a quarter of them."""
+    A = 100.0 * np.random.default_rng(2).standard_t(4, size=(20_000, 5))
+    found = ce.minimize(ce.LinearLoss(da.from_array(A, chunks=(5_000, 5))), utility, domain=ce.Simplex())
+    known = ce.minimize(ce.LinearLoss(A), utility, domain=ce.Simplex())
+    assert found.status == "converged"
+    assert found.value == pytest.approx(known.value, rel=1e-9)
+    assert found.value == pytest.approx(ce.oce(A @ found.theta, utility), rel=1e-12)
+
+
 def test_only_summaries_and_few_rows_come_back(monkeypatch):
     """What the client is given in all passes is a small part of the panel."""
     import pickle

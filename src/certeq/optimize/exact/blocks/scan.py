@@ -37,6 +37,36 @@ class Extent:
         size = float(np.max(np.abs(self.centre), initial=0.0))
         return spread if spread > 1e-13 * size else (size or 1.0)
 
+    def with_tail(self, rows: Vector, weights: Vector, theta: Vector) -> Extent:
+        """The worst scenarios at theta as they are, and those drawn that are better in place of all others."""
+        others = self.drawn @ theta < float((rows @ theta).min())
+        raw = np.ones(len(self.drawn)) if self.drawn_weights is None else self.drawn_weights
+        left, total = self.mass - float(weights.sum()), float(raw[others].sum())
+        share = max(left, 0.0) / total if total > 0.0 else 0.0
+        return replace(
+            self,
+            drawn=np.concatenate([self.drawn[others], rows]),
+            drawn_weights=np.append(raw[others] * share, weights),
+        )
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The kernel that finds the ``count`` scenarios with the largest losses at theta, and their weights."""
+
+    theta: Vector
+    count: int
+
+    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> tuple[Index, Vector, Vector]:
+        """Those of a piece."""
+        return self.join([(ids, rows @ self.theta, np.ones(len(ids)) if weights is None else weights)])
+
+    def join(self, parts: Sequence[tuple[Index, Vector, Vector]]) -> tuple[Index, Vector, Vector]:
+        """The worst of several."""
+        ids, losses, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        top = np.argsort(-losses, kind="stable")[: self.count]
+        return ids[top], losses[top], weights[top]
+
 
 @dataclass(frozen=True)
 class Scan:

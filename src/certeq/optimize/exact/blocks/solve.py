@@ -11,7 +11,7 @@ import numpy as np
 from certeq.optimize.domains._errors import UnboundedError
 from certeq.optimize.exact.blocks.certificate import prove
 from certeq.optimize.exact.blocks.descent import BlockDescent
-from certeq.optimize.exact.blocks.scan import Extent, scan
+from certeq.optimize.exact.blocks.scan import Extent, Worst, scan
 from certeq.optimize.exact.blocks.sums import Units
 from certeq.optimize.exact.certificate import l1_reach
 from certeq.optimize.exact.feasibility import feasible_point, implied_box
@@ -27,6 +27,7 @@ from certeq.optimize.exact.working_set import FEW
 from certeq.optimize.panels import Panel, Vector
 from certeq.utilities import Utility
 
+_RESCUES = 6  # starts from the worst scenarios, where the first one got nowhere
 _DRAWN = 1 << 26  # bytes of rows that are solved in memory first
 
 
@@ -108,6 +109,19 @@ def solve_panel(
         size = min(1.0, max(abs(_rough_value(model, start, t)), 1e-2))
         try:
             answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
+            for _ in range(_RESCUES):
+                if answer.gap <= tol * size or descent.iterations >= max_iter or time.perf_counter() > deadline:
+                    break
+                # Where u is steep a few of the worst scenarios decide, and no draw holds them all.
+                theta = answer.point.v[:-1]
+                worst, _, loads = panel.reduce(Worst(theta, rows_drawn))
+                part = extent.with_tail(panel.take(worst), loads, theta)
+                better = _from_a_draw(problem, part, tol, deadline)
+                if better is None:
+                    break
+                start = feasible_point(rows, *box, better, order, FEW)
+                t, width = _first_shortfall(model, units, part, start / model.holding)
+                answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
         except Escape as escape:
             raise unbounded_error(problem, escape) from None
         point = answer.point
