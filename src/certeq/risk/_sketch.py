@@ -30,7 +30,7 @@ _BELOW = 16  # and so many below the distance up to which losses are listed
 _LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
 _MOST_LISTED = 1 << 17
 _PER_BLOCK = BLOCK // 16
-_MOST_FEATURES = 256
+_MOST_FEATURES = 2048
 _MOST_BENDS = 64
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
 Parts = tuple[NDArray[Any], ...]
@@ -279,7 +279,7 @@ def features_of(utility: Utility) -> tuple[float, ...]:
 def bends_of(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
     """The known places and those where an increasing function rises within a short stretch; sorted."""
     found, octaves = list(known), 2.0 ** np.arange(-50.0, 50.0, 0.125)
-    for _ in range(8):  # near what was found the grid is finer, and may show more
+    for _ in range(8 if len(known) <= _MOST_BENDS else 0):  # near what was found the grid is finer, and may show more
         grid = np.unique(np.concatenate([feature + sign * octaves for feature in found for sign in (-1.0, 1.0)]))
         bends = _bends_within(function, grid, found)[: _MOST_BENDS + len(known) - len(found)]
         if not bends:

@@ -19,6 +19,7 @@ Function = Callable[[Any], Any]
 _GRID: np.ndarray = np.unique(np.concatenate([[0.0], *(sign * np.geomspace(1e-4, 1e6, 301) for sign in (-1, 1))]))
 _GRID.flags.writeable = False  # every custom utility is examined on it
 _SLACK = 1e-9
+_MOST_KINKS = 2000  # a staircase without end is not followed further
 
 
 Formula = Callable[[Array, SimpleNamespace], Array]
@@ -367,7 +368,7 @@ class _Examination:
         found: dict[float, float] = {}
         jumps = np.diff(slope)
         for i in np.flatnonzero(np.isfinite(jumps) & (jumps > 1e-6 * (1.0 + np.abs(slope[:-1])))):
-            self._search(self.x[i], self.x[i + 1], float(slope[i]), float(slope[i + 1]), found, depth=6)
+            self._search(self.x[i], self.x[i + 1], float(slope[i]), float(slope[i + 1]), found, depth=_MOST_KINKS // 5)
         for place in self.custom.kinks_given or ():
             near = [kink for kink in found if abs(kink - place) <= 1e-9 * max(1.0, abs(place))]
             if not near:
@@ -395,7 +396,7 @@ class _Examination:
         # neighbouring floats is the one that was meant.
         place = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda point: len(repr(float(point))))
         found[float(place)] = high - low
-        if depth > 0:
+        if depth > 0 and len(found) < _MOST_KINKS:
             if low - first > 1e-6 * (1.0 + abs(first)) and start < a:
                 self._search(start, a, first, low, found, depth - 1)
             if last - high > 1e-6 * (1.0 + abs(high)) and b < stop:
