@@ -14,15 +14,13 @@ from certeq.utilities._jet import Jet, differentiate
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 
 Function = Callable[[Any], Any]
+Formula = Callable[[Array, SimpleNamespace], Array]
 
 # Dense near 0, where utilities bend, and out to a million.
 _GRID: np.ndarray = np.unique(np.concatenate([[0.0], *(sign * np.geomspace(1e-4, 1e6, 301) for sign in (-1, 1))]))
 _GRID.flags.writeable = False  # every custom utility is examined on it
 _SLACK = 1e-9
 _MOST_KINKS = 2000  # a staircase without end is not followed further
-
-
-Formula = Callable[[Array, SimpleNamespace], Array]
 _NODES, _SHARES = np.polynomial.legendre.leggauss(24)
 
 

@@ -77,6 +77,7 @@ def solve_panel(
     One pass checks the rows and draws a few of them, whose solution is the start. From there each step is one pass at
     a trial (theta, t): sums of u, u' and u'' over the rows, and, where u has kinks, the rows near them, which alone
     are kept. The subproblem is that of the solver in memory. A last pass proves the gap in the caller's units.
+    Where that leads nowhere the worst scenarios at the point reached are brought in beside the draw, for a new start.
     Where more scenarios than fit the memory set aside lie at a kink (one loss repeated a million times), the method
     may end as "stalled", with a gap that is valid; merge equal scenarios into one with a weight then.
     """
@@ -115,6 +116,7 @@ def solve_panel(
                 # Where u is steep a few of the worst scenarios decide, and no draw holds them all.
                 theta = answer.point.v[:-1]
                 worst, _, loads = panel.reduce(Worst(theta, rows_drawn))
+                descent.passes += 1
                 part = extent.with_tail(panel.take(worst), loads, theta)
                 better = _from_a_draw(problem, part, tol, deadline)
                 if better is None:
