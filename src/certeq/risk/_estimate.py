@@ -23,10 +23,11 @@ from certeq.risk._input import (
 from certeq.risk._long import LongSolved, solve_sample
 from certeq.risk._oce import oce, tilt
 from certeq.risk._places import elsewhere, lives_elsewhere
-from certeq.risk._rows import near_kink, slope_and_bend
-from certeq.risk._sample import ArraySample, Sample, shifted, weighted_sum
+from certeq.risk._rows import slope_and_bend
+from certeq.risk._sample import ArraySample, Sample, centered, weighted_sum
 from certeq.risk._survey import NotFinite, survey
 from certeq.utilities import Exponential, Utility
+from certeq.utilities.forms import form
 
 
 class ReliabilityWarning(UserWarning):
@@ -269,26 +270,26 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
 def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     """Standard error, bias and effective sample size, from one more pass at the shortfall."""
     level = solved.value - solved.shortfall  # the mean of u(X - t*)
-    centre, s = solved.centre, solved.s  # what the kernel takes along wherever it runs
+    centre, s, shape = solved.centre, solved.s, form(utility)  # what the kernel takes along wherever it runs
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
         w2 = None if w is None else w * w
         mixed = jumps = jumps2 = 0.0
-        x = shifted(z, centre, s)
+        y = centered(z, centre)
         with np.errstate(over="ignore", under="ignore"):
             # Each array is summed up before the next is made: a pass is to need a few MB.
-            slope, curvature = slope_and_bend(utility, x)
+            slope, curvature = slope_and_bend(shape, y, s)
             bend = weighted_sum(curvature, w)
             del curvature
-            if utility.kinks:
-                slope, right = near_kink(x, utility)
+            if shape.kinks:
+                slope, right = shape.slopes(y, s)
                 jump = right - slope
                 mixed, jumps, jumps2 = weighted_sum(slope * jump, w2), weighted_sum(jump, w), weighted_sum(jump**2, w2)
                 del right, jump
             slopes, slopes2 = weighted_sum(slope, w), weighted_sum(slope * slope, w2)
             spread = weighted_sum((slope - 1.0) ** 2, w2)
             del slope
-            away = np.asarray(utility.value(x)) - level
+            away = np.asarray(utility.value(y - s)) - level
             return weighted_sum(away * away, w2), spread, slopes2, mixed, jumps2, slopes, jumps, bend
 
     away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.sample.total(kernel)

@@ -229,6 +229,7 @@ typedef struct {
     double value;     /* OCE less that of a sure loss of 0 */
     double shortfall; /* plus the anchor */
     double total;     /* q over this is the tilt, or times the weight over this */
+    double stiff;     /* the mean curvature times the distance from the center: what its rounding does to the slope */
 } Answer;
 
 static double sum(const double *z, const double *w, Py_ssize_t n)
@@ -248,7 +249,7 @@ static Answer log_mean_exp(Curve u, const double *z, const double *w, Py_ssize_t
             less += (w == NULL ? 1.0 : w[i]) * expm1(u.a * z[i]);
         certain = log1p(less / mass) / u.a;
     }
-    return (Answer){certain, certain, total};
+    return (Answer){certain, certain, total, 0.0};
 }
 
 static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double *q)
@@ -262,7 +263,7 @@ static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ss
         square += (w == NULL ? 1.0 : w[i]) * y * y;
         q[i] = 1.0 + u.a * y;
     }
-    return (Answer){middle + 0.5 * u.a * square / mass, middle, mass};
+    return (Answer){middle + 0.5 * u.a * square / mass, middle, mass, 0.0};
 }
 
 /* A step of Newton's method on a function of the mean slope m that is nearly a straight line in s: the p-th root where
@@ -291,18 +292,19 @@ static double between(Curve u, const double *z, const double *w, Py_ssize_t n, d
     return 1.0;
 }
 
-/* The shortfall from nothing. A step out of the bracket, or a residual that does not halve, is replaced by a bisection.
-   Returns 0 where it does not settle. */
-static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double *q,
-                  double *work, Answer *found)
+/* The shortfall in [low, high], from s. A step out of the bracket, or a residual that does not halve, is replaced by a
+   bisection. Returns 0 where it does not settle. */
+static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double high,
+                  double s, double *q, double *work, Answer *found)
 {
     const double tolerance = 1e-14, least = low;
-    double high = 0.0, s = sum(z, w, n) / mass, last = INFINITY, m = 1.0;
+    double last = INFINITY, m = 1.0, stiff = INFINITY;
     s = s < low ? low : s > high ? high : s;
     for (int trial = 0;; trial++) {
         Sums sums = pass(u, z, w, n, s, q, NULL);
         m = sums.slope / mass;
         double error = fabs(m - 1.0);
+        stiff = fabs(s) * sums.bend / mass;
         if (error <= tolerance)
             break;
         if (m > 1.0)
@@ -314,6 +316,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
             break; /* sums of rounded slopes wobble */
         if (!(low < middle && middle < high)) {
             s = high;
+            stiff = INFINITY;
             m = between(u, z, w, n, mass, low, high, q, work);
             break;
         }
@@ -331,7 +334,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
     double risen = u.kind == LOGISTIC     ? risen_logistic(u.a, u.b, z, w, n, s, least, work)
                    : u.kind == ARCTANGENT ? risen_arctangent(u.a, u.b, z, w, n, s, least)
                                           : risen_power(u.a, u.b, z, w, n, s, least, q);
-    *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass};
+    *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass, stiff};
     return 1;
 }
 
@@ -504,6 +507,8 @@ static double loss(const Py_buffer *x, Py_ssize_t i)
     return x->itemsize == 4 ? (double)((const float *)x->buf)[i] : ((const double *)x->buf)[i];
 }
 
+#define STIFF 256.0 /* a distance of so many widths of u costs 256 roundings of the mean slope */
+
 /* Losses less their greatest into z; returns 0 where one that counts is not finite. One that weighs nothing may lie
    anywhere, and must not overflow anything: it is given the least. */
 static int centred(Curve u, const Py_buffer *x, const double *w, double *z, double *low, double *centre)
@@ -535,11 +540,28 @@ static int centred(Curve u, const Py_buffer *x, const double *w, double *z, doub
     return 1;
 }
 
+/* Losses less a new center into z, and the range of those that count. */
+static void recentred(const Py_buffer *x, const double *w, double *z, double centre, double *low, double *high)
+{
+    Py_ssize_t n = x->shape[0];
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        z[i] = loss(x, i) - centre;
+        if (w == NULL || w[i] > 0.0) {
+            *low = z[i] < *low ? z[i] : *low;
+            *high = z[i] > *high ? z[i] : *high;
+        }
+    }
+    for (Py_ssize_t i = 0; w != NULL && i < n; i++)
+        z[i] = w[i] > 0.0 ? z[i] : *low;
+}
+
 static int solved(Curve u, const Py_buffer *x, const double *w, double *work, const Py_buffer *tilt, double *centre,
                   Answer *found)
 {
     Py_ssize_t n = x->shape[0];
-    double low, mass = (double)n, *z = work, *q = work + n;
+    double low, high, mass = (double)n, *z = work, *q = work + n;
     if (!centred(u, x, w, z, &low, centre))
         return 0;
     if (w != NULL) {
@@ -551,8 +573,20 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
         *found = log_mean_exp(u, z, w, n, mass, q);
     else if (u.kind == LINEAR)
         *found = mean_and_variance(u, z, w, n, mass, q);
-    else if (!search(u, z, w, n, mass, low, q, work + 2 * n, found))
-        return 0;
+    else {
+        double mean = sum(z, w, n) / mass;
+        mean = mean < low ? low : mean > 0.0 ? 0.0 : mean;
+        if (!search(u, z, w, n, mass, low, 0.0, mean, q, work + 2 * n, found))
+            return 0;
+        /* The greatest loss may lie so far off that losses less it have few digits left. Once the shortfall is known
+           roughly they are taken less that, unless the rounding is harmless. */
+        if (found->stiff > STIFF) {
+            *centre += found->shortfall;
+            recentred(x, w, z, *centre, &low, &high);
+            if (!search(u, z, w, n, mass, low, high, 0.0, q, work + 2 * n, found))
+                return 0;
+        }
+    }
     if (!isfinite(found->value))
         return 0;
     double scale = 1.0 / found->total;

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certeq.risk._rows import near_kink
-from certeq.risk._sample import Floats, Kernel, Sample, add_columns, shifted, weighted_sum
+from certeq.risk._sample import Floats, Kernel, Sample, add_columns, centered, weighted_sum
 from certeq.risk._sketch import Frame, Sketch, features_of
 from certeq.utilities import Utility
+from certeq.utilities.forms import form
 
 _EPS = float(np.finfo(np.float64).eps)
 _ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
@@ -45,14 +45,15 @@ class Probe:
 
 def probing(utility: Utility, centre: float, s: float) -> Kernel:
     """Three sums: what `Probe` holds, times the weight of the sample."""
+    slopes = form(utility).slopes
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            x = shifted(z, centre, s)
-            left, right = near_kink(x, utility)
+            y = centered(z, centre)
+            left, right = slopes(y, s)
             below = weighted_sum(left, w)
             above = below if right is left else weighted_sum(right, w)
-            return below, above, weighted_sum(np.asarray(utility.value(x)), w)
+            return below, above, weighted_sum(np.asarray(utility.value(y - s)), w)
 
     return kernel
 

@@ -16,14 +16,15 @@ from certeq.risk._exp_sum import REACH, sum_exp
 from certeq.risk._input import check_utility
 from certeq.risk._jumps import JumpSearch, Probe, probing
 from certeq.risk._root import step_of
-from certeq.risk._rows import near_kink, slope_and_bend, solve_rows
-from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample
+from certeq.risk._rows import slope_and_bend, solve_rows
+from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample, centered
 from certeq.risk._sample import shifted as _shift
 from certeq.risk._sample import weighted_sum as _sum
 from certeq.risk._select import upper_quantile
 from certeq.risk._sketch import Sketch
 from certeq.risk._survey import Draw, Extent, Extra, NotFinite, drawn_from, survey
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities.forms import form
 
 _FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
 _FAST = 0.1  # what a Newton step leaves of the residual at most, where it works
@@ -72,7 +73,7 @@ def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> Lo
             window = max(1 << 13, min(sample.size >> 7, 1 << 15), min(sample.size >> 10, 1 << 18))
             draw = drawn_from(sample, window if pieces.low < pieces.high else 1 << 12)
             return _quantile(sample, draw, pieces, utility)
-    if utility.kinks or not utility.has_curvature:
+    if form(utility).kinks or not utility.has_curvature:
         return _jumping(sample, drawn_from(sample), utility, value_only)
     return _newton(sample, drawn_from(sample), utility, value_only)
 
@@ -91,13 +92,13 @@ def solve_sample(sample: Sample, utility: Utility, value_only: bool = False) -> 
 def tilting(solved: LongSolved, utility: Utility) -> Kernel:
     """A kernel for the tilt of every loss but for a common factor; ties at a kink share what is left of 1."""
     centre, s, share = solved.centre, solved.s, 0.0
-    shape = utility.shape
+    shape, slopes = utility.shape, form(utility).slopes
     if isinstance(shape, Pieces) and shape.low == shape.high:
         s = 0.0
     elif utility.kinks:
 
         def ends(z: Floats, w: Floats | None) -> tuple[float, float]:
-            left, right = near_kink(_shift(z, centre, s), utility)
+            left, right = slopes(centered(z, centre), s)
             return _sum(left, w), _sum(right, w)
 
         below, above = solved.sample.total(ends) / solved.extent.mass
@@ -107,7 +108,7 @@ def tilting(solved: LongSolved, utility: Utility) -> Kernel:
         part = np.zeros(z.shape)
         held = slice(None) if w is None else w > 0
         with np.errstate(under="ignore"):
-            left, right = near_kink(_shift(z[held], centre, s), utility)
+            left, right = slopes(centered(z[held], centre), s)
         part[held] = left + share * (right - left)
         if w is not None:
             part *= w
@@ -214,14 +215,15 @@ class _Slopes:
         self.seen: dict[float, float] = {}  # mean slopes at all points tried
 
     def sums(self, s: float, with_value: bool) -> Extra:
-        utility, centre = self.utility, self.centre  # the kernel may travel: it takes these along, not the sample
+        # The kernel may travel: it takes these along, not the sample.
+        utility, shape, centre = self.utility, form(self.utility), self.centre
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-            x = _shift(z, centre, s)
+            y = centered(z, centre)
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                slope, curvature = slope_and_bend(utility, x)
+                slope, curvature = slope_and_bend(shape, y, s)
                 pair = _sum(slope, w), _sum(curvature, w)
-                return (*pair, _sum(np.asarray(utility.value(x)), w)) if with_value else pair
+                return (*pair, _sum(np.asarray(utility.value(y - s)), w)) if with_value else pair
 
         return kernel
 

@@ -1,7 +1,8 @@
 """Many small problems at once: rows of a 2-d block that fits the cache, solved together.
 
-All arithmetic is on losses less their row's maximum: at an offset of 1e9 a float has seven digits left for what
-matters, and t* - max keeps all of them.
+All arithmetic is on losses less a center near the threshold: at an offset of 1e9 a float has seven digits left for
+what matters, and t* - center keeps all of them. Where slopes are bounded t* lies near a quantile, however far away
+the greatest loss is; where they are not, the greatest loss holds it close.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.risk._root import Floats, find_root
+from certeq.risk._vector import ONE, bracket_by_breakpoints
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities.forms import Form
+from certeq.utilities.forms import form as form_of
 
 _EPS = float(np.finfo(np.float64).eps)
+_TOGETHER = 1 << 20  # breakpoints of all rows that are sorted at once
 
 
 @dataclass
 class Solved:
-    """Rows with their centre c and shortfall c + s; ``y`` is the losses less c."""
+    """Rows with their center c and shortfall c + s; ``y`` is the losses less c."""
 
     y: Floats
     weights: Floats | None
@@ -27,12 +32,11 @@ class Solved:
     s: Floats
     value: Floats
     evaluations: int = 1
-    t: Floats | None = None
 
     @property
     def shortfall(self) -> Floats:
         """t* in the units of the losses."""
-        return self.centre + self.s if self.t is None else self.t
+        return self.centre + self.s
 
 
 def mean(a: Floats, weights: Floats | None) -> Floats:
@@ -42,11 +46,11 @@ def mean(a: Floats, weights: Floats | None) -> Floats:
     return np.asarray((a * weights).sum(axis=1))
 
 
-def slope_and_bend(utility: Utility, x: Floats) -> tuple[Floats, Floats]:
-    """Slope and curvature; an unknown curvature counts as 0, which turns Newton into bisection."""
-    if utility.has_curvature:
-        return utility.derivatives(x)
-    slope = np.asarray(utility.slope(x))
+def slope_and_bend(form: Form, y: Floats, t: Floats | float) -> tuple[Floats, Floats]:
+    """Slope and curvature at y - t; an unknown curvature counts as 0, which turns Newton into bisection."""
+    if form.utility.has_curvature:
+        return form.derivatives(y, t)
+    slope = np.asarray(form.left_slope(y, t))
     return slope, np.zeros_like(slope)
 
 
@@ -62,24 +66,45 @@ def without_idle(y: Floats, weights: Floats) -> Floats:
 
 def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
     """Shortfall and OCE of each row of z (float64, contiguous). Weights, if any, sum to 1 along rows."""
-    if weights is None:
+    shape = utility.shape
+    least, most = utility.slope_range
+    if not isinstance(shape, Exponential | Quadratic) and least < 1.0 < most < np.inf:
+        centre = upper_quantile(z, weights, (1.0 - least) / (most - least))
+    elif weights is None:
         centre = z.max(axis=1)
     else:
         centre = np.where(weights > 0, z, -np.inf).max(axis=1)
-    y = z - centre[:, None]
+    with np.errstate(over="ignore"):  # losses too far apart for their difference to be a number: see Solved.value
+        y = z - centre[:, None]
     if weights is not None:
         y = without_idle(y, weights)
     solved = Solved(y, weights, centre, np.zeros_like(centre), centre)
-    match utility.shape:
+    match shape:
         case Exponential(rate):
             _log_mean_exp(solved, rate, utility)
         case Quadratic(bend):
             _mean_and_variance(solved, bend, utility)
         case Pieces() as pieces:
-            _quantile(solved, pieces, utility, z)
+            _two_pieces(solved, pieces, utility)
         case _:
             _newton(solved, utility)
     return solved
+
+
+def upper_quantile(z: Floats, weights: Floats | None, tail: float) -> Floats:
+    """The least loss of each row with mass above it at most ``tail``: a loss of positive weight."""
+    samples = z.shape[1]
+    if weights is None:
+        place = samples - 1 - tail_count(tail, samples)
+        return np.asarray(np.partition(z, place, axis=1)[:, place])
+    order = np.argsort(-z, axis=1, kind="stable")
+    ranked = np.take_along_axis(weights, order, axis=1)
+    mass = np.cumsum(ranked, axis=1)
+    # The last place whose mass above is within the tail; points without weight are passed over by themselves.
+    within = np.concatenate([np.ones((len(z), 1), dtype=bool), mass[:, :-1] <= tail * (1 + 4 * _EPS)], axis=1)
+    within &= ranked > 0
+    last = samples - 1 - np.argmax(within[:, ::-1], axis=1)
+    return np.asarray(np.take_along_axis(np.take_along_axis(z, order, axis=1), last[:, None], axis=1)[:, 0])
 
 
 def _log_mean_exp(solved: Solved, rate: float, utility: Utility) -> None:
@@ -105,39 +130,17 @@ def _mean_and_variance(solved: Solved, bend: float, utility: Utility) -> None:
     solved.value = solved.centre + average + utility.oce_of_zero + 0.5 * bend * variance
 
 
-def _quantile(solved: Solved, pieces: Pieces, utility: Utility, z: Floats) -> None:
-    y, weights = solved.y, solved.weights
-    samples = y.shape[1]
-    average = mean(y, weights)
+def _two_pieces(solved: Solved, pieces: Pieces, utility: Utility) -> None:
+    """low * mean + (1 - low) * CVaR; the center is the quantile."""
+    average = mean(solved.y, solved.weights) if pieces.low != 0.0 else np.zeros_like(solved.centre)
     if pieces.low == pieces.high:
-        solved.s, excess = average - utility.anchor, np.zeros_like(average)
-        quantile = average
-    elif weights is None:
-        above = tail_count(pieces.tail, samples)
-        part = np.partition(z, samples - 1 - above, axis=1)
-        solved.t = part[:, samples - 1 - above]
-        quantile = solved.t - solved.centre
-        excess = (part[:, samples - above :] - solved.t[:, None]).sum(axis=1) / samples
-    else:
-        order = np.argsort(-y, axis=1, kind="stable")
-        mass = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
-        # The last place whose mass above is within the tail; points without weight are passed over by themselves.
-        within = np.concatenate(
-            [np.ones((len(y), 1), dtype=bool), mass[:, :-1] <= pieces.tail * (1 + 4 * _EPS)], axis=1
-        )
-        last = samples - 1 - np.argmax(within[:, ::-1], axis=1)
-        held = np.take_along_axis(weights, order, axis=1) > 0
-        last = np.minimum(last, samples - 1 - np.argmax(held[:, ::-1], axis=1))
-        solved.t = np.take_along_axis(np.take_along_axis(z, order, axis=1), last[:, None], axis=1)[:, 0]
-        quantile = solved.t - solved.centre
-        excess = mean(np.maximum(y - quantile[:, None], 0.0), weights)
-    if pieces.low != pieces.high:
-        solved.s = quantile - pieces.kink
-        assert solved.t is not None
-        solved.t = solved.t - pieces.kink  # a loss itself, where the kink is at 0
-    base = float(utility.value(pieces.kink)) - pieces.kink
-    level = quantile + pieces.low * (average - quantile) + (pieces.high - pieces.low) * excess
-    solved.value = solved.centre + level + base
+        solved.s = average - utility.anchor
+        solved.value = solved.centre + average + utility.oce_of_zero
+        return
+    solved.s = np.full_like(solved.centre, -pieces.kink)
+    excess = mean(np.maximum(solved.y, 0.0), solved.weights)
+    level = pieces.low * average + (pieces.high - pieces.low) * excess
+    solved.value = solved.centre + (level + (float(utility.value(pieces.kink)) - pieces.kink))
 
 
 def tail_count(tail: float, samples: int) -> int:
@@ -146,21 +149,22 @@ def tail_count(tail: float, samples: int) -> int:
 
 
 def _newton(solved: Solved, utility: Utility) -> None:
-    y, weights, anchor = solved.y, solved.weights, utility.anchor
-    low, high = y.min(axis=1) - anchor, np.full(len(y), -anchor)
-    start = _start(y, weights, utility)
+    y, weights, anchor, form = solved.y, solved.weights, utility.anchor, form_of(utility)
+    low, high = y.min(axis=1) - anchor, y.max(axis=1) - anchor
+    bounded = utility.slope_range[1] < np.inf  # then the center is a good guess
+    start = (np.zeros_like(low) if bounded else mean(y, weights)) - anchor
 
     def mean_slope(t: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
         part, w = y, weights
         if rows.size < len(y):
             part, w = y[rows], None if weights is None else weights[rows]
-        slope, curvature = slope_and_bend(utility, part - t[:, None])
+        slope, curvature = slope_and_bend(form, part, t[:, None])
         return mean(slope, w), mean(curvature, w)
 
     opened = np.arange(len(y))
     solved.s = high
-    if utility.kinks:
-        low, high, settled = _between_kinks(solved, utility, low, high)
+    if form.kinks:
+        low, high, settled = _between_breakpoints(y, weights, form, low, high)
         solved.s, opened = high.copy(), np.flatnonzero(~settled)
         start = 0.5 * (low + high)
     if opened.size:
@@ -172,80 +176,47 @@ def _newton(solved: Solved, utility: Utility) -> None:
         solved.value = solved.centre + (solved.s + mean(utility.value(y - solved.s[:, None]), weights))
 
 
-def _start(y: Floats, weights: Floats | None, utility: Utility) -> Floats:
-    """Where Newton begins: the mean, or for bounded slopes the quantile whose tail has the right mass."""
-    least, most = utility.slope_range
-    if np.isfinite(most) and weights is None and least < 1.0 < most:
-        place = y.shape[1] - 1 - tail_count((1.0 - least) / (most - least), y.shape[1])
-        return np.partition(y, place, axis=1)[:, place] - utility.anchor
-    return mean(y, weights) - utility.anchor
-
-
-def _between_kinks(
-    solved: Solved, utility: Utility, low: Floats, high: Floats
+def _between_breakpoints(
+    y: Floats, weights: Floats | None, form: Form, low: Floats, high: Floats
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """The stretch between two neighbouring breakpoints y_i - kink where the mean slope passes 1.
-
-    Inside it the mean slope is continuous. ``settled`` rows have their shortfall at the right end, because the slope
-    jumps past 1 there.
-    """
-    y, weights = solved.y, solved.weights
-    points = np.sort(np.concatenate([y - kink for kink, _ in utility.kinks], axis=1), axis=1)
-    row = np.arange(len(y))
-    a, b = np.full(len(y), -1), np.full(len(y), points.shape[1])
+    """`bracket_by_breakpoints` of every row; all rows at once where they have few breakpoints."""
     with np.errstate(over="ignore"):
+        if y.size * len(form.kinks) > _TOGETHER or len(y) == 1:
+            found = []
+            for i, row in enumerate(y):
+                w = None if weights is None else weights[i]
+                average = (lambda a: float(a.mean())) if w is None else (lambda a, w=w: float((a * w).sum()))
+                found.append(bracket_by_breakpoints(row, average, form, float(low[i]), float(high[i])))
+            lows, highs, on_kink = zip(*found, strict=True)
+            return np.array(lows), np.array(highs), np.array(on_kink)
+        points = np.sort(np.concatenate([y - at for at in form.places], axis=1), axis=1)
+        row = np.arange(len(y))
+        a, b = np.full(len(y), -1), np.full(len(y), points.shape[1])
         while np.any(b - a > 1):
             middle = np.clip((a + b) // 2, 0, points.shape[1] - 1)
-            above = mean(utility.slope(y - points[row, middle][:, None]), weights) > 1.0
+            above = mean(form.left_slope(y, points[row, middle][:, None]), weights) > ONE
             a, b = np.where((b - a > 1) & above, middle, a), np.where((b - a > 1) & ~above, middle, b)
         left = np.where(a >= 0, points[row, np.maximum(a, 0)], low)
         right = np.where(b < points.shape[1], points[row, np.minimum(b, points.shape[1] - 1)], high)
-        limit = mean(near_kink(y - right[:, None], utility)[1], weights)
-    settled = (b < points.shape[1]) & (limit >= 1.0)
+        limit = mean(form.slopes(y, right[:, None])[1], weights)
+    settled = (b < points.shape[1]) & (limit >= 2.0 - ONE)
     return np.minimum(left, right), right, settled
-
-
-def near_kink(x: Floats, utility: Utility) -> tuple[Floats, Floats]:
-    """Left and right slopes at x, where a point within rounding of a kink counts as on it."""
-    left = np.asarray(utility.slope(x))
-    right = left
-    for kink, jump in utility.kinks:
-        tie = np.abs(x - kink) <= 8.0 * _EPS * (np.abs(x) + np.abs(kink))
-        tie |= x == kink
-        if np.any(tie):
-            below = float(utility.slope(kink))
-            left = np.where(tie, below, left)
-            right = np.where(tie, below + jump, right)
-    return left, right
 
 
 def tilt_rows(solved: Solved, utility: Utility) -> Floats:
     """q_i = w_i u'(z_i - t*), ties at a kink sharing what is left so that each row sums to 1."""
-    x = solved.y - solved.s[:, None]
-    weights = np.full(x.shape, 1.0 / x.shape[1]) if solved.weights is None else solved.weights
-    if isinstance(utility.shape, Pieces):
-        q = _tilt_of_pieces(x, weights, utility.shape)
-    elif utility.kinks:
-        left, right = near_kink(x, utility)
-        below, above = (weights * left).sum(axis=1), (weights * right).sum(axis=1)
+    y, t, shape = solved.y, solved.s[:, None], utility.shape
+    weights = np.full(y.shape, 1.0 / y.shape[1]) if solved.weights is None else solved.weights
+    if isinstance(shape, Pieces) and shape.low == shape.high:
+        return weights
+    with np.errstate(under="ignore"):
+        left, right = form_of(utility).slopes(y, t)
+    q = weights * left
+    if right is not left:
+        below, above = q.sum(axis=1), (weights * right).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.clip(np.where(above > below, (1.0 - below) / (above - below), 0.0), 0.0, 1.0)
         q = weights * (left + share[:, None] * (right - left))
-    else:
-        with np.errstate(under="ignore"):
-            q = weights * utility.slope(x)
     if not utility.is_monotone:  # slopes of both signs: their sum has fewer digits than the 1 it should be
         return np.asarray(q)
     return np.asarray(q / q.sum(axis=1, keepdims=True))
-
-
-def _tilt_of_pieces(x: Floats, weights: Floats, pieces: Pieces) -> Floats:
-    if pieces.low == pieces.high:
-        return weights
-    # s is an exact difference of losses only when the kink is at 0; elsewhere the subtraction may be a float off.
-    near = 8.0 * _EPS * abs(pieces.kink)
-    tie, above = np.abs(x - pieces.kink) <= near, x - pieces.kink > near
-    mass_above = (weights * above).sum(axis=1, keepdims=True)
-    mass_tie = (weights * tie).sum(axis=1, keepdims=True)
-    share = np.clip((pieces.tail - mass_above) / np.where(mass_tie > 0, mass_tie, 1.0), 0.0, 1.0)
-    return np.asarray(weights * (pieces.low + (pieces.high - pieces.low) * (above + share * tie)))

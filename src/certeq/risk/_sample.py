@@ -103,6 +103,11 @@ def weighted_sum(part: Floats, w: Floats | None) -> float:
     return float(part.sum()) if w is None else float((w * part).sum())
 
 
+def centered(z: Floats, centre: float) -> Floats:
+    """z - centre, without a copy where there is nothing to subtract."""
+    return z if centre == 0.0 else z - centre
+
+
 def shifted(z: Floats, centre: float, s: float) -> Floats:
     """(z - centre) - s, in two roundings only where the offset of the losses would cost digits."""
     if centre == 0.0:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._rows import near_kink
 from certeq.risk._sample import BLOCK, Floats, Kernel, weighted_sum
 from certeq.utilities import Utility
+from certeq.utilities.forms import form
 
 _EPS = float(np.finfo(np.float64).eps)
 _MANTISSA = 52
@@ -163,13 +163,13 @@ class Sketch:
     def slopes(self, utility: Utility, s: float) -> tuple[float, float]:
         """Mean left and right slope at s."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            left, right = near_kink(self.points - s, utility)
+            left, right = form(utility).slopes(self.points, s)
             return weighted_sum(left, self.masses), weighted_sum(right, self.masses)
 
     def size_of_slopes(self, utility: Utility, s: float) -> float:
         """Mean size of the slopes at s."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return weighted_sum(np.abs(near_kink(self.points - s, utility)[0]), self.masses)
+            return weighted_sum(np.abs(form(utility).slopes(self.points, s)[0]), self.masses)
 
     def value(self, utility: Utility, s: float) -> float:
         """s + E u at s."""

@@ -13,7 +13,6 @@ from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, c
 from certeq.torch._rows import as_rows, oce_rows, shortfall_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Utility
-from certeq.utilities._algebra import without_gradients
 
 
 def oce(
@@ -252,7 +251,7 @@ def _by_rows(
     validate = validate and not is_traced()
     if validate:
         if has_tensors(utility):
-            without_gradients(utility)  # a learned parameter may have left its range since it was checked
+            utility._without_gradients()  # a learned parameter may have left its range since it was checked
         check_values(losses, utility, allow_inf)
     dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
     x = as_rows(losses, dims).to(dtype)

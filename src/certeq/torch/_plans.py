@@ -10,7 +10,6 @@ from torch import Tensor
 from certeq.risk._compiled import Coded, coded
 from certeq.torch._vector import SMALL
 from certeq.utilities import Pieces, Power, Utility
-from certeq.utilities._backend import NUMPY
 
 
 class Tail(NamedTuple):
@@ -31,36 +30,19 @@ class Plan(NamedTuple):
     any_length: bool  # whether the compiled solver is the better one of long batches too
 
 
-_none = Plan(None, None, 0.0, False)
-_last: list[tuple[Any, Plan]] = [(None, _none)]  # what the last plan was for, and the plan
+_last: list[tuple[Any, Plan]] = [(None, Plan(None, None, 0.0, False))]  # what the last plan was for, and the plan
 
 
 def plan_for(utility: Utility, size: int, dtype: torch.dtype) -> Plan:
-    """The plan for a batch; an empty one for a utility that holds more than numbers."""
-    key = _key(utility)
-    if key is None:
-        return _none
+    """The plan for a batch of a utility without tensors."""
+    key = utility._state()
     known, plan = _last[0]  # read at once: another thread may be training too
     if known == (key, size, dtype):
         return plan
-    code, anchor = coded(utility), utility.anchor
-    of_zero = float(utility._value(anchor, NUMPY)) - anchor
-    plan = Plan(_tail(utility, size, dtype), code, of_zero, code is not None and _any_length(utility))
+    code = coded(utility)
+    plan = Plan(_tail(utility, size, dtype), code, utility.oce_of_zero, code is not None and _any_length(utility))
     _last[0] = ((key, size, dtype), plan)
     return plan
-
-
-def _key(utility: Utility) -> tuple[Any, ...] | None:
-    """Class and numbers of a utility and of those inside it, by value: parameters may be set in place."""
-    parts: list[Any] = [utility.__class__]
-    for item in vars(utility).values():
-        if item is None or item.__class__ is float or item.__class__ is int:
-            parts.append(item)
-        elif isinstance(item, Utility) and (inner := _key(item)) is not None:
-            parts.append(inner)
-        else:
-            return None
-    return tuple(parts)
 
 
 def _any_length(utility: Utility) -> bool:
@@ -80,4 +62,4 @@ def _tail(utility: Utility, size: int, dtype: torch.dtype) -> Tail | None:
     parts = [1.0 / mass] * whole + [max(1.0 - whole / mass, 0.0)] + [0.0] * (count - whole - 1)
     with torch.inference_mode(False):  # it outlives this call, and may be part of a graph later
         share = torch.tensor(parts, dtype=dtype, device="cpu")
-    return Tail(whole, count, share, float(utility._value(pieces.kink, NUMPY)) - pieces.kink)
+    return Tail(whole, count, share, float(utility.value(pieces.kink)) - pieces.kink)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from certeq.torch._search import POINTS, TORCH, bracket, find_root, mean, upper_quantile
+from certeq.torch._search import POINTS, TORCH, bracket, find_root, mean, mean_slopes, upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities.forms import form
 
 
 class Found(NamedTuple):
@@ -29,11 +30,15 @@ class Found(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Losses less t, with t moving; ``share`` says how t follows the losses on a kink, 0 rows where none is."""
+    """Centered losses and the t that each is compared with, t moving; a loss on a kink is its place, compared with 0.
+
+    ``share`` says how t follows the losses on a kink, 0 rows where none is.
+    """
 
     centre: Tensor
     t: Tensor
-    y: Tensor
+    z: Tensor
+    against: Tensor
     share: Tensor | None
 
 
@@ -48,7 +53,7 @@ def as_rows(losses: Tensor, dims: tuple[int, ...]) -> Tensor:
 def oce_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """OCE along the last dimension."""
     placed = place(x, weights, utility)
-    value = placed.t + mean(utility._value(placed.y, TORCH), weights)
+    value = placed.t + mean(utility._value(placed.z - placed.against, TORCH), weights)
     return (placed.centre + value).squeeze(-1)
 
 
@@ -61,7 +66,7 @@ def shortfall_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tenso
 def tilt_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """q = w u'(x - t*); what is missing from a sum of 1 goes to the losses on a kink."""
     placed = place(x, weights, utility)
-    q: Tensor = utility._slope(placed.y, TORCH)
+    q: Tensor = form(utility).left_slope(placed.z, placed.against, TORCH)
     q = q / x.shape[-1] if weights is None else q * weights
     if placed.share is None:
         return q / q.sum(-1, keepdim=True)
@@ -72,11 +77,8 @@ def tilt_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
 def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     """Solve on detached values, then let t move."""
     fixed = x.detach()
-    centre = fixed.amax(-1, keepdim=True)
-    held = None
-    if weights is not None:
-        held = weights.detach() > 0
-        centre = torch.where(held, fixed, -torch.inf).amax(-1, keepdim=True)
+    held = None if weights is None else weights.detach() > 0
+    centre = _center(fixed, None if weights is None else weights.detach(), utility)
     z = x - centre
     if held is not None:  # a loss without weight may lie anywhere, and must not overflow anything: the least does not
         least = torch.where(held, z.detach(), 0.0).amin(-1, keepdim=True)
@@ -84,13 +86,14 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     with torch.no_grad():
         found = find(z.detach(), None if weights is None else weights.detach(), utility)
     t = found.t.detach()
-    m = mean(utility._slope(z - t, TORCH), weights)
-    h = mean(utility._curvature(z.detach() - t, TORCH), weights).detach()
+    shape = form(utility)
+    m = mean(shape.left_slope(z, t, TORCH), weights)
+    h = mean(shape.curvature(z.detach(), t, TORCH), weights).detach()
     bends = h > 0.0
     # Where u is straight at every loss any t near t* is as good; moving with the mean keeps t + c for losses + c.
     drift = torch.where(bends, (m - m.detach()) / torch.where(bends, h, 1.0), mean(z - z.detach(), weights))
     if found.jump is None:
-        return Placed(centre, t + drift, z - (t + drift), None)
+        return Placed(centre, t + drift, z, t + drift, None)
     # t follows the losses on a kink: share > 0 there, summing to 1 over the row, or 0 in rows that have none.
     weight = found.jump if weights is None else found.jump * weights.detach()
     total = weight.sum(-1, keepdim=True)
@@ -98,7 +101,19 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     share = weight / torch.where(pinned, total, 1.0)
     follow = (share * (z - z.detach())).sum(-1, keepdim=True)
     t = t + torch.where(pinned, follow, drift)
-    return Placed(centre, t, torch.where(found.jump > 0.0, found.kink, z - t), share)
+    on_kink = found.jump > 0.0
+    return Placed(centre, t, torch.where(on_kink, found.kink, z), torch.where(on_kink, 0.0, t), share)
+
+
+def _center(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
+    """A loss near t*, whose digits the losses less it keep: a quantile where slopes are bounded, else the greatest."""
+    least, most = utility.slope_range
+    closed = isinstance(utility.shape, Exponential | Quadratic)
+    if not closed and most - least < math.inf and least < 1.0 < most:
+        return upper_quantile(x, weights, (1.0 - least) / (most - least))
+    if weights is None:
+        return x.amax(-1, keepdim=True)
+    return torch.where(weights > 0, x, -torch.inf).amax(-1, keepdim=True)
 
 
 def find(z: Tensor, weights: Tensor | None, utility: Utility) -> Found:
@@ -114,50 +129,43 @@ def find(z: Tensor, weights: Tensor | None, utility: Utility) -> Found:
     if isinstance(shape, Pieces):
         if shape.low == shape.high:
             return Found(mean(z, weights) - anchor)
-        quantile = upper_quantile(z, weights, shape.tail)
-        on_kink = z == quantile if weights is None else (z == quantile) & (weights > 0)
-        return Found(quantile - shape.kink, on_kink.to(z.dtype) * (shape.high - shape.low), shape.kink)
+        # The losses are centered at their quantile.
+        on_kink = z == 0.0 if weights is None else (z == 0.0) & (weights > 0)
+        t = torch.zeros_like(z[..., :1]) - shape.kink
+        return Found(t, on_kink.to(z.dtype) * (shape.high - shape.low), shape.kink)
     low, high, start = bracket(z, weights, utility)
-    if utility.kinks:
-        return _between_kinks(z, weights, utility, low, high)
+    if form(utility).kinks:
+        return _with_kinks(z, weights, utility, low, high)
     return Found(find_root(z, weights, utility, low, high, start))
 
 
-def _between_kinks(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, high: Tensor) -> Found:
+def _with_kinks(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, high: Tensor) -> Found:
     """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where it is continuous.
 
-    The least place where the mean left slope is at most 1 is found by looking at POINTS places at once.
+    The least breakpoint where the mean left slope is at most 1 is found by looking at POINTS of them at once.
     """
-    places = torch.cat([z - kink for kink, _ in utility.kinks], dim=-1).sort(dim=-1).values
-    count = places.shape[-1]
-
-    def on_kinks(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses less t, exact on the kinks (t + kink may round away from the loss), the jumps and kinks there."""
-        every = z.unsqueeze(-2)
-        jump = torch.zeros_like(every - t.unsqueeze(-1))
-        at = torch.zeros_like(jump)
-        for kink, height in utility.kinks:
-            sits = every - kink == t.unsqueeze(-1)
-            jump, at = torch.where(sits, height, jump), torch.where(sits, kink, at)
-        return torch.where(jump > 0.0, at, every - t.unsqueeze(-1)), jump, at
-
-    def means(a: Tensor) -> Tensor:
-        return mean(a, None if weights is None else weights.unsqueeze(-2)).squeeze(-1)
+    shape = form(utility)
+    points = torch.cat([z - kink.at for kink in shape.kinks], dim=-1).sort(dim=-1).values
+    count = points.shape[-1]
+    noise = 4.0 * torch.finfo(z.dtype).eps
 
     first = torch.zeros_like(low, dtype=torch.int64)  # the answer lies in [first, beyond]
     beyond = torch.full_like(first, count)
     part = torch.arange(POINTS, device=z.device)
     for _ in range(math.ceil(math.log(count + 1, POINTS)) + 1):
         trial = first + (beyond - first) * part // POINTS
-        slope = means(utility._slope(on_kinks(places.gather(-1, trial.clamp(max=count - 1)))[0], TORCH))
-        passed = ((slope > 1.0) & (trial < beyond)).sum(-1, keepdim=True)  # so many trials lie before the answer
+        slope = mean_slopes(z, weights, utility, points.gather(-1, trial.clamp(max=count - 1)))
+        passed = ((slope > 1.0 + noise) & (trial < beyond)).sum(-1, keepdim=True)  # so many lie before the answer
         ends = torch.cat([first, trial + 1, beyond], dim=-1)
         later = torch.cat([trial, beyond], dim=-1)
         first, beyond = ends.gather(-1, passed), later.gather(-1, passed)
-    right = torch.where(first < count, places.gather(-1, first.clamp(max=count - 1)), high)
-    left = torch.where(first > 0, places.gather(-1, (first - 1).clamp(min=0)), low)
-    y, jump, kink = (a.squeeze(-2) for a in on_kinks(right))
-    settled = (first < count) & (mean(utility._slope(y, TORCH) + jump, weights) >= 1.0)
+    right = torch.where(first < count, points.gather(-1, first.clamp(max=count - 1)), high)
+    left = torch.where(first > 0, points.gather(-1, (first - 1).clamp(min=0)), low)
+    below, above = shape.slopes(z, right, TORCH)
+    settled = (first < count) & (mean(above, weights) >= 1.0 - noise)
     left = torch.where(settled, right, left)  # nothing is left to be found in such rows
     t = find_root(z, weights, utility, left, right, 0.5 * (left + right))
+    jump, kink = above - below, torch.zeros_like(z)
+    for one in shape.kinks:
+        kink = torch.where(z - one.at == right, one.at, kink)
     return Found(torch.where(settled, right, t), torch.where(settled, jump, 0.0), kink)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from certeq.utilities import Utility
 from certeq.utilities._backend import torch_backend
+from certeq.utilities.forms import form
 
 TORCH = torch_backend()  # made here, because compiled code cannot make it
 POINTS = 32  # trial points of one round of a traced search
@@ -51,12 +52,12 @@ def upper_quantile(z: Tensor, weights: Tensor | None, tail: float) -> Tensor:
 
 
 def bracket(z: Tensor, weights: Tensor | None, utility: Utility) -> tuple[Tensor, Tensor, Tensor]:
-    """(low, high, start) for t. A bounded slope acts like CVaR's, so its search starts near a quantile."""
+    """(low, high, start) for t. A bounded slope acts like CVaR's: its losses are centered where its search starts."""
     anchor = utility.anchor
     least, most = utility.slope_range
     low, high = z.amin(-1, keepdim=True) - anchor, z.amax(-1, keepdim=True) - anchor
     if most - least < math.inf and least < 1.0 < most:
-        start = upper_quantile(z, weights, (1.0 - least) / (most - least)) - 0.5 * anchor
+        start = torch.zeros_like(low) - 0.5 * anchor
     else:
         start = mean(z, weights) - anchor
     return low, high, torch.minimum(torch.maximum(start, low), high)
@@ -85,12 +86,12 @@ def newton_step(m: Tensor, h: Tensor, utility: Utility) -> Tensor:
 
 def _newton(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, high: Tensor, start: Tensor) -> Tensor:
     """A step out of the bracket, or a residual that does not halve, is replaced by bisection. The best t seen is it."""
-    noise = torch.finfo(z.dtype).eps
+    shape, noise = form(utility), torch.finfo(z.dtype).eps
     t = best = start
     least_residual: Any = math.inf
     last: Any = math.inf
     for _ in range(_STEPS):
-        slope, curvature = utility._derivatives(z - t, TORCH)
+        slope, curvature = shape.derivatives(z, t, TORCH)
         m, h = mean(slope, weights), mean(curvature, weights)
         residual = (m - 1.0).abs()
         closer = residual < least_residual
@@ -118,7 +119,7 @@ def _multisection(
     The rounds leave a bracket of 1e-6 of the distance from start to root (or 1e-14 of the range), whatever the
     utility; Newton squares its width, in units of the bend of the slope, four times.
     """
-    far = high - low
+    shape, far = form(utility), high - low
     half = torch.arange(POINTS // 2, device=z.device, dtype=z.dtype)
     away = torch.exp2(-1.75 * half)
     offsets = torch.cat([-away, torch.zeros_like(away[:1]), away.flip(0)])
@@ -133,7 +134,7 @@ def _multisection(
         low, high = low + step * place, torch.minimum(low + step * (place + 1), high)
     t = 0.5 * (low + high)
     for _ in range(4):
-        slope, curvature = utility._derivatives(z - t, TORCH)
+        slope, curvature = shape.derivatives(z, t, TORCH)
         trial = t + newton_step(mean(slope, weights), mean(curvature, weights), utility)
         t = torch.where((trial >= low) & (trial <= high), trial, t)
     return t
@@ -141,5 +142,5 @@ def _multisection(
 
 def mean_slopes(z: Tensor, weights: Tensor | None, utility: Utility, t: Tensor) -> Tensor:
     """The mean slope at each of several t, given along the last dimension."""
-    slope = utility._slope(z.unsqueeze(-2) - t.unsqueeze(-1), TORCH)
+    slope = form(utility).left_slope(z.unsqueeze(-2), t.unsqueeze(-1), TORCH)
     return mean(slope, None if weights is None else weights.unsqueeze(-2)).squeeze(-1)

@@ -16,31 +16,25 @@ Mean = Callable[[Floats], float]
 _EPS = 2.0**-52
 
 
-def first_guess(z: Floats, ranked: Floats | None, weights: Floats | None, mean: Mean, utility: Utility) -> float:
-    """A t near the shortfall of the losses z, whose greatest is 0; ``ranked`` is z in rising order, or None.
-
-    None where it is long, or weighted.
-    """
-    anchor = utility.anchor
+def tail_of(utility: Utility) -> float | None:
+    """The mass above the quantile near which t* lies, where slopes are bounded; None where they are not."""
     least, most = utility.slope_range
-    if not (most - least < math.inf and least < 1.0 < most):
-        return mean(z) - anchor
-    return near_quantile(z, ranked, weights, (1.0 - least) / (most - least), anchor)
+    return (1.0 - least) / (most - least) if most - least < math.inf and least < 1.0 < most else None
 
 
-def near_quantile(z: Floats, ranked: Floats | None, weights: Floats | None, tail: float, anchor: float) -> float:
-    """A bounded slope acts like CVaR's, so its search starts near a quantile."""
-    if weights is not None:
-        return upper_quantile(z, weights, tail) - 0.5 * anchor
-    size = z.shape[0]
-    rank = size * tail
-    k = min(int(rank), size - 1)
-    parted = np.partition(z, size - 1 - k) if ranked is None else ranked
-    at = float(parted[size - 1 - k])
-    if rank - k < 1e-9 and k > 0:  # a whole number of losses in the tail: t lies between two of them
-        above = float(parted[size - k :].min() if ranked is None else parted[size - k])
-        return 0.5 * (at + above)
-    return at - 0.5 * anchor
+def rank_of(size: int, tail: float) -> int:
+    """Where the upper quantile stands among so many losses in rising order."""
+    return size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
+
+
+def near_quantile(parted: Floats, centre: float, tail: float, anchor: float) -> float:
+    """A start for losses less ``centre``, the quantile at which ``parted`` is partitioned: t* lies near it."""
+    size = parted.shape[0]
+    place = rank_of(size, tail)
+    if size * tail - (size - 1 - place) < 1e-9 and place < size - 1:
+        # A whole number of losses in the tail: t lies between two of them.
+        return 0.5 * float(parted[place + 1 :].min() - centre)
+    return -0.5 * anchor
 
 
 def upper_quantile(z: Floats, weights: Floats, tail: float) -> float:

@@ -93,7 +93,12 @@ class _Shards:
         fine = self.high - self.low < math.inf or (isinstance(shape, Exponential) and -math.inf < self.high < math.inf)
         if not fine:  # allowed or unchecked: as for one process, infinity or NaN
             return float(self._rows([float(self.x.sum())]).sum()), np.full(self.x.shape, math.nan)
-        z = self.x - self.high
+        closed = isinstance(shape, Exponential | Quadratic) or (isinstance(shape, Pieces) and shape.low == shape.high)
+        # Losses are taken less a center near the threshold, whose digits they keep however far the greatest one is.
+        centre = self.high
+        if not closed:
+            centre = self._upper_quantile(self.x, shape.tail) if isinstance(shape, Pieces) else self._start(utility)
+        z = self.x - centre
         if self.weights is not None:
             z = np.where(self.weights > 0, z, 0.0)  # a loss without weight must not overflow anything
         mean: Mean = lambda a: math.fsum(self._rows([self._sum(a)])[:, 0]) / self.mass
@@ -104,13 +109,13 @@ class _Shards:
         elif isinstance(shape, Pieces) and shape.low == shape.high:
             answer = _vector._mean_and_variance(z, mean, 0.0, utility)
         elif isinstance(shape, Pieces):
-            answer = _vector._tail_above(z, self._upper_quantile(z, shape.tail), mean, shape, utility)
+            answer = _vector._two_pieces(z, mean, shape, utility)
         else:
-            bracket = self.low - self.high - anchor, -anchor
+            bracket = self.low - centre - anchor, self.high - centre - anchor
             with np.errstate(all="ignore"):
-                answer = _vector._solve(z, mean, utility, *bracket, self._start(z, utility), self.tolerance)
+                answer = _vector._solve(z, mean, utility, *bracket, 0.0, self.tolerance)
         tilt = answer.density / (self.mass * answer.total)
-        return self.high + answer.value, tilt if self.weights is None else tilt * self.weights
+        return centre + answer.value, tilt if self.weights is None else tilt * self.weights
 
     def _sum(self, a: Floats) -> float:
         return float(a.sum()) if self.weights is None else float(a.dot(self.weights))
@@ -119,10 +124,10 @@ class _Shards:
         """The same few numbers of every rank, one row each."""
         return torch.stack(self.ranks.gather(torch.tensor(numbers, dtype=torch.float64))).numpy()
 
-    def _start(self, z: Floats, utility: Utility) -> float:
+    def _start(self, utility: Utility) -> float:
         """The mean of the shortfalls of a few losses of each rank."""
-        step = -(-z.size // _DRAW) or 1
-        drawn, w = z[::step], None if self.weights is None else self.weights[::step]
+        step = -(-self.x.size // _DRAW) or 1
+        drawn, w = self.x[::step], None if self.weights is None else self.weights[::step]
         mass = float(drawn.size) if w is None else float(w.sum())
         solved = solve_vector(drawn, None if w is None else w / mass, utility, 1e-3) if mass > 0.0 else None
         rows = self._rows([0.0, 0.0] if solved is None else [mass, mass * solved.shortfall])

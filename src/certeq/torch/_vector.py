@@ -18,9 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from certeq.torch._starts import Floats, Mean, first_guess, upper_quantile
-from certeq.utilities import Exponential, Pieces, Utility
+from certeq.risk._vector import bracket_by_breakpoints
+from certeq.torch._starts import Floats, Mean, near_quantile, rank_of, tail_of, upper_quantile
+from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities._backend import NUMPY
+from certeq.utilities.forms import form
 
 SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather than select, float64 rather than float32
 COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
@@ -57,14 +59,26 @@ def solve_vector(
     Weights, if any, sum to 1. ``tolerance`` bounds the mean slope's distance from 1; ``dtype`` is that of the tilt.
     """
     size = x.shape[0]
+    shape, tail = utility.shape, tail_of(utility)
     held = x if weights is None else x[weights > 0]
-    ranked = np.sort(held) if size <= SMALL else held
-    low, centre = (float(ranked[0]), float(ranked[-1])) if size <= SMALL else (float(held.min()), float(held.max()))
-    shape = utility.shape
+    if size <= SMALL:
+        parted = np.sort(held)
+        low, high = float(parted[0]), float(parted[-1])
+    else:
+        parted, low, high = held, float(held.min()), float(held.max())
     most = math.inf if x.itemsize == 8 else 1e30  # sums and powers of larger differences would leave float32
-    if not (centre - low < most or (isinstance(shape, Exponential) and -math.inf < centre < math.inf)):
+    if not (high - low < most or (isinstance(shape, Exponential) and -math.inf < high < math.inf)):
         return None
-    z = x - centre  # at an offset of 1e9 a float has seven digits left; the centred losses keep all of them
+    # At an offset of 1e9 a float has seven digits left; losses less a center near the threshold keep all of them.
+    centre = high
+    if tail is not None and not isinstance(shape, Exponential | Quadratic):
+        if weights is not None:
+            centre = upper_quantile(x, weights, tail)
+        else:
+            place = rank_of(size, tail)
+            parted = parted if size <= SMALL else np.partition(held, place)
+            centre = float(parted[place])
+    z = x - centre
     if weights is not None:
         # A loss without weight may lie anywhere, and must not overflow anything: the least does not.
         z = np.where(weights > 0, z, x.dtype.type(low - centre if low > -math.inf else 0.0))
@@ -77,14 +91,18 @@ def solve_vector(
     else:
         mean = lambda a: float(np.add.reduce(a)) / size
     if isinstance(shape, Pieces):
-        answer = _quantile(z, ranked, centre, weights, mean, shape, utility)
+        answer = _two_pieces(z, mean, shape, utility)
     elif isinstance(shape, Exponential):
         answer = _log_mean_exp(z, mean, shape.rate, utility)
     elif shape is not None:
         answer = _mean_and_variance(z, mean, shape.bend, utility)
     else:
-        order = ranked - centre if weights is None and size <= SMALL else None
-        answer = _by_search(z, order, low - centre, weights, mean, utility, tolerance)
+        anchor = utility.anchor
+        if tail is None:
+            start = mean(z) - anchor
+        else:
+            start = -0.5 * anchor if weights is not None else near_quantile(parted, centre, tail, anchor)
+        answer = _by_search(z, mean, utility, low - centre, high - centre, start, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
@@ -94,18 +112,16 @@ def solve_vector(
 
 
 def _by_search(
-    z: Floats, ranked: Floats | None, low: float, weights: Floats | None, mean: Mean, utility: Utility, tolerance: float
+    z: Floats, mean: Mean, utility: Utility, low: float, high: float, start: float, tolerance: float
 ) -> _Answer:
     least, most = utility.slope_range
     # Low powers and bounded slopes do not overflow on losses of a sane size; the others may, harmlessly.
-    tame = (1.0 < utility.growth <= 4.0 or most - least < math.inf) and low > -1e50
+    tame = (1.0 < utility.growth <= 4.0 or most - least < math.inf) and high - low < 1e50
     with nullcontext() if tame else np.errstate(all="ignore"):
         anchor = utility.anchor
-        bracket = low - anchor, -anchor
-        if utility.kinks:
-            return _between_kinks(z, mean, utility, *bracket, tolerance)
-        start = first_guess(z, ranked, weights, mean, utility)
-        return _solve(z, mean, utility, *bracket, start, tolerance)
+        if form(utility).kinks:
+            return _with_kinks(z, mean, utility, low - anchor, high - anchor, tolerance)
+        return _solve(z, mean, utility, low - anchor, high - anchor, start, tolerance)
 
 
 # -- closed forms ------------------------------------------------------------------------------------------------------
@@ -137,38 +153,22 @@ def _mean_and_variance(z: Floats, mean: Mean, bend: float, utility: Utility) -> 
     return _Answer(middle + 0.5 * bend * variance + _of_zero(utility, anchor), middle - anchor, y)
 
 
-def _quantile(
-    z: Floats, ranked: Floats, centre: float, weights: Floats | None, mean: Mean, pieces: Pieces, utility: Utility
-) -> _Answer:
-    """low * mean + (1 - low) * CVaR; losses that tie at the quantile share the mass that is left."""
+def _two_pieces(z: Floats, mean: Mean, pieces: Pieces, utility: Utility) -> _Answer:
+    """low * mean + (1 - low) * CVaR of losses less their quantile; ties there share the mass that is left."""
     if pieces.low == pieces.high:
         middle, anchor = mean(z), utility.anchor
         return _Answer(middle + _of_zero(utility, anchor), middle - anchor, np.ones_like(z))
-    size, tail = z.shape[0], pieces.tail
-    if weights is None:
-        place = size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
-        if size > SMALL:
-            ranked = np.partition(ranked, place)
-        at = float(ranked[place]) - centre
-    else:
-        at = upper_quantile(z, weights, tail)
-    return _tail_above(z, at, mean, pieces, utility)
-
-
-def _tail_above(z: Floats, at: float, mean: Mean, pieces: Pieces, utility: Utility) -> _Answer:
-    """The answer once the quantile is known."""
     tail, rise = pieces.tail, pieces.high - pieces.low
-    y = z - at
-    density = (y > 0.0).astype(z.dtype)
-    ties = y == 0.0
-    mass, excess, tied = mean(density), mean(density * y), mean(ties.astype(z.dtype))
+    density = (z > 0.0).astype(z.dtype)
+    ties = z == 0.0
+    mass, excess, tied = mean(density), mean(density * z), mean(ties.astype(z.dtype))
     density *= rise
     density[ties] = rise * max(tail - mass, 0.0) / tied
-    value = (1.0 - pieces.low) * (at + excess / tail) + _of_zero(utility, pieces.kink)
+    value = rise * excess + _of_zero(utility, pieces.kink)
     if pieces.low != 0.0:
         density += pieces.low
         value += pieces.low * mean(z)
-    return _Answer(value, at - pieces.kink, density)
+    return _Answer(value, -pieces.kink, density)
 
 
 # -- everything else: Newton in a bracket ------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
     A float32 batch asks for few digits; then the later steps interpolate what is known of t as a function of the
     residual, by a parabola, and need no curvature.
     """
-    power, (least, most) = utility.growth, utility.slope_range
+    shape, power, (least, most) = form(utility), utility.growth, utility.slope_range
     bounded = math.isfinite(most - least)
     odds = math.log((1.0 - least) / (most - 1.0)) if bounded else 0.0
     coarse, known = tolerance >= COARSE, False
@@ -191,11 +191,10 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
     f = math.nan
     seen: list[tuple[float, float, float]] = []  # (residual, t, dt/d residual or NaN) since the last bisection
     while True:
-        y = z - t
         if known:
-            slope, h = utility._slope(y, NUMPY), math.nan
+            slope, h = shape.left_slope(z, t), math.nan
         else:
-            slope, curvature = utility._derivatives(y, NUMPY)
+            slope, curvature = shape.derivatives(z, t)
             h = mean(curvature)
         m = mean(slope)
         size = abs(m - 1.0)
@@ -224,12 +223,13 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
         else:
             t, last, known = middle, math.inf, False
             seen.clear()
-    return _Answer(t + mean(utility._value(y, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
+    return _Answer(t + mean(utility._value(z - t, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
 
 
 def _between(z: Floats, mean: Mean, utility: Utility, low: float, high: float) -> _Answer:
     """Where the mean slope passes 1 between neighbouring floats: the slopes at both, mixed so that their mean is 1."""
-    density, above = utility._slope(z - high, NUMPY), utility._slope(z - low, NUMPY)
+    shape = form(utility)
+    density, above = shape.left_slope(z, high), shape.left_slope(z, low)
     m, most = mean(density), mean(above)
     if most > 1.0 > m:
         density = density + (1.0 - m) / (most - m) * (above - density)
@@ -253,36 +253,14 @@ def _interpolate(seen: list[tuple[float, float, float]]) -> float:
     return t2 - chord * f2 + bend * f1 * f2
 
 
-def _between_kinks(z: Floats, mean: Mean, utility: Utility, low: float, high: float, tolerance: float) -> _Answer:
+def _with_kinks(z: Floats, mean: Mean, utility: Utility, low: float, high: float, tolerance: float) -> _Answer:
     """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where Newton works."""
-    kinks = utility.kinks
-    places = np.unique(np.concatenate([z - kink for kink, _ in kinks]))
-
-    def at(t: float) -> Floats:
-        y = z - t
-        for kink, _ in kinks:
-            y = np.where(z - kink == t, kink, y)  # t + kink may round away from the loss
-        return y
-
-    first, last = 0, len(places) - 1  # the least place where the mean left slope is at most 1
-    while first < last:
-        middle = (first + last) // 2
-        if mean(utility._slope(at(float(places[middle])), NUMPY)) <= 1.0:
-            last = middle
-        else:
-            first = middle + 1
-    if mean(utility._slope(at(float(places[first])), NUMPY)) > 1.0:  # above every place
-        low = float(places[first])
-        return _solve(z, mean, utility, low, high, 0.5 * (low + high), tolerance)
-    t = float(places[first])
-    y = at(t)
-    slope = utility._slope(y, NUMPY)
-    jump = np.zeros_like(z)
-    for kink, height in kinks:
-        jump[z - kink == t] = height
-    m, room = mean(slope), mean(jump)
-    if m + room < 1.0:  # t* lies strictly below: the slope is continuous in between
-        low = float(places[first - 1]) if first > 0 else low
+    shape = form(utility)
+    low, t, on_kink = bracket_by_breakpoints(z, mean, shape, low, high)
+    if not on_kink:
         return _solve(z, mean, utility, low, t, 0.5 * (low + t), tolerance)
-    density = slope + jump * ((1.0 - m) / room if room > 0.0 else 0.0)
-    return _Answer(t + mean(utility._value(y, NUMPY)), t, density)
+    left, right = shape.slopes(z, t)
+    jump = right - left
+    m, rise = mean(left), mean(jump)
+    density = left + jump * (min(max((1.0 - m) / rise, 0.0), 1.0) if rise > 0.0 else 0.0)
+    return _Answer(t + mean(utility._value(z - t, NUMPY)), t, density)

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import copy
+import operator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, as_float, is_compiling, is_tensor
+from certeq.utilities._backend import Array, as_float, is_tensor
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities._shapes import Curve, Exponential, Pieces, Quadratic, Shape
+from certeq.utilities.forms import Atom, form
 
 
-class _Around(Utility):
+class _Composite(Utility):
+    """A utility made of others: slopes and kinks are those of its form, which has flattened them into atoms."""
+
+    def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
+        return form(self).left_slope(x, 0.0, xp)
+
+    def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
+        return form(self).curvature(x, 0.0, xp)
+
+    def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
+        return form(self).derivatives(x, 0.0, xp)
+
+    @property
+    def kinks(self) -> tuple[tuple[float, float], ...]:
+        """Those of the utilities inside, where scale and shift have put them; jumps at one place added."""
+        return tuple((kink.at, kink.jump) for kink in form(self).kinks)
+
+
+class _Around(_Composite):
     """A utility around another: what scaling and shifting leave as it is."""
 
     utility: Utility
@@ -47,15 +67,17 @@ class Scaled(_Around):
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
         return self.scale * self.utility._value(x / self.scale, xp)
 
-    def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
-        return self.utility._slope(x / self.scale, xp)
+    def _atoms(self) -> tuple[Atom, ...]:
+        return tuple(
+            Atom(atom.base, atom.weight, self.scale * atom.scale, self.scale * atom.shift)
+            for atom in self.utility._atoms()
+        )
 
-    def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
-        return self.utility._curvature(x / self.scale, xp) / self.scale
-
-    def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
-        slope, curvature = self.utility._derivatives(x / self.scale, xp)
-        return slope, curvature / self.scale
+    def _without_gradients(self) -> Utility:
+        inner = self.utility._without_gradients()
+        if inner is self.utility and not is_tensor(self.scale):
+            return self
+        return Scaled(inner, as_float(self.scale))
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         return self.scale * self.utility._conjugate(y, xp)
@@ -69,11 +91,6 @@ class Scaled(_Around):
     def kappa(self) -> float:
         """kappa/s."""
         return self.utility.kappa / as_float(self.scale)
-
-    @property
-    def kinks(self) -> tuple[tuple[float, float], ...]:
-        """The kinks move with the scale; the jumps stay."""
-        return tuple((as_float(self.scale) * kink, jump) for kink, jump in self.utility.kinks)
 
     @property
     def curve(self) -> Curve | None:
@@ -90,8 +107,8 @@ class Scaled(_Around):
                 return Exponential(rate / scale)
             case Quadratic(bend):
                 return Quadratic(bend / scale)
-            case Pieces(low, high, kink):
-                return Pieces(low, high, kink * scale)
+            case Pieces(low, high, _):
+                return Pieces(low, high, _only_kink(self))
         return None
 
     def __repr__(self) -> str:
@@ -105,23 +122,19 @@ class Normalized(_Around):
         _check_inner(utility)
         self.utility = utility
 
-    def _shifted(self, x: Array) -> Array:
-        return x + self.utility.anchor
+    def _atoms(self) -> tuple[Atom, ...]:
+        anchor = self.utility.anchor
+        return tuple(Atom(atom.base, atom.weight, atom.scale, atom.shift + anchor) for atom in self.utility._atoms())
+
+    def _without_gradients(self) -> Utility:
+        inner = self.utility._without_gradients()
+        return self if inner is self.utility else Normalized(inner)
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
         anchor = self.utility.anchor
         # On tensors u(x0) is a tensor too: its gradient in a learned parameter counts, that of x0 cancels (slope 1).
         level = self.utility._value(x.new_zeros(()) + anchor, xp) if is_tensor(x) else self.utility.value(anchor)
         return self.utility._value(x + anchor, xp) - level
-
-    def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
-        return self.utility._slope(self._shifted(x), xp)
-
-    def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
-        return self.utility._curvature(self._shifted(x), xp)
-
-    def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
-        return self.utility._derivatives(self._shifted(x), xp)
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         anchor = self.utility.anchor
@@ -148,11 +161,6 @@ class Normalized(_Around):
         return self.utility.kappa
 
     @property
-    def kinks(self) -> tuple[tuple[float, float], ...]:
-        """Shifted by the anchor."""
-        return tuple((kink - self.utility.anchor, jump) for kink, jump in self.utility.kinks)
-
-    @property
     def curve(self) -> Curve | None:
         """The curve inside: it is stated relative to the anchor."""
         return self.utility.curve
@@ -162,14 +170,14 @@ class Normalized(_Around):
         """The shape inside; only a kink has a place to move."""
         shape = self.utility.shape
         if isinstance(shape, Pieces):
-            return Pieces(shape.low, shape.high, shape.kink - self.utility.anchor)
+            return Pieces(shape.low, shape.high, _only_kink(self))
         return shape
 
     def __repr__(self) -> str:
         return f"{_in_brackets(self.utility)}.normalized()"
 
 
-class Sum(Utility):
+class Sum(_Composite):
     """Weights times utilities, made by arithmetic: ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
     The sum is one utility with one shortfall: t + E[0.3 u1(X-t) + 0.7 u2(X-t)]. The weights need not sum to 1, but
@@ -180,16 +188,21 @@ class Sum(Utility):
     def __init__(self, weights: tuple[Any, ...], terms: tuple[Utility, ...]) -> None:
         self.weights = weights
         self.terms = terms
-        self._facts: dict[str, Any] = {}
 
-    def _known(self) -> dict[str, Any]:
-        """Facts that were searched for, forgotten when a term was changed behind this sum's back."""
-        if is_compiling() and self._facts:  # nobody changes a term while a graph is made of it
-            return self._facts
-        name = repr(self)
-        if self._facts.get("of") != name:
-            self._facts = {"of": name}
-        return self._facts
+    def _atoms(self) -> tuple[Atom, ...]:
+        return tuple(
+            Atom(atom.base, weight * atom.weight, atom.scale, atom.shift)
+            for weight, term in zip(self.weights, self.terms, strict=True)
+            for atom in term._atoms()
+        )
+
+    def _without_gradients(self) -> Utility:
+        terms = tuple(term._without_gradients() for term in self.terms)
+        if not any(map(is_tensor, self.weights)) and all(map(operator.is_, terms, self.terms)):
+            return self
+        for weight in self.weights:
+            _check_weight(weight)
+        return Sum(tuple(map(as_float, self.weights)), terms)
 
     def _combined(self, parts: list[Array]) -> Array:
         total = self.weights[0] * parts[0]
@@ -199,16 +212,6 @@ class Sum(Utility):
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
         return self._combined([term._value(x, xp) for term in self.terms])
-
-    def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
-        return self._combined([term._slope(x, xp) for term in self.terms])
-
-    def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
-        return self._combined([term._curvature(x, xp) for term in self.terms])
-
-    def _derivatives(self, x: Array, xp: SimpleNamespace) -> tuple[Array, Array]:
-        slopes, curvatures = zip(*(term._derivatives(x, xp) for term in self.terms), strict=True)
-        return self._combined(list(slopes)), self._combined(list(curvatures))
 
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         shape = self.shape
@@ -231,39 +234,29 @@ class Sum(Utility):
         return sum(w * low for w, (low, _) in pairs), sum(w * high for w, (_, high) in pairs)
 
     @property
-    def kinks(self) -> tuple[tuple[float, float], ...]:
-        """The terms' kinks, jumps at one place added."""
-        if "kinks" not in self._known():
-            merged: dict[float, float] = {}
-            for weight, term in zip(self.weights, self.terms, strict=True):
-                for kink, jump in term.kinks:
-                    merged[kink] = merged.get(kink, 0.0) + as_float(weight) * jump
-            self._facts["kinks"] = tuple(sorted(merged.items()))
-        kinks: tuple[tuple[float, float], ...] = self._facts["kinks"]
-        return kinks
-
-    @property
     def anchor(self) -> float:
         """Where the weighted slope passes 1; an error where it never does."""
-        if "anchor" not in self._known():
+        facts = form(self).facts
+        if "anchor" not in facts:
             low, high = self.slope_range
             if low == high and abs(low - 1.0) <= 1e-12:  # a multiple of the mean that adds up to the mean
-                self._facts["anchor"] = 0.0
+                facts["anchor"] = 0.0
             elif not low < 1.0 < high:
                 raise ValueError(
                     f"{self!r} has slopes between {low:g} and {high:g}, but 1 must lie strictly between them: "
                     "otherwise no shortfall exists. Choose weights whose sum is about 1."
                 )
             else:
-                self._facts["anchor"] = find_anchor(without_gradients(self))
-        return float(self._facts["anchor"])
+                facts["anchor"] = find_anchor(self._without_gradients())
+        return float(facts["anchor"])
 
     @property
     def kappa(self) -> float:
         """Largest mean curvature at mean slope 1, found numerically on a fine grid (relative error about 1e-4)."""
-        if "kappa" not in self._known():
-            self._facts["kappa"] = float("inf") if self.kinks else curvature_bound(without_gradients(self))
-        return float(self._facts["kappa"])
+        facts = form(self).facts
+        if "kappa" not in facts:
+            facts["kappa"] = float("inf") if self.kinks else curvature_bound(self._without_gradients())
+        return float(facts["kappa"])
 
     @property
     def growth(self) -> float:
@@ -282,11 +275,10 @@ class Sum(Utility):
         weights = [as_float(weight) for weight in self.weights]
         if all(isinstance(shape, Pieces) for shape in shapes):
             pieces = [shape for shape in shapes if isinstance(shape, Pieces)]
-            bent = {piece.kink for piece in pieces if piece.low != piece.high}
-            if len(bent) <= 1:
+            if len(form(self).kinks) <= 1:
                 low = sum(w * piece.low for w, piece in zip(weights, pieces, strict=True))
                 high = sum(w * piece.high for w, piece in zip(weights, pieces, strict=True))
-                return Pieces(low, high, bent.pop() if bent else 0.0)
+                return Pieces(low, high, _only_kink(self))
         if len(shapes) == 1 and weights[0] == 1.0:
             return shapes[0]
         return None
@@ -322,13 +314,19 @@ class Sum(Utility):
         for weight, term in zip(weights, terms, strict=True):
             _check_weight(weight)
             _check_inner(term)
-        self.weights, self.terms, self._facts = tuple(weights), tuple(terms), {}
+        self.weights, self.terms = tuple(weights), tuple(terms)
         return self
 
     def __repr__(self) -> str:
         return " + ".join(
             f"{weight!r}*{_in_brackets(term)}" for weight, term in zip(self.weights, self.terms, strict=True)
         )
+
+
+def _only_kink(utility: Utility) -> float:
+    """The place of the one kink of two linear pieces, the same for everybody; 0 where the pieces are one."""
+    kinks = form(utility).kinks
+    return kinks[0].at if kinks else 0.0
 
 
 def weighted(weight: Any, utility: Utility) -> Sum:
@@ -356,19 +354,3 @@ def _check_weight(weight: Any) -> None:
 
 def _in_brackets(utility: Utility) -> str:
     return f"({utility!r})" if isinstance(utility, Sum) else repr(utility)
-
-
-def without_gradients(utility: Utility) -> Utility:
-    """The same utility with plain numbers for learned parameters, checked as at construction."""
-    if isinstance(utility, Sum):
-        for weight in utility.weights:
-            _check_weight(weight)
-        return Sum(tuple(map(as_float, utility.weights)), tuple(map(without_gradients, utility.terms)))
-    params = utility.get_params(deep=False)
-    if not any(is_tensor(item) or isinstance(item, Utility) for item in params.values()):
-        return utility
-    plain = {
-        name: without_gradients(item) if isinstance(item, Utility) else as_float(item) if is_tensor(item) else item
-        for name, item in params.items()
-    }
-    return type(utility)(**plain)

@@ -15,6 +15,7 @@ import numpy as np
 
 from certeq.utilities._backend import Array, as_float, backend, is_tensor
 from certeq.utilities._shapes import Curve, Pieces, Shape
+from certeq.utilities.forms import Atom, form
 
 if TYPE_CHECKING:
     from certeq.utilities._algebra import Normalized, Scaled, Sum
@@ -69,10 +70,7 @@ class Utility(ABC):
     def right_slope(self, x: Array) -> Array:
         """The right derivative of u: the slope plus its jump at a kink."""
         xp, x = backend(x)
-        slope = self._slope(x, xp)
-        for kink, jump in self.kinks:
-            slope = slope + jump * (x == kink)
-        return slope
+        return form(self).slopes(x, 0.0, xp)[1]
 
     def curvature(self, x: Array) -> Array:
         """u''(x) away from the kinks, where it exists."""
@@ -196,6 +194,32 @@ class Utility(ABC):
             return weighted(1.0, self)
         return NotImplemented
 
+    # -- how solvers read it: see certeq.utilities.forms ----------------------------------------------------------
+
+    def _atoms(self) -> tuple[Atom, ...]:
+        """This utility as a sum of atoms."""
+        return (Atom(self, 1.0, 1.0, 0.0),)
+
+    def _without_gradients(self) -> Utility:
+        """The same utility with plain numbers for learned parameters, checked as at construction."""
+        params = self.get_params(deep=False)
+        if not any(is_tensor(item) for item in params.values()):
+            return self
+        return type(self)(**{name: as_float(item) if is_tensor(item) else item for name, item in params.items()})
+
+    def _state(self) -> tuple[Any, ...]:
+        """Class and parameters by value, of utilities inside too: parameters may be set in place."""
+        parts: list[Any] = [self.__class__]
+        for name, item in self.__dict__.items():
+            if item.__class__ is float or item.__class__ is int:
+                parts.append(item)
+            elif name[0] != "_":
+                parts.append(_state_of(item))
+        return tuple(parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: item for name, item in self.__dict__.items() if name != "_form"}
+
     # -- parameters, as scikit-learn expects them ---------------------------------------------------------------
 
     @classmethod
@@ -247,6 +271,18 @@ class Utility(ABC):
 
     def __hash__(self) -> int:
         return hash((type(self), tuple(self.get_params(deep=False).items())))  # 1 and 1.0 hash alike, as they compare
+
+
+def _state_of(item: Any) -> Any:
+    if isinstance(item, Utility):
+        return item._state()
+    if isinstance(item, tuple):
+        return tuple(map(_state_of, item))
+    if is_tensor(item):  # which tensor it is decides where gradients go
+        return id(item), as_float(item)
+    if isinstance(item, np.ndarray):
+        return item.dtype.str, item.shape, item.tobytes()
+    return item
 
 
 @cache

@@ -259,11 +259,9 @@ class _Examination:
             self._check_convex(value, slope)
             self._check_finite(value)
             self._check_range(slope)
-            custom._facts["kinks"] = self._find_kinks(slope)
-            custom._facts["left_slopes"] = tuple(
-                (kink, float(custom._slope(np.asarray(kink - 1e-9 * max(1.0, abs(kink))), NUMPY)))
-                for kink, _ in custom.kinks
-            )
+            found = self._find_kinks(slope)
+            custom._facts["kinks"] = tuple((place, high - low) for place, (low, high) in found)
+            custom._facts["left_slopes"] = tuple((place, low) for place, (low, _) in found)
             custom._facts["has_curvature"] = self._check_curvature()
             custom._facts["anchor"] = find_anchor(custom)
 
@@ -362,28 +360,34 @@ class _Examination:
             raise ValueError(f"{reason}, or no shortfall exists.")
         self.custom._facts["slope_range"] = (max(low, 0.0), np.inf if growing else high)
 
-    def _find_kinks(self, slope: Array) -> tuple[tuple[float, float], ...]:
-        found: dict[float, float] = {}
+    def _find_kinks(self, slope: Array) -> list[tuple[float, tuple[float, float]]]:
+        """Where the slope jumps, and the slopes on both sides."""
+        found: dict[float, tuple[float, float]] = {}
         jumps = np.diff(slope)
         for i in np.flatnonzero(np.isfinite(jumps) & (jumps > 1e-6 * (1.0 + np.abs(slope[:-1])))):
             self._search(self.x[i], self.x[i + 1], float(slope[i]), float(slope[i + 1]), found, depth=_MOST_KINKS // 5)
         for place in self.custom.kinks_given or ():
-            near = [kink for kink in found if abs(kink - place) <= 1e-9 * max(1.0, abs(place))]
-            if not near:
+            # Where the function itself jumps is where the kink is; what is declared only has to agree with it.
+            if not any(abs(kink - place) <= 1e-9 * max(1.0, abs(place)) for kink in found):
                 raise ValueError(f"kinks names x = {place:g}, but the slope of u does not jump there.")
-            found[float(place)] = found.pop(near[0])
-        return tuple(sorted(found.items()))
+        return sorted(found.items())
 
-    def _search(self, a: float, b: float, low: float, high: float, found: dict[float, float], depth: int) -> None:
+    def _at(self, point: float) -> float:
+        at = float(self.custom._slope(np.asarray(point), NUMPY))
+        if not np.isfinite(at):
+            raise ValueError(f"the slope of u, derived from it, is {at} at x = {point:g}; pass du=.")
+        return at
+
+    def _search(
+        self, a: float, b: float, low: float, high: float, found: dict[float, tuple[float, float]], depth: int
+    ) -> None:
         """Close in on the largest jump between a and b, then look on both sides of it.
 
         A jump stays when its interval is halved; a steep but continuous rise does not.
         """
         start, stop, first, last = a, b, low, high
         while a < (middle := 0.5 * (a + b)) < b:
-            at = float(self.custom._slope(np.asarray(middle), NUMPY))
-            if not np.isfinite(at):
-                raise ValueError(f"the slope of u, derived from it, is {at} at x = {middle:g}; pass du=.")
+            at = self._at(middle)
             if at - low > high - at:
                 b, high = middle, at
             else:
@@ -391,9 +395,15 @@ class _Examination:
             if high - low <= 1e-9 * (1.0 + abs(low)):
                 return
         # Whether a function jumps just before or just after the kink is a matter of < or <=; the rounder of the two
-        # neighbouring floats is the one that was meant.
+        # neighboring floats is the one that was meant. A function with a slope of its own on the kink, as |x| may
+        # have at 0, jumps on both sides of it.
         place = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda point: len(repr(float(point))))
-        found[float(place)] = high - low
+        before, after = float(np.nextafter(a, -np.inf)), float(np.nextafter(b, np.inf))
+        if start < before and low - self._at(before) > 1e-9 * (1.0 + abs(low)):
+            place, a, low = a, before, self._at(before)
+        elif after < stop and self._at(after) - high > 1e-9 * (1.0 + abs(high)):
+            place, b, high = b, after, self._at(after)
+        found[float(place) + 0.0] = low, high
         if depth > 0 and len(found) < _MOST_KINKS:
             if low - first > 1e-6 * (1.0 + abs(first)) and start < a:
                 self._search(start, a, first, low, found, depth - 1)

@@ -1,0 +1,207 @@
+"""The form of a utility: what a solver reads. Scaling, shifting and adding are flattened once into atoms.
+
+A kink of a scaled or shifted utility has no exact place in floating point: s*k/s may round to either side of k. Here
+every kink has one place, and the losses themselves decide the side. With y a loss, t a trial threshold and ``at`` the
+place of a kink, the *breakpoint* y - at is compared with t:
+
+    y - at > t: right of the kink;    y - at < t: left of it;    y - at == t: on it.
+
+A threshold that puts a loss on a kink is such a breakpoint, made by the same subtraction, so a tie is a tie bit for
+bit and nobody needs a tolerance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certeq.utilities._backend import NUMPY, Array, as_float, is_compiling, is_tensor
+
+if TYPE_CHECKING:
+    from certeq.utilities._base import Utility
+
+
+@dataclass(frozen=True)
+class Kink:
+    """A place where the slope of u jumps, and both slopes of the whole u there."""
+
+    at: float
+    left: float
+    right: float
+
+    @property
+    def jump(self) -> float:
+        """By how much the slope rises."""
+        return self.right - self.left
+
+
+class Atom:
+    """weight * scale * base((x + shift) / scale), base a utility that is not made of others.
+
+    The numbers are tensors where they are learned. ``kinks`` are those of the base: the place in the base's own
+    argument, the height of the jump, and which kink of the form it became.
+    """
+
+    def __init__(
+        self, base: Utility, weight: Any, scale: Any, shift: Any, kinks: tuple[tuple[float, float, int], ...] = ()
+    ) -> None:
+        self.base, self.weight, self.scale, self.shift, self.kinks = base, weight, scale, shift, kinks
+        self.shifts = is_tensor(shift) or shift != 0.0
+        self.moves = self.shifts or is_tensor(scale) or scale != 1.0  # whether the base's argument differs from x
+        # Kinks whose side the base might mistake. Not one at 0 without a shift: x / scale has the sign of x.
+        self.moved_kinks = tuple(kink for kink in kinks if self.shifts or kink[0] != 0.0)
+
+    def argument(self, x: Array) -> Array:
+        """(x + shift) / scale."""
+        if not self.moves:
+            return x
+        return (x + self.shift if self.shifts else x) / self.scale
+
+
+class Form:
+    """A utility as a sum of atoms, with its kinks in rising order; made by `form`.
+
+    Functions of (y, t) are those of u and its derivatives at y - t. Losses and threshold stay apart, because only
+    together do they say on which side of a kink a loss lies.
+    """
+
+    def __init__(self, utility: Utility, atoms: tuple[Atom, ...], kinks: tuple[Kink, ...] | None = None) -> None:
+        self.utility = utility
+        self.atoms = atoms
+        self.kinks: tuple[Kink, ...] = ()
+        self.facts: dict[str, Any] = {}  # found by search, and worth keeping
+        if kinks is None:
+            self._place_kinks()
+        else:
+            self.kinks = kinks
+
+    def _place_kinks(self) -> None:
+        """Give every kink of every atom one place, rounded once; jumps at equal places are one kink."""
+        places: dict[float, list[tuple[int, float, float]]] = {}
+        for index, atom in enumerate(self.atoms):
+            scale, shift = as_float(atom.scale), as_float(atom.shift)
+            for place, jump in atom.base.kinks:
+                places.setdefault(scale * place - shift + 0.0, []).append((index, place, jump))
+        if not places:
+            return
+        order = sorted(places)
+        owned: list[list[tuple[float, float, int]]] = [[] for _ in self.atoms]
+        for which, at in enumerate(order):
+            for index, place, jump in places[at]:
+                owned[index].append((place, jump, which))
+        self.atoms = tuple(
+            Atom(atom.base, atom.weight, atom.scale, atom.shift, tuple(own))
+            for atom, own in zip(self.atoms, owned, strict=True)
+        )
+        plain = self.utility._without_gradients()
+        if plain is not self.utility:  # learned parameters: the slopes at the kinks are plain numbers all the same
+            self.kinks = form(plain).kinks
+            return
+        self.kinks = tuple(Kink(at, 0.0, 0.0) for at in order)  # the places alone decide the sides
+        with np.errstate(all="ignore"):
+            left = self.left_slope(np.array(order)).tolist()
+        jumps = [sum(self.atoms[i].weight * jump for i, _, jump in places[at]) for at in order]
+        self.kinks = tuple(
+            Kink(at, low, low + jump) for at, low, jump in zip(order, left, jumps, strict=True)
+        )
+
+    # -- slopes and curvature, with exact sides -----------------------------------------------------------------------
+
+    def left_slope(self, y: Array, t: Any = 0.0, xp: SimpleNamespace = NUMPY) -> Array:
+        """The left derivative of u at y - t."""
+        x = y - t
+        total: Array = None
+        for atom in self.atoms:
+            own = atom.argument(x)
+            slope = atom.base._slope(own, xp)
+            total = _plus(total, atom.weight, self._on_its_side(slope, own, y, t, atom, xp))
+        return total
+
+    def derivatives(self, y: Array, t: Any = 0.0, xp: SimpleNamespace = NUMPY) -> tuple[Array, Array]:
+        """The left derivative and the curvature of u at y - t."""
+        x = y - t
+        slopes: Array = None
+        curvatures: Array = None
+        for atom in self.atoms:
+            own = atom.argument(x)
+            slope, curvature = atom.base._derivatives(own, xp)
+            slopes = _plus(slopes, atom.weight, self._on_its_side(slope, own, y, t, atom, xp))
+            curvatures = _plus(curvatures, atom.weight, curvature / atom.scale if atom.moves else curvature)
+        return slopes, curvatures
+
+    def slopes(self, y: Array, t: Any = 0.0, xp: SimpleNamespace = NUMPY) -> tuple[Array, Array]:
+        """Left and right derivative of u at y - t; they differ only where y sits on a kink."""
+        left = right = self.left_slope(y, t, xp)
+        for kink in self.kinks:
+            tie = y - kink.at == t
+            right = xp.where(tie, kink.right, right)
+        for kink in reversed(self.kinks):  # two kinks may lie closer than y and t can tell apart: the outer slopes hold
+            left = xp.where(y - kink.at == t, kink.left, left)
+        return left, right
+
+    def curvature(self, y: Array, t: Any = 0.0, xp: SimpleNamespace = NUMPY) -> Array:
+        """The curvature of u at y - t, away from the kinks."""
+        x = y - t
+        total: Array = None
+        for atom in self.atoms:
+            curvature = atom.base._curvature(atom.argument(x), xp)
+            total = _plus(total, atom.weight, curvature / atom.scale if atom.moves else curvature)
+        return total
+
+    def smooth_slope(self, y: Array, t: Any = 0.0) -> Array:
+        """The left derivative at y - t less all jumps to the left of it: a continuous function."""
+        slope = self.left_slope(y, t)
+        for kink in self.kinks:
+            slope = slope - kink.jump * (y - kink.at > t)
+        return slope
+
+    def _on_its_side(self, slope: Array, own: Array, y: Array, t: Any, atom: Atom, xp: SimpleNamespace) -> Array:
+        """The base's slope, moved to the side of each kink that the breakpoint says."""
+        for place, jump, which in atom.moved_kinks:
+            right = xp.indicator(y - self.kinks[which].at > t, own)
+            slope = slope + jump * (right - xp.indicator(own > place, own))
+        return slope
+
+    # -- facts --------------------------------------------------------------------------------------------------------
+
+    def scaled(self, scale: float) -> Form:
+        """The form of s*u(x/s), kink by kink: as many as here, in the same order, with the same slopes."""
+        if scale == 1.0:
+            return self
+        atoms = tuple(
+            Atom(atom.base, atom.weight, atom.scale * scale, atom.shift * scale, atom.kinks) for atom in self.atoms
+        )
+        kinks = tuple(replace(kink, at=kink.at * scale) for kink in self.kinks)
+        return Form(self.utility.scaled(scale), atoms, kinks)
+
+    @cached_property
+    def places(self) -> Array:
+        """Where the kinks are, as an array."""
+        return np.array([kink.at for kink in self.kinks])
+
+    @cached_property
+    def jumps(self) -> Array:
+        """How high the kinks are, as an array."""
+        return np.array([kink.jump for kink in self.kinks])
+
+
+def _plus(total: Array, weight: Any, part: Array) -> Array:
+    if is_tensor(weight) or weight != 1.0:
+        part = weight * part
+    return part if total is None else total + part
+
+
+def form(utility: Utility) -> Form:
+    """The form of a utility, kept with it for as long as its parameters have the same values."""
+    kept = getattr(utility, "_form", None)
+    if is_compiling():  # nobody changes a parameter while a graph is made of it
+        return Form(utility, utility._atoms()) if kept is None else kept[1]
+    state = utility._state()
+    if kept is None or kept[0] != state:
+        kept = (state, Form(utility, utility._atoms()))
+        utility.__dict__["_form"] = kept
+    return kept[1]  # type: ignore[no-any-return]
