@@ -191,7 +191,7 @@ def test_every_parameter_of_the_solvers_is_offered() -> None:
     from certeq.optimize.sg import minimize_sg
     from certeq.portfolio._settings import SOLVER_PARAMS
 
-    ours = {"A", "utility", "weights", "linear", "lower", "upper", "C", "c", "G", "b", "theta0", "tol"}
+    ours = {"A", "utility", "weights", "linear", "quadratic", "lower", "upper", "C", "c", "G", "b", "theta0", "tol"}
     assert set(SOLVER_PARAMS["exact"]) == set(inspect.signature(solve_exact).parameters) - ours
     ours = {"loss", "utility", "domain", "samples", "theta0", "weights"}
     assert set(SOLVER_PARAMS["sg"]) == set(inspect.signature(minimize_sg).parameters) - ours

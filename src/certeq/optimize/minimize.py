@@ -163,7 +163,8 @@ def _refuse_unknown(method: str, options: dict[str, Any]) -> None:
     target: Callable[..., Any] = solve_exact if method == "exact" else _ALGORITHMS[method]
     known = [name for name in inspect.signature(target).parameters if name not in _SHARED]
     if method == "exact":  # the feasible set comes from the domain
-        known = [name for name in known if name not in ("A", "lower", "upper", "C", "c", "G", "b")]
+        # Squares are of the solver's own variables, which are not theta for every set; panels do not take them.
+        known = [name for name in known if name not in ("A", "quadratic", "lower", "upper", "C", "c", "G", "b")]
     for name in options:
         if name not in known:
             choose(f"an option of method={method!r}", name, known)

@@ -29,6 +29,7 @@ class Programme:
     b: Floats
     equalities: tuple[str, ...]  # what the caller calls each row
     inequalities: tuple[str, ...]
+    target: float | None = None  # the least expected return, in the rows already
 
     def with_row(self, name: str, row: Floats, side: float) -> Programme:
         """The same with one more inequality."""
@@ -42,7 +43,17 @@ class Programme:
     def with_target(self, target: float) -> Programme:
         """The same with the expected return, net of costs and fees, at least ``target``."""
         row, constant = self.minus_return()
-        return self.with_row(f"min_return={target:g}", row, -target - constant)
+        return replace(self.with_row(f"min_return={target:g}", row, -target - constant), target=target)
+
+    def quadratic(self) -> Floats | None:
+        """The L2 penalty as `solve_exact` takes it: a diagonal, or one row per asset over its segments."""
+        l2, asset = self.problem.l2, self.segments.asset
+        if l2 == 0.0:
+            return None
+        if len(asset) == self.segments.count:
+            return np.full(len(asset), 2.0 * l2)
+        rows: Floats = np.sqrt(2.0 * l2) * (np.arange(self.segments.count)[:, None] == asset)
+        return rows
 
     def minus_return(self) -> tuple[Floats, float]:
         """Slopes and constant of minus the expected return, net of costs and fees."""

@@ -12,11 +12,14 @@ from skfolio.exceptions import OptimizationError
 from sklearn.exceptions import ConvergenceWarning
 
 from certeq.optimize.domains import InfeasibleError, UnboundedError
-from certeq.optimize.exact import solve_exact
+from certeq.optimize.exact import ExactResult, solve_exact
+from certeq.optimize.gaps import proved_gap
 from certeq.optimize.sg import minimize_sg
+from certeq.portfolio._feasibility import check_weights
 from certeq.portfolio._infeasible import blame, in_words
+from certeq.portfolio._problem import Problem
 from certeq.portfolio._programme import Programme
-from certeq.portfolio._ridge import RidgeLoss, solve_ridge
+from certeq.portfolio._ridge import RidgeLoss
 from certeq.risk import shortfall, tilt
 
 Floats = NDArray[np.float64]
@@ -56,25 +59,24 @@ def solve(
 
 def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
     p, s = programme, programme.segments
-    if p.problem.l2 > 0.0:
-        found = solve_ridge(p, theta0, tol, params)
-    else:
-        found = solve_exact(
-            p.A,
-            p.problem.utility,
-            weights=p.problem.weights,
-            linear=p.linear,
-            lower=s.lower,
-            upper=s.upper,
-            C=p.C,
-            c=p.c,
-            G=p.G,
-            b=p.b,
-            theta0=theta0,
-            tol=tol,
-            **params,
-        )
-    answer = _allocation(p, found.theta, found.gap, found.value + p.constant, found.tilt, found.iterations, found)
+    found = solve_exact(
+        p.A,
+        p.problem.utility,
+        weights=p.problem.weights,
+        linear=p.linear,
+        quadratic=p.quadratic(),
+        lower=s.lower,
+        upper=s.upper,
+        C=p.C,
+        c=p.c,
+        G=p.G,
+        b=p.b,
+        theta0=theta0,
+        tol=tol,
+        **params,
+    )
+    w = np.clip(s.fold(found.theta), p.problem.lower, p.problem.upper)
+    answer = _allocation(p, w, found.lower_bound + p.constant, _outside(p, w, found), found.tilt, found)
     # Where everything is in an asset that never moves, the portfolio's own spread is 0; that of the market is not.
     scale = max(abs(answer.objective), float(np.std(p.problem.A @ answer.weights)), 1e-2 * float(np.std(p.problem.A)))
     if not answer.gap <= max(_USELESS, tol) * scale:
@@ -104,30 +106,56 @@ def _stochastic(programme: Programme, theta0: Floats | None, params: dict[str, A
     losses, product = loss.evaluate(found.theta)
     q = tilt(losses, problem.utility, problem.weights)
     # The objective is convex in the weights for every utility, so its gradient bounds how far down it can go.
-    gap = domain.support_gap(found.theta, product(q))
+    slope = product(q)
+    gap = domain.support_gap(found.theta, slope)
     value = problem.objective(programme.segments.fold(found.theta))
-    return _allocation(programme, found.theta, gap, value, q, found.iterations, found)
+    w = np.clip(programme.segments.fold(found.theta), problem.lower, problem.upper)
+    # What the iterates' distance from the rows, which is rounding, is worth: nothing says more of its multipliers.
+    outside = 1e-10 * float(np.abs(slope) @ np.abs(found.theta))
+    return _allocation(programme, w, value - gap, outside, q, found)
 
 
-def _allocation(
-    programme: Programme, v: Floats, gap: float, value: float, q: Floats, iterations: int, solution: Any
-) -> Allocation:
+def _outside(programme: Programme, w: Floats, found: ExactResult) -> float:
+    """By how much weights that keep the rows to rounding can be better than any that keep them exactly."""
+    p = programme
+    v = p.segments.unfold(w)
+    equal = float(np.abs(found.multipliers["C"]) @ np.abs(p.C @ v - p.c))
+    return equal + float(found.multipliers["G"] @ np.maximum(p.G @ v - p.b, 0.0))
+
+
+def _rounding(problem: Problem, w: Floats, q: Floats, t: float) -> float:
+    """A bound on the rounding errors of the objective at w."""
+    held = w.nonzero()[0]
+    losses = float((np.abs(q) @ np.abs(problem.A[:, held])) @ np.abs(w[held]))
+    with np.errstate(all="ignore"):
+        worth = np.abs(problem.utility.value(problem.A[:, held] @ w[held] - t))
+    mean = float(np.average(worth, weights=problem.weights))
+    costs, size = problem.costs, np.abs(w)
+    beside = float(np.abs(costs.fees) @ size + costs.trading @ (size + np.abs(costs.previous))) + costs.liquidation
+    sums = (1.0 + problem.reward) * beside + problem.reward * float(np.abs(problem.mu) @ size)
+    short = np.finfo(np.float64).eps * (len(w) + 8.0)
+    return short * (losses + sums + problem.regularization(w)) + 32.0 * np.finfo(np.float64).eps * (abs(t) + mean)
+
+
+def _allocation(programme: Programme, w: Floats, lower: float, outside: float, q: Floats, solution: Any) -> Allocation:
+    """What there is to say of weights, from a lower bound of the objective and what their distance from rows is worth.
+
+    Segments filled out of order cost more than the weights they make up, so the gap is that of the weights.
+    """
     problem = programme.problem
-    w = programme.segments.fold(v)
-    w = np.clip(w, problem.lower, problem.upper)
+    check_weights(problem, w, programme.target)
     at_w = problem.objective(w)
-    kappa = problem.costs.at(w)
+    t = float(shortfall(problem.A @ w, problem.utility, problem.weights))
     sign = -1.0 if problem.reward > 0.0 else 1.0
     return Allocation(
         weights=w,
         objective=sign * problem.scale * at_w,
-        # Segments filled out of order cost more than the weights they make up: the gap is that of the weights.
-        gap=problem.scale * max(gap + (at_w - value), 0.0),
+        gap=problem.scale * proved_gap(at_w, lower, _rounding(problem, w, q, t) + outside),
         risk=problem.risk(w),
         expected_return=problem.expected_return(w),
         regularization=problem.scale * problem.regularization(w),
-        shortfall=float(shortfall(problem.A @ w, problem.utility, problem.weights)) + kappa,
+        shortfall=t + problem.costs.at(w),
         tilt=q,
-        iterations=iterations,
+        iterations=solution.iterations,
         solution=solution,
     )

@@ -118,8 +118,10 @@ def feasible_point(
 
 
 def _violation(q: Polyhedron, v: Vector) -> float:
+    """The largest distance of v from a row, relative to the size of v; the rows' own lengths do not count."""
     size = 1.0 + float(np.max(np.abs(v), initial=0.0))
-    rows = np.concatenate([np.abs(q.C @ v - q.c), np.maximum(q.G @ v - q.b, 0.0)])
+    equal, below = q.lengths()
+    rows = np.concatenate([np.abs(q.C @ v - q.c) / equal, np.maximum(q.G @ v - q.b, 0.0) / below])
     return float(np.max(rows, initial=0.0)) / size
 
 
@@ -203,4 +205,20 @@ def _by_linear_programme(presolved: Rows, low: Vector, high: Vector) -> Vector:
             f"The constraints are infeasible: {', '.join(names + bound_names)} cannot hold together (they miss by "
             f"{found.fun:.3g} in total at best)."
         )
-    return np.asarray(np.clip(found.x[:size], low, high))
+    # The bounds given, not those that the rows imply: these leave no room to move to a row.
+    return _onto_rows(Polyhedron(q.lower, q.upper, C, c, G, b), np.clip(found.x[:size], low, high))
+
+
+def _onto_rows(q: Polyhedron, v: Vector) -> Vector:
+    """Remove what a linear program's tolerance left: rows that are broken hold with equality, as far as that helps.
+
+    Every feasible point may have a higher value than one that is outside by 1e-9, which no descent would then leave.
+    """
+    held = np.zeros(len(q.b), dtype=bool)
+    for _ in range(4):
+        held |= q.G @ v > q.b
+        moved = restore(v, np.vstack([q.C, q.G[held]]), np.append(q.c, q.b[held]), q.lower, q.upper)
+        if not _violation(q, moved) < _violation(q, v):
+            break
+        v = moved
+    return v

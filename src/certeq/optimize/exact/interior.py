@@ -18,6 +18,7 @@ from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem
 Vector = NDArray[np.float64]
 Solve = Callable[[Vector, Vector], tuple[Vector, Vector]]
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+_REACHED = 1e-8  # rows broken by less are kept, as far as a stalled method goes
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,14 @@ class InteriorMethod:
         for _ in range(max_iter):
             slope_gap, row_gap, slack_gap = self._residuals()
             total = float(self.x @ self.z)
-            score = total + max(_largest(slope_gap), _largest(row_gap), _largest(slack_gap))
+            broken = max(_largest(row_gap), _largest(slack_gap))
+            score = total + max(_largest(slope_gap), broken)
             if score <= tolerance or not np.isfinite(score):
                 break
             stalled = stalled + 1 if score > 0.9 * best else 0
             best = min(best, score)
-            if stalled >= 6:
+            # A thin set is reached by many short steps, and an iterate outside it is of no use: that is waited for.
+            if stalled >= (6 if broken <= _REACHED else 20):
                 break
             solve = self._factor()
             if solve is None:
@@ -162,11 +165,13 @@ class InteriorMethod:
         if len(q.b):
             K += (q.G.T * self.ratio[self.row]) @ q.G
         diagonal = K.reshape(-1)[:: len(K) + 1]
+        bent = float(diagonal.max())
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
-        # The floor only matters for directions that nothing bends: a free t beside a linear utility.
+        # The floor only matters for directions that nothing bends: a free t beside a linear utility. Entries of
+        # variables at a bound grow without limit; where those are most, a floor made of them would drown the others.
         typical = float(np.partition(diagonal, len(diagonal) // 2)[len(diagonal) // 2]) or float(diagonal.max()) or 1.0
-        base = 1e-13 * typical + 1e-300
+        base = 1e-13 * (min(typical, bent) if bent > 0.0 else typical) + 1e-300
         for _ in range(10):
             diagonal += base
             factor, info = _potrf(K, lower=1, clean=0)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from certeq.optimize.exact.problem import Polyhedron, Problem
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.shortfall import shortfall
+from certeq.optimize.exact.squares import Squares
 from certeq.optimize.exact.subproblem import Subproblem
 from certeq.utilities import Quadratic, Utility
 
@@ -41,7 +42,7 @@ class Hinges:
 
 @dataclass(frozen=True)
 class Model:
-    """Minimise OCE(scenarios @ theta) + linear.theta over the polyhedron, all of size about 1."""
+    """Minimise OCE(scenarios @ theta) + linear.theta + squares over the polyhedron, all of size about 1."""
 
     scenarios: Scenarios
     utility: Utility
@@ -51,6 +52,7 @@ class Model:
     high: Vector
     holding: float  # theta in the caller's units = holding * theta here
     loss: float  # and losses likewise
+    squares: Squares | None = None
 
     @property
     def weights(self) -> Vector:
@@ -70,7 +72,13 @@ class Model:
         with np.errstate(all="ignore"):
             t = shortfall(losses, self.weights, self.utility, guess)
             value = t + float(self.weights @ self.utility.value(losses - t)) + float(self.linear @ theta)
+            if self.squares is not None:
+                value += self.squares.value(theta)
         return Point(theta, losses, t, value)
+
+    def costs(self, theta: Vector) -> Vector:
+        """The slope in theta of all but the risk."""
+        return self.linear if self.squares is None else self.linear + self.squares.slope(theta)
 
     def slopes(self, at: Vector, hinges: Hinges) -> tuple[Vector, Vector, Vector]:
         """Slope and curvature of u at the given points, less the kinks in ``hinges``; and w times the slope."""
@@ -98,6 +106,8 @@ class Model:
         if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
             return None
         H = self.scenarios.gram(shape.bend * self.weights, np.arange(len(self.linear)))
+        if self.squares is not None:
+            self.squares.add_hessian(H, np.arange(len(self.linear)))
         g = np.append(self.linear, shape.bend * self.utility.anchor)
         return _in_theta_and_t(g, H, q, None)
 
@@ -105,11 +115,15 @@ class Model:
         """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
         q = self.polyhedron
         _, curvature, tilt = self.slopes(point.losses - point.t, hinges)
-        g = np.append((self.scenarios.pull(tilt) + self.linear)[assets], 1.0 - float(tilt.sum()))
+        g = np.append((self.scenarios.pull(tilt) + self.costs(point.theta))[assets], 1.0 - float(tilt.sum()))
         at = np.append(point.theta[assets], point.t)
         H = None
         if np.any(curvature):
             H = self.scenarios.gram(self.weights * curvature, assets)
+        if self.squares is not None:
+            H = np.zeros((len(at), len(at))) if H is None else H
+            self.squares.add_hessian(H, assets)
+        if H is not None:
             g = g - H @ at
         rest = point.theta.copy()
         rest[assets] = 0.0
@@ -158,4 +172,5 @@ def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
     )
     linear = (problem.linear + scenarios.centre) / scenarios.scale
     utility = problem.utility if loss == 1.0 else problem.utility.scaled(1.0 / loss)
-    return Model(scenarios, utility, linear, inner, low / holding, high / holding, holding, loss)
+    squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
+    return Model(scenarios, utility, linear, inner, low / holding, high / holding, holding, loss, squares)

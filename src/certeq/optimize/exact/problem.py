@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.optimize.exact.squares import Squares
 from certeq.optimize.panels import refuse_elsewhere
 from certeq.utilities import Utility
 
@@ -32,7 +33,7 @@ class Polyhedron:
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise OCE(table @ v) + linear.v over the polyhedron; ``kept`` are the scenarios of positive weight.
+    """Minimise OCE(table @ v) + linear.v + squares over the polyhedron; ``kept`` are scenarios of positive weight.
 
     No loss of the table is above ``largest`` in size.
     """
@@ -45,10 +46,21 @@ class Problem:
     kept: NDArray[np.intp] | None
     count: int
     largest: float
+    squares: Squares | None = None
 
 
 def read_problem(
-    A: Any, utility: Any, weights: Any, linear: Any, lower: Any, upper: Any, C: Any, c: Any, G: Any, b: Any
+    A: Any,
+    utility: Any,
+    weights: Any,
+    linear: Any,
+    lower: Any,
+    upper: Any,
+    C: Any,
+    c: Any,
+    G: Any,
+    b: Any,
+    quadratic: Any = None,
 ) -> Problem:
     """Check every argument; errors name it, say what was found and what would be right."""
     if not isinstance(utility, Utility):
@@ -77,7 +89,29 @@ def read_problem(
         *_rows("G", G, "b", b, assets),
     )
     slope = np.zeros(assets) if linear is None else _vector("linear", linear, assets)
-    return Problem(table, probabilities, utility, slope, polyhedron, kept, count, largest)
+    squares = read_squares(quadratic, assets)
+    return Problem(table, probabilities, utility, slope, polyhedron, kept, count, largest, squares)
+
+
+def read_squares(quadratic: Any, size: int) -> Squares | None:
+    """The squares beside the risk: a diagonal, or the rows of a factor; None where they are 0."""
+    if quadratic is None:
+        return None
+    found = _real("quadratic", quadratic).astype(np.float64)
+    if found.ndim not in (1, 2) or found.shape[-1] != size:
+        raise ValueError(
+            f"quadratic must have shape ({size},), a diagonal, or (k, {size}), the rows of F in |F theta|^2/2; found "
+            f"{found.shape}."
+        )
+    if not np.isfinite(found).all():
+        raise ValueError(f"quadratic must be finite; found {found[~np.isfinite(found)][0]}.")
+    if not found.any():
+        return None
+    if found.ndim == 1:
+        if found.min() < 0.0:
+            raise ValueError(f"quadratic must not be negative; found {found.min():g}.")
+        found = np.sqrt(found)
+    return Squares(found)
 
 
 def read_start(theta0: Any, assets: int) -> Vector | None:

@@ -31,6 +31,8 @@ def falls_for_ever(model: Model, direction: Vector) -> bool:
     small = 1e-6
     if np.any(np.abs(q.C @ d) > small) or np.any(q.G @ d > small):
         return False
+    if model.squares is not None and not model.squares.flat_along(d):
+        return False
     losses = model.scenarios.losses(d)
     low, high = model.utility.slope_range
     mean = float(model.weights @ losses)

@@ -20,6 +20,7 @@ from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import at_once, first_point
+from certeq.optimize.exact.tangent import tangent_problem, with_squares
 from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import Quadratic, Utility
@@ -36,6 +37,7 @@ def solve_exact(
     *,
     weights: Any = None,
     linear: Any = None,
+    quadratic: Any = None,
     lower: Any = None,
     upper: Any = None,
     C: Any = None,
@@ -49,6 +51,8 @@ def solve_exact(
 ) -> ExactResult:
     r"""Minimise  OCE_u(A theta) + linear.theta  over  {lower <= theta <= upper, C theta = c, G theta <= b}.
 
+    A convex quadratic term may be added.
+
     Parameters
     ----------
     A : array, shape (M, d)
@@ -59,6 +63,9 @@ def solve_exact(
         Probabilities of the scenarios, up to a factor; equal if not given.
     linear : array, shape (d,), optional
         Costs added to the risk.
+    quadratic : array, shape (d,) or (k, d), optional
+        Squares added to the risk: ``quadratic @ theta**2 / 2`` where it is a vector, which must not be negative, and
+        ``|F theta|**2 / 2`` where it is a matrix F, whose rows may be anything: the term is then convex by itself.
     lower, upper : float or array, optional
         Bounds; none if not given, and entries may be infinite.
     C, c, G, b : arrays, optional
@@ -102,7 +109,7 @@ def solve_exact(
     array([0.5, 0.5])
     """
     began = time.perf_counter()
-    problem = read_problem(A, utility, weights, linear, lower, upper, C, c, G, b)
+    problem = read_problem(A, utility, weights, linear, lower, upper, C, c, G, b, quadratic)
     check_limits(tol, max_iter, time_limit)
     given = read_start(theta0, problem.table.shape[1])
     deadline = np.inf if time_limit is None else began + time_limit
@@ -178,7 +185,9 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
     t = answer.point.t * model.loss + float(scenarios.centre @ theta)
     support, spread = answer.support * model.loss, np.minimum(scenarios.root_mean_square(), problem.largest)
-    found = certify(problem, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
+    tangent = tangent_problem(problem, theta)
+    found = certify(tangent, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
+    found = with_squares(found, problem, box, theta, z, model.holding)
     return _Proof(theta, t, z, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
 
 
@@ -218,13 +227,14 @@ def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
 def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | None:
     """The solution for every k-th scenario: a start so near that two or three steps on all of them are enough."""
     step = max(2, 3 * len(problem.weights) // _MANY)
-    q = problem.polyhedron
+    q, squares = problem.polyhedron, problem.squares
     try:
         found = solve_exact(
             np.ascontiguousarray(problem.table[::step]),
             problem.utility,
             weights=problem.weights[::step],
             linear=problem.linear,
+            quadratic=None if squares is None else squares.given(),
             lower=q.lower,
             upper=q.upper,
             C=q.C,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact.certificate import closed_box, linear_minimum
+from certeq.optimize.exact.feasibility import restore
 from certeq.optimize.exact.interior import InteriorMethod
 from certeq.optimize.exact.model import Hinges, Model, Point
 from certeq.optimize.exact.pivot import pivoted
@@ -72,6 +73,8 @@ class Descent:
             fresh_sets = False
             theta = self.point.theta.copy()
             theta[assets] = solution.v[:-1]
+            if not solution.exact:
+                theta = self._feasible(theta)
             self._watch(problem, solution, assets)
             before = self.point.value
             whole = self._step(theta, linear)
@@ -137,9 +140,24 @@ class Descent:
         for way in (direction, travelled):
             if np.any(way) and falls_for_ever(self.model, way):
                 raise Escape(way)
-        if float(np.max(np.abs(travelled))) > 1e6:  # no slope is left, and still every step was downhill
+        held = self.model.squares is not None and not self.model.squares.flat_along(travelled)
+        if float(np.max(np.abs(travelled))) > 1e6 and not held:  # no slope is left, and still every step was downhill
             raise Escape(travelled)
         self.radius = 10.0 * self.radius if self.radius < 1e9 else 10.0
+
+    def _feasible(self, theta: Vector) -> Vector:
+        """The furthest point on the way to theta that keeps the rows.
+
+        A subproblem that could not be solved to the end leaves its rows broken, and a point outside the set proves
+        nothing: its value may lie below that of every point inside.
+        """
+        q, here = self.model.polyhedron, self.point.theta
+        theta = restore(theta, q.C, q.c, q.lower, q.upper)
+        start, moved = q.G @ here, q.G @ (theta - here)
+        room = np.maximum(q.b - start, 0.0)
+        over = moved > room
+        length = float((room[over] / moved[over]).min(initial=1.0))
+        return theta if length == 1.0 else here + length * (theta - here)
 
     # -- one step -----------------------------------------------------------------------------------------------
 
@@ -176,7 +194,7 @@ class Descent:
             support = point.losses - t
             with np.errstate(all="ignore"):
                 tilt = model.weights * model.utility.slope(support)
-        g = model.scenarios.pull(tilt) + model.linear
+        g = model.scenarios.pull(tilt) + model.costs(point.theta)
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
         low, high, _ = closed_box((model.low, model.high), point.theta, 1.0, g)
@@ -186,6 +204,9 @@ class Descent:
                 constant = float(model.weights @ model.utility.value(support) - tilt @ support)
         else:  # the supports are the losses themselves, whose value is known
             constant = point.value - t - float(model.linear @ point.theta) - float(tilt @ support)
+            constant -= 0.0 if model.squares is None else model.squares.value(point.theta)
+        if model.squares is not None:  # in the bound their tangent stands for them
+            constant -= model.squares.value(point.theta)
         drift = abs(1.0 - float(tilt.sum()))
         gap = point.value - constant - bound + drift * (1.0 + float(np.abs(point.losses).max()))
         gap = float(gap) if np.isfinite(gap) else np.inf
@@ -224,7 +245,8 @@ class Descent:
     def _reduced(self, answer: Answer, solution: SubSolution) -> Vector:
         """Reduced costs at the working set's own prices: those of the certificate would hide whoever sets them."""
         q, prices = self.model.polyhedron, solution.multipliers
-        return self.model.scenarios.pull(answer.tilt) + self.model.linear - prices.y @ q.C + prices.z @ q.G
+        costs = self.model.costs(self.point.theta)
+        return self.model.scenarios.pull(answer.tilt) + costs - prices.y @ q.C + prices.z @ q.G
 
 
 def _has_curvature(model: Model, point: Point) -> bool:

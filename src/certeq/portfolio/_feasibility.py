@@ -1,0 +1,72 @@
+"""Do the weights keep every constraint the caller gave? Asked of the weights alone, whoever found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from skfolio.exceptions import OptimizationError
+
+from certeq.portfolio._problem import Problem
+
+Floats = NDArray[np.float64]
+ALLOWANCE = 1e-10  # of the largest coefficient of a constraint times the sum of |w_j|, plus its right side
+_DUST = 1e-3  # the least sum of |w_j| that this is measured by: where all is sold, what is left is rounding
+
+
+@dataclass(frozen=True)
+class Excess:
+    """By how much a constraint is exceeded (0 or less where it holds), and the size of the numbers in it."""
+
+    name: str
+    by: float
+    size: float
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether that is more than rounding; NaN counts as such."""
+        return not self.by <= ALLOWANCE * self.size
+
+
+def excesses(problem: Problem, w: Floats, target: float | None = None) -> Iterator[Excess]:
+    """Every constraint at the weights w, in the caller's own units; ``target`` is the least expected return."""
+    held = max(float(np.abs(w).sum()), _DUST)
+    yield from _bounds(problem, w)
+    for row in problem.rows:
+        value = float(row.row @ w)
+        by = abs(value - row.side) if row.equal else value - row.side
+        yield Excess(row.name, by, float(np.abs(row.row).max(initial=0.0)) * held + abs(row.side))
+    for name, limit, part in (("max_long", problem.max_long, w), ("max_short", problem.max_short, -w)):
+        if limit is not None:
+            yield Excess(f"{name}={limit:g}", float(np.maximum(part, 0.0).sum()) - limit, held + limit)
+    if target is not None:
+        costs = problem.costs
+        most = float(np.abs(problem.mu).max() + np.abs(costs.fees).max() + costs.trading.max())
+        size = most * (held + float(np.abs(costs.previous).sum())) + costs.liquidation + abs(target)
+        yield Excess(f"min_return={target:g}", target - problem.expected_return(w), size)
+
+
+def _bounds(problem: Problem, w: Floats) -> Iterator[Excess]:
+    """The asset furthest outside its bounds, on either side."""
+    within = "" if problem.turnover is None else f" (with max_turnover={problem.turnover:g})"
+    for name, bound, over in (
+        ("min_weights", problem.lower, problem.lower - w),
+        ("max_weights", problem.upper, w - problem.upper),
+    ):
+        j = int(np.argmax(over))
+        size = abs(float(bound[j])) if np.isfinite(bound[j]) else 0.0
+        yield Excess(f"{name}{within} of {problem.assets.label(j)}", float(over[j]), size + abs(float(w[j])))
+
+
+def check_weights(problem: Problem, w: Floats, target: float | None = None) -> None:
+    """Refuse weights that break a constraint by more than rounding, and say which and by how much."""
+    broken = [each for each in excesses(problem, w, target) if each.is_violation]
+    if broken:
+        found = "; ".join(f"{each.name} by {each.by:.3g}" for each in broken[:5])
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+        raise OptimizationError(
+            f"The solver's weights break constraints by more than rounding: {found}{more}. They are not returned. Try "
+            "solver_params={'max_iter': ...}, or write the constraints with coefficients of similar size."
+        )
