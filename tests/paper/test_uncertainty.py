@@ -15,10 +15,9 @@ from certeq.paper.uncertainty import _claims as claims  # noqa: E402
 from certeq.paper.uncertainty import _training as training  # noqa: E402
 from certeq.paper.uncertainty._tables import PRINTED  # noqa: E402
 
-
 # A figure moves in steps of 0.0002: one of 50 points crosses one of 99 quantiles. Training in single precision rounds
-# differently on another processor, and a few points cross: data that differ by 1e-7 of themselves move the figures by up
-# to 0.0002, PyTorch without AVX2 by 0.0003. Another seed moves them by 0.005 (a standard deviation), five times this.
+# differently on another processor, and a few points cross: data that differ by 1e-7 of themselves move the figures by
+# up to 0.0002, PyTorch without AVX2 by 0.0003. Another seed moves them by 0.005 (a standard deviation).
 ARITHMETIC = 0.001
 
 
