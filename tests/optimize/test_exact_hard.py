@@ -232,15 +232,29 @@ def test_pivoting_finds_what_the_interior_method_finds(seed):
         kink=np.zeros(0),
         cap=np.zeros(0),
     )
-    interior = InteriorMethod(problem, np.full(size, 0.3)).run(1e-11)
+    method = InteriorMethod(problem, np.full(size, 0.3))
+    interior = method.run(1e-11)
     found = pivoted(problem, None)
     assert found is not None
-    assert found.v == pytest.approx(interior.v, abs=1e-6)
-    assert problem.objective(found.v) <= problem.objective(interior.v) + 1e-10
-    assert np.all(found.v >= problem.lower - 1e-11)
-    assert np.all(found.v <= problem.upper + 1e-11)
-    slope = problem.gradient(found.v) - found.multipliers.y @ problem.C
-    assert slope == pytest.approx(found.multipliers.below - found.multipliers.above, abs=1e-10)
+    # Feasible, and with multipliers that prove it optimal.
+    prices = found.multipliers
+    assert np.all(found.v >= problem.lower)
+    assert np.all(found.v <= problem.upper)
+    assert problem.C @ found.v == pytest.approx(problem.c, abs=1e-10)
+    assert problem.gradient(found.v) - prices.y @ problem.C == pytest.approx(prices.below - prices.above, abs=1e-10)
+    assert min(prices.below.min(), prices.above.min()) >= 0.0
+    assert np.all((prices.below == 0.0) | (found.v == problem.lower))
+    assert np.all((prices.above == 0.0) | (found.v == problem.upper))
+    # Rounding keeps the interior method above what it was asked for, by how much depends on the order of sums; what
+    # its residuals leave bounds its objective: f(v) - f* <= grad f(v) (v - v*) <= off.
+    slope_gap, row_gap, _ = (np.abs(residual) for residual in method._residuals())
+    assert interior.complementarity + max(slope_gap.max(), row_gap.max(initial=0.0)) <= 1e-7
+    off = interior.complementarity + slope_gap @ np.abs(found.v - interior.v) + 1e-13
+    off += row_gap @ (np.abs(interior.multipliers.y) + np.abs(prices.y))
+    assert abs(problem.objective(found.v) - problem.objective(interior.v)) <= off
+    # Its point is as near as the objective is curved: mu/2 |v - v*|^2 <= f(v) - f*.
+    mu = float(np.linalg.eigvalsh(problem.H)[0])
+    assert np.linalg.norm(found.v - interior.v) <= np.sqrt(2.0 * off / mu)
 
 
 def test_pivoting_leaves_alone_what_it_is_not_made_for():

@@ -99,26 +99,21 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize("early", [False, True])
-def test_ctrl_c_is_told_in_one_line_and_the_same_command_goes_on(tmp_path, early):
-    """Nobody watches: both streams are pipes. As from a terminal, the signal goes to the workers too."""
-    out = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "tests.paper.toy",
-        "certeq",
-        str(out),
-        "toy",
-        "slow",
-        "--seeds",
-        "12",
-        "--jobs",
-        "2",
-    ]
+# A shell starts background jobs with SIGINT ignored, tests among them, and a program inherits that; so each of these
+# says which it wants. The process stays the same one, with the same id.
+START = "import os, signal, sys; signal.signal(signal.SIGINT, signal.{}); os.execv(sys.executable, sys.argv[1:])"
+
+
+def toys(out, seeds):
+    toy_and_slow = ["toy", "slow", "--seeds", str(seeds), "--jobs", "2"]
+    return [sys.executable, "-m", "tests.paper.toy", "certeq", str(out), *toy_and_slow]
+
+
+def interrupted(command, out, handler, early):
+    """The command after a SIGINT. As from a terminal, the signal goes to the workers too; both streams are pipes."""
+    start = [sys.executable, "-c", START.format(handler), *command]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
-    victim = subprocess.Popen(command, cwd=ROOT, **pipes)
+    victim = subprocess.Popen(start, cwd=ROOT, **pipes)
     slow, first = out / ".cache" / "tests.paper.toy.slow_spectrum", out / ".cache" / "CACHEDIR.TAG"
     end = time.monotonic() + 60.0
     while not (first.exists() if early else len(list(slow.glob("*.json"))) >= 2):
@@ -127,6 +122,15 @@ def test_ctrl_c_is_told_in_one_line_and_the_same_command_goes_on(tmp_path, early
         time.sleep(0.02)
     time.sleep(0.5 if early else 0.0)  # early: while workers are still importing
     os.killpg(victim.pid, signal.SIGINT)
+    return victim
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("early", [False, True])
+def test_ctrl_c_is_told_in_one_line_and_the_same_command_goes_on(tmp_path, early):
+    out = tmp_path / "out"
+    command = toys(out, 12)
+    victim = interrupted(command, out, "SIG_DFL", early)
     said, told = victim.communicate(timeout=60)
     assert victim.returncode == 130, (said, told)
     assert said == ""
@@ -139,3 +143,12 @@ def test_ctrl_c_is_told_in_one_line_and_the_same_command_goes_on(tmp_path, early
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert "slow" in again.stdout
     assert json.loads((out / "slow" / "result.json").read_text())["pieces_kept_from_an_earlier_run"] >= 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_in_the_background_ctrl_c_is_ignored_by_the_command_and_its_workers(tmp_path):
+    out = tmp_path / "out"
+    job = interrupted(toys(out, 6), out, "SIG_IGN", early=False)
+    said, told = job.communicate(timeout=120)
+    assert job.returncode == 0, (said, told)
+    assert "failure" not in json.loads((out / "slow" / "result.json").read_text())

@@ -15,15 +15,20 @@ from certeq.paper.uncertainty import _claims as claims  # noqa: E402
 from certeq.paper.uncertainty import _training as training  # noqa: E402
 from certeq.paper.uncertainty._tables import PRINTED  # noqa: E402
 
+# A figure moves in steps of 0.0002: one of 50 points crosses one of 99 quantiles. Training in single precision rounds
+# differently on another processor, and a few points cross: data that differ by 1e-7 of themselves move the figures by
+# up to 0.0002, PyTorch without AVX2 by 0.0003. Another seed moves them by 0.005 (a standard deviation).
+ARITHMETIC = 0.001
+
 
 def test_deep_ensembles_are_the_printed_figures():
     found = training.train("Deep ensembles", 0, 42, 1, 500)["test"]
-    assert [round(x, 4) for x in found] == list(PRINTED["Deep ensembles"])
+    np.testing.assert_allclose(found, PRINTED["Deep ensembles"], rtol=0.0, atol=ARITHMETIC)
 
 
 def test_mve_at_seed_0_is_within_its_spread_of_the_printed_figures():
     found = training.train("MVE", 0, 42, 1, 500)["test"]
-    assert [round(x, 4) for x in found] == [0.0708, 0.0809, 0.0715]
+    np.testing.assert_allclose(found, [0.0708, 0.0809, 0.0715], rtol=0.0, atol=ARITHMETIC)
     np.testing.assert_allclose(found, PRINTED["MVE"], atol=0.0045)  # the deviation over seeds
 
 
@@ -182,5 +187,8 @@ def test_quick_run_is_complete():
     with LocalJob(quick=True, seeds=2, jobs=1) as job:
         outcome = paper.run(job)
     assert all(len(row) == len(table.columns) for table in outcome.tables for row in table.rows)
-    assert [claim.verdict for claim in outcome.claims] == ["reproduced", "not checked"]  # and OCE is not judged
+    ensemble, mve = outcome.claims  # and OCE is not judged
+    met = ensemble.ours == ensemble.printed  # to the last digit; the processor decides
+    assert ensemble.verdict == ("reproduced" if met else "not checked")
+    assert mve.verdict == "not checked"
     assert len(outcome.figures[0].panels) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,6 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from certeq.cli._fit import fit
+
+PAGE = 160  # columns of a table that no terminal shows, before its texts are broken into lines
 
 
 class BadData(Exception):
@@ -55,10 +60,20 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(table: Table) -> None:
-    """A table as wide as the terminal, or as it needs where there is none."""
-    terminal = sys.stdout.isatty()
-    Console(width=None if terminal else 160, highlight=False, soft_wrap=False).print(table)
+def print_table(table: Table, elsewhere: str = "") -> None:
+    """A table on the width there is: that of the terminal, or COLUMNS; where there is neither, all of it.
+
+    Columns stand in the order of their weight: those for which there is no room are left out from the right, and a
+    note names them and where else they are shown: ``elsewhere`` is such as "in the report".
+    """
+    console = Console(highlight=False, soft_wrap=False)
+    limited = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    left_out, width, whole = fit(table, console.width if limited else PAGE, least=2 if limited else len(table.columns))
+    console.width = width
+    console.print(table)
+    if left_out:
+        places = " and ".join(filter(None, (f"in a terminal of {whole} columns", elsewhere)))
+        note(f"left out for want of room: {', '.join(left_out)}; shown {places}.")
 
 
 def cell(text: object, style: str = "") -> Text:

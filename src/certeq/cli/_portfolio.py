@@ -209,7 +209,7 @@ def _deliver(
     if as_json:
         print_json({**about, "weights": weights})
         return
-    print_table(_weights_table(strategy, weights))
+    print_table(_weights_table(strategy, weights), "" if report is None else "in the report")
     shown = found[strategy.name]
     where = "in sample" if study.in_sample else "held out"
     print(f"OCE {strategy.objective:.8g} a day, proven within {strategy.gap:.1e} of the least possible.")

@@ -102,7 +102,7 @@ def run(
         if as_json:
             print_json({"index": str(index), "experiments": [_facts(result) for result in results]})
         else:
-            print_table(_table(results))
+            print_table(_table(results), f"in {index}")
             print(f"{time.perf_counter() - began:.1f} s; report written to {index}")
         for result in results:
             if result.outcome is not None and result.outcome.synthetic:
@@ -119,7 +119,7 @@ run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n\n\b\nWhat --seeds counts (1 is t
 
 def _table(results: tuple[Result, ...]) -> Table:
     table = Table(title="The paper, reproduced")
-    table.add_column("Experiment", no_wrap=True)
+    table.add_column("Experiment")
     for verdict in VERDICTS:
         table.add_column(verdict.capitalize(), justify="right")
     table.add_column("Seconds", justify="right")

@@ -28,8 +28,9 @@ def run(as_json: AsJson = False) -> None:
         print_json([_facts(choice) for choice in CHOICES.values()])
         return
     table = Table(show_lines=True)
-    for heading in ("Utility", "What it fears", "For daily returns", "Weight of a loss"):
+    for heading in ("Utility", "What it fears", "For daily returns"):
         table.add_column(heading)
+    table.add_column("Weight of a loss", no_wrap=True)  # a drawing
     for choice in CHOICES.values():
         daily = ", ".join(f"--{name} {value:g}" for name, value in choice.daily.items())
         units = "depends on units" if choice.depends_on_units else ""

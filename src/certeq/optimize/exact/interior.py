@@ -101,20 +101,24 @@ class InteriorMethod:
     # -- one run ------------------------------------------------------------------------------------------------
 
     def run(self, tolerance: float, max_iter: int = 60) -> InteriorPoint:
-        """Iterate until the complementarity sum and the residuals are below ``tolerance``."""
-        best, stalled = np.inf, 0
+        """Iterate until the complementarity sum and the residuals are below ``tolerance``; report the best iterate.
+
+        The last need not be the best: where rounding keeps a residual above the tolerance, further iterations drive
+        the slacks towards 0 and then lose the slopes as well.
+        """
+        best, kept, stalled = np.inf, (self.v, self.y, self.x, self.z), 0
         together = self.problem.H is not None  # H couples the two sides, so they must move together
-        for _ in range(max_iter):
+        for iteration in range(max_iter + 1):
             slope_gap, row_gap, slack_gap = self._residuals()
             total = float(self.x @ self.z)
             broken = max(_largest(row_gap), _largest(slack_gap))
             score = total + max(_largest(slope_gap), broken)
-            if score <= tolerance or not np.isfinite(score):
-                break
             stalled = stalled + 1 if score > 0.9 * best else 0
-            best = min(best, score)
+            if score < best:
+                best, kept = score, (self.v, self.y, self.x, self.z)
             # A thin set is reached by many short steps, and an iterate outside it is of no use: that is waited for.
-            if stalled >= (6 if broken <= _REACHED else 20):
+            patience = 6 if broken <= _REACHED else 20
+            if score <= tolerance or not np.isfinite(score) or stalled >= patience or iteration == max_iter:
                 break
             solve = self._factor()
             if solve is None:
@@ -133,6 +137,7 @@ class InteriorMethod:
             primal, dual = self._lengths(dx, dz, min(max(0.9, 1.0 - mean), 1.0 - 1e-6), together)
             self.v, self.x = self.v + primal * dv, self.x + primal * dx
             self.y, self.z = self.y + dual * dy, self.z + dual * dz
+        self.v, self.y, self.x, self.z = kept
         return self._report()
 
     def _residuals(self) -> tuple[Vector, Vector, Vector]:

@@ -32,7 +32,8 @@ def seed_claim(kind: str, first: dict[str, list[float]], runs: Runs, quick: bool
         why = (
             f"Off by {off:.4f} at seed 0; {int((~beyond).sum())} of 3 figures lie within 2 standard deviations of the "
             "mean over seeds. The numbers drawn between two epochs may differ with the version of the training "
-            "library, which the paper does not state."
+            "library, which the paper does not state, and single precision rounds differently on another processor, "
+            "which moves a figure by a few 0.0001."
         )
     claim = Claim(
         f"{kind}, the notebook's recipe at seed 0: MACE, RMSCE, MA",

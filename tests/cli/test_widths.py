@@ -1,0 +1,175 @@
+"""Tables on terminals of every width: columns are left out and texts broken, but no number is cut."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+
+from certeq.cli import _console, _reproduce
+from certeq.cli._choices import CHOICES
+from certeq.cli._console import cell, print_table
+from certeq.cli._fit import fit
+from certeq.paper import Claim, Outcome, Result
+
+WIDTHS = [40, 60, 80, 120, 200]
+NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?%?|[-+]?\de[-+]\d+")
+
+
+def check(said: str, width: int, whole: str) -> None:
+    """Nothing is wider than the terminal, nothing cut, and every number is one that the widest table has."""
+    assert "…" not in said
+    assert max(map(cell_len, said.splitlines())) <= width
+    assert NUMBER.findall(said)
+    assert rounded(said) <= rounded(whole)
+
+
+def rounded(table: str) -> set[str]:
+    """The numbers without the digit of a gap: it is rounding, and need not be the same in two runs."""
+    return {re.sub(r"\de-\d\d", "gap", number) for number in NUMBER.findall(table)}
+
+
+def numbers(table: str) -> str:
+    """Without the last line, which tells the seconds."""
+    return table[: table.rstrip().rindex("\n")]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_compare(certeq, prices, csv, monkeypatch, width):
+    path = csv(prices)
+    whole = numbers(certeq("compare", path, "--no-report").stdout)
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = certeq("compare", path, "--no-report")
+    said = numbers(result.stdout)
+    check(said, width, whole)
+    words = said.split()
+    assert words.index("Return") < words.index("CVaR") < words.index("Gap")  # in the headings
+    rows = [NUMBER.findall(line) for line in said.splitlines() if line.strip("│ ").startswith("Entropic")]
+    (row,) = rows
+    (full,) = [NUMBER.findall(line) for line in whole.splitlines() if "Entropic" in line]
+    assert len(full) == 8
+    assert row[:2] == full[:2]  # return and risk, then the gap
+    assert re.fullmatch(r"\de-\d\d", row[2])
+    assert row[3:] == full[3 : len(row)]
+    assert len(row) == 8 or width < 80
+    told = re.search(r"left out for want of room: .*, Sortino; shown in a terminal of (\d+) columns and with --json.",
+                     result.stderr)  # fmt: skip
+    assert (told is not None) == (len(row) < 8)
+    if told is not None:
+        monkeypatch.setenv("COLUMNS", told[1])
+        assert "want of room" not in certeq("compare", path, "--no-report").stderr
+
+
+def test_compare_names_the_report(certeq, prices, csv, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "and in the report." in certeq("compare", csv(prices)).stderr
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_portfolio(certeq, prices, csv, monkeypatch, width):
+    path = csv(prices.rename(columns={"A": "An asset with a rather long name, Inc.", "B": "A" * 39}))
+    whole = certeq("portfolio", path).stdout
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = certeq("portfolio", path).stdout
+    table = said[: said.index("OCE ")]
+    check(table, width, whole)
+    assert NUMBER.findall(table) == NUMBER.findall(whole[: whole.index("OCE ")])  # three columns fit at 40
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_estimate(certeq, prices, csv, monkeypatch, width):
+    path = csv(-prices.pct_change().dropna())
+    arguments = ("estimate", path, "-c", "A", "-u", "smooth-cvar", "--tau", 0.005)
+    whole = certeq(*arguments).stdout
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = certeq(*arguments).stdout
+    check(said, width, whole)
+    assert NUMBER.findall(said) == NUMBER.findall(whole)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_utilities(certeq, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = certeq("utilities")
+    table = result.stdout[: result.stdout.rstrip().rindex("\n")]
+    assert "…" not in table
+    assert max(map(cell_len, table.splitlines())) <= width
+    for choice in CHOICES.values():
+        assert choice.key in table
+        assert choice.says.split()[-1] in table
+    drawn = [line for line in table.splitlines() if any(0x2800 <= ord(char) < 0x2900 for char in line)]
+    assert len(drawn) == (3 * len(CHOICES) if width >= 80 else 0)
+    assert ("Weight of a loss; shown in a terminal of 72 columns." in result.stderr) == (width < 80)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_reproduce(capsys, monkeypatch, tmp_path, width):
+    claims = tuple(Claim("it holds", "1", "1", verdict) for verdict in _reproduce.VERDICTS)
+    outcome = Outcome(claims=claims, synthetic=True)
+    names = ("classification-breast-cancer", "errata")
+    results = tuple(Result(name, tmp_path, outcome, None, 1234.5) for name in names)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(_reproduce._table(results), "in index.html")
+    said, told = capsys.readouterr()
+    assert "…" not in said
+    assert max(map(cell_len, said.splitlines())) <= width
+    assert "Reproduced" in said
+    assert ("1234.5" in said) == ("in index.html" not in told)
+
+
+def test_a_pipe_gets_everything():
+    code = (
+        "from rich.table import Table; from certeq.cli._console import cell, print_table\n"
+        "table = Table()\n"
+        "for i in range(40): table.add_column(f'Column {i}', justify='right')\n"
+        "table.add_row(*[cell(f'{i}.123456') for i in range(40)])\n"
+        "print_table(table)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True,
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+    )  # fmt: skip
+    assert NUMBER.findall(done.stdout) == [f"{i}.123456" for i in range(40)]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_numbers_stay_whole_in_tables_of_any_shape(seed):
+    rng = np.random.default_rng(seed)
+    columns, rows, room = int(rng.integers(1, 12)), int(rng.integers(1, 5)), int(rng.integers(10, 150))
+    table = Table(title="A title that is longer than some of the tables")
+    table.add_column("Name of the thing")
+    for i in range(columns):
+        table.add_column(" ".join(["Heading", "of", "it"][: rng.integers(1, 4)]) + str(i), justify="right")
+    values = [[f"{10 ** rng.uniform(-5, 5):.{rng.integers(1, 9)}f}" for _ in range(columns)] for _ in range(rows)]
+    for row in values:
+        table.add_row(cell("word " * rng.integers(1, 9) + "w" * rng.integers(1, 40)), *map(cell, row))
+    left_out, width, whole = fit(table, room, least=2)
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(table)
+    said = captured.get()
+    kept = columns - len(left_out)
+    assert kept >= 1
+    assert NUMBER.findall(said) == [value for row in values for value in row[:kept]]
+    assert not left_out or whole > room
+    assert width == room or kept == 1  # one number and eight letters of a name: no less
+    assert max(map(cell_len, said.splitlines())) <= width
+
+
+@pytest.mark.parametrize("columns, width", [("", _console.PAGE), ("wide", _console.PAGE), ("70", 70)])
+def test_columns_is_heeded_without_a_terminal(monkeypatch, capsys, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    table = Table()
+    table.add_column("Text")
+    table.add_row(cell("word " * 100))
+    print_table(table)
+    assert width - 5 < max(map(cell_len, capsys.readouterr().out.splitlines())) <= width
