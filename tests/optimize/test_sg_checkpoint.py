@@ -148,7 +148,7 @@ def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path):
 
 def test_nothing_is_pickled(tmp_path):
     path = tmp_path / "run.npz"
-    save(path, Checkpoint({"loss": "x"}, {"iteration": 3}, {"theta": np.arange(3.0)}))
+    save(path, Checkpoint({"loss": ("x", "x")}, {"iteration": 3}, {"theta": np.arange(3.0)}))
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
     with pytest.raises(ValueError, match="bject"):
