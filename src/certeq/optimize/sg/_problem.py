@@ -60,8 +60,11 @@ class Part:
     def difference(self, shown: str, key: str, numbers: Floats) -> str | None:
         """Say what differs from the part in a file, if anything does."""
         apart = f"{shown} in the file, {self.shown} now"
-        if key != self.key or (not self.growing and len(numbers) != len(self.numbers)):
-            return apart
+        if key != self.key:
+            # Two functions of one name, of which only one could be asked, or parameters the display leaves out.
+            return apart if shown != self.shown else f"{apart}: {key or 'nothing':.200} against {self.key:.200}"
+        if not self.growing and len(numbers) != len(self.numbers):
+            return apart if shown != self.shown else f"{apart}: they answer to different questions"
         found = None if self.answers is None else self.answers.difference(numbers)
         return None if found is None else f"{apart}: {found}"
 
