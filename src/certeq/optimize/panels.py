@@ -24,6 +24,7 @@ Part = TypeVar("Part")
 LARGE = 1 << 28  # bytes: a memory-mapped table below this is read into memory like any other array
 _PIECE = 1 << 18  # numbers a kernel sees at a time: a few of them fit the caches
 _SPAN = 1 << 20  # numbers of one task
+_TAKEN = 256  # rows that are fetched before their pages are released
 _PLACES = {"dask": "certeq.scale._linear", "dask_expr": "certeq.scale._linear"}
 
 
@@ -96,10 +97,14 @@ class ArrayPanel(Panel):
         return kernel.join([part for one in parts for part in one])
 
     def take(self, places: Index) -> Vector:
-        """The rows at the given positions, in that order."""
+        """The rows at the given positions, in that order; of a mapped file few are resident at a time."""
         order = np.argsort(places, kind="stable")  # a disk is read forwards
         rows = np.empty((len(places), self.shape[1]))
-        rows[order] = self.table[places[order]]
+        for start in range(0, len(places), _TAKEN):
+            part = order[start : start + _TAKEN]
+            rows[part] = self.table[places[part]]
+            # To touch one row maps some pages on either side of it as well.
+            release(self.table, 0, self.shape[0])
         return rows
 
     def with_weights(self, weights: Any) -> Panel:

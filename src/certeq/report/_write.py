@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
+
+from certeq._files import check_folder, write_bytes
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> Path:
@@ -32,6 +31,7 @@ def check_writable(path: str | Path, *, force: bool = False) -> Path:
         raise FileNotFoundError(f"the directory {target.parent} does not exist.")
     if target.exists() and not force:
         raise FileExistsError(f"{target} exists already; choose another name, or pass --force to replace it.")
+    check_folder(target)
     return target
 
 
@@ -55,37 +55,8 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     FileExistsError: ... exists already; choose another name, or pass --force to replace it.
     """
     target = check_writable(path, force=force)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files private; this one is the caller's to share
-        _move(name, target, force)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-    return target
-
-
-def _move(name: str, target: Path, force: bool) -> None:
-    if force:
-        os.replace(name, target)
-        return
-    try:
-        os.link(name, target)  # unlike replace, fails where the target has come to exist
+        write_bytes(target, text.encode(), replace=force)
     except FileExistsError:
         raise FileExistsError(f"{target} appeared while the work was going on; pass --force to replace it.") from None
-    except OSError:  # no hard links on this file system
-        check_writable(target)
-        os.replace(name, target)
-    else:
-        os.unlink(name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    return target

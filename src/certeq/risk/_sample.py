@@ -195,7 +195,8 @@ class ArraySample(Sample):
         for start in range(0, self.size, BLOCK):
             part = slice(start, start + BLOCK)
             visit(_floats(self.z[part]), None if self.weights is None else _floats(self.weights[part]))
-            release(self.z, start, min(start + BLOCK, self.size))
+            for array in self._arrays():
+                release(array, start, min(start + BLOCK, self.size))
 
     def draw(self, count: int) -> tuple[Floats, Floats | None]:
         """Losses at random places, from a fixed seed: a pattern in the order must not bias them."""

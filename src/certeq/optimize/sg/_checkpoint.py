@@ -1,95 +1,227 @@
-"""Checkpoints that are whole or not there.
+"""Checkpoints that are whole or not there, and are not believed before they have been looked at.
 
-A checkpoint is written to a temporary file beside its place, forced to disk, and renamed: whenever the process is
-killed, the file under its own name is the previous checkpoint or the new one. The format is .npz with a JSON header;
-nothing in it is pickled, so reading one cannot run code.
+The format is .npz, uncompressed, with a JSON header and arrays of float64; nothing in it is pickled, so that reading
+one cannot run code, and nothing in it can be larger than the file. A file that is not a checkpoint, is damaged, or
+holds what no run can have written is refused by a ValueError that names it.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
+import math
 import os
+import stat
 import zipfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1
+from certeq._files import check_folder, write_whole
+
+VERSION = 2
+HEADER = "header"
+ANSWERS = "answers"
+_LONGEST_HEADER = 1 << 24  # bytes
+_PREFIX = 1 << 14  # bytes that may precede the numbers of an array
+_DATE = (1980, 1, 1, 0, 0, 0)  # the least a zip can say: a checkpoint has no date
+
+Shape = tuple[int | None, ...]
+Shapes = Mapping[str, Shape]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run: plain values and arrays, and the problem it belongs to."""
+    """The state of a run: plain values and arrays, and the problem it belongs to: texts shown and compared."""
 
-    problem: dict[str, str]
+    problem: dict[str, tuple[str, str]]
     values: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+Accept = Callable[[Checkpoint], Shapes]
+
+
+def resolve(path: str | os.PathLike[str]) -> str:
+    """Return where the file is or will be: a symbolic link is followed, so that it stays and its target is replaced."""
+    if isinstance(path, bytes) or not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be a path; found {path!r}.")
+    return os.path.realpath(os.fspath(path))
+
+
+def exists(path: str) -> bool:
+    """Say whether there is a file to read; what is there and is no file (a folder, a pipe, a device) is refused."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        raise _Refusal("is not a file").of(path)
+    return True
+
+
+def check_writable(path: str) -> None:
+    """Raise, before any work is done, the OSError that `save` would."""
+    exists(path)
+    check_folder(path)
 
 
 def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint so that no moment of a crash can leave half of one."""
-    place = Path(path)
-    header = json.dumps({"version": VERSION, "problem": checkpoint.problem, "values": checkpoint.values})
-    content = {"header": np.frombuffer(header.encode(), dtype=np.uint8), **checkpoint.arrays}
-    draft = place.with_name(place.name + ".tmp")
-    with open(draft, "wb") as file:
-        np.savez(file, allow_pickle=False, **content)
-        file.flush()
-        os.fsync(file.fileno())  # the data must be on disk before the name points to it
-    os.replace(draft, place)
-    _sync_folder(place.parent)
+    arrays = {name: _plain(name, array) for name, array in checkpoint.arrays.items()}
+    header = {
+        "version": VERSION,
+        "problem": checkpoint.problem,
+        "values": checkpoint.values,
+        "arrays": {name: _hash(array) for name, array in arrays.items()},
+    }
+    content: dict[str, NDArray[Any]] = {HEADER: np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
+    write_whole(path, lambda file: _write(file, content))
 
 
-def load(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint; a file that is not one is refused."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
-        header = json.loads(content.pop("header").tobytes().decode())
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
-        raise ValueError(f"checkpoint {os.fspath(path)!r} is not a whole checkpoint file: {error}.") from error
-    if header.get("version") != VERSION:
-        raise ValueError(
-            f"checkpoint {os.fspath(path)!r} has format {header.get('version')}; this version reads format {VERSION}. "
-            "Delete it, or pass resume=False to start over."
-        )
-    return Checkpoint(header["problem"], header["values"], content)
+def load(path: str | os.PathLike[str], accept: Accept | None = None) -> Checkpoint:
+    """Read a checkpoint; a file that is not one is refused.
+
+    ``accept`` is shown problem, values and answers, and raises `Refused` or returns the shapes of the other arrays
+    (None stands for any length): one of another name or shape is refused before it is read.
+    """
+    name = os.fspath(path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe must not be waited for
+    handle = os.open(name, flags)
+    with os.fdopen(handle, "rb") as file:
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise _Refusal("is not a file")
+            return _read(file, accept)
+        except Refused:
+            raise
+        except _Refusal as refusal:
+            raise refusal.of(name) from refusal.__cause__
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a place before the beginning, in a damaged directory
+                raise OSError(error.errno, error.strerror, name) from error
+            raise _Refusal(f"is not a whole checkpoint file: {error}").of(name) from error
+        except Exception as error:  # whatever the parsers make of damaged bytes
+            raise _Refusal(f"is not a whole checkpoint file: {error or type(error).__name__}").of(name) from error
 
 
-def refuse_other_problem(path: str | os.PathLike[str], saved: dict[str, str], present: dict[str, str]) -> None:
-    """Raise, naming what differs, when a checkpoint belongs to another problem."""
-    other = [name for name in present if saved.get(name) != present[name]]
-    if other:
-        detail = "; ".join(f"{name}: {saved.get(name, 'missing')} in the file, {present[name]} now" for name in other)
-        raise ValueError(
-            f"checkpoint {os.fspath(path)!r} belongs to a different problem: {detail}. Use another file, or pass "
-            "resume=False to overwrite it."
-        )
+class Refused(ValueError):
+    """A checkpoint that is damaged or belongs to another problem."""
 
 
-def digest(value: Any) -> str:
-    """Return a short fingerprint of an array, or of a tuple of arrays, that changes when any bit does."""
-    parts = value if isinstance(value, tuple) else (value,)
-    total = hashlib.blake2b(digest_size=8)
-    shapes = []
-    for part in parts:
-        array = np.ascontiguousarray(part)
-        shapes.append("x".join(map(str, array.shape)))
-        total.update(f"{array.dtype}{array.shape}".encode())
-        total.update(array.reshape(-1).view(np.uint8).data)
-    return f"{' and '.join(shapes)} #{total.hexdigest()}"
+class _Refusal(Exception):
+    """Why a file is refused; the caller knows its name."""
+
+    def of(self, path: str) -> Refused:
+        return Refused(f"checkpoint {path!r} {self}. Delete it, use another file, or pass resume=False to start over.")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Force the rename itself to disk, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def refuse(path: str, why: str) -> Refused:
+    """Return the error for a file that holds what no run can have written."""
+    return _Refusal(f"is not a whole checkpoint file: {why}").of(path)
+
+
+def is_count(found: Any) -> TypeGuard[int]:
+    """Say whether something read is a whole number of at least 1 that a float can hold."""
+    return isinstance(found, int) and not isinstance(found, bool) and 1 <= found <= 1 << 53
+
+
+def _write(file: BinaryIO, content: Mapping[str, NDArray[Any]]) -> None:
+    # Not by np.savez: before NumPy 2.2 it takes allow_pickle for one more array, and pickles what it cannot write.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in content.items():
+            member = zipfile.ZipInfo(f"{name}.npy", _DATE)
+            member.external_attr = 0o600 << 16
+            if array.nbytes < 1 << 20:
+                small = io.BytesIO()
+                np.lib.format.write_array(small, array, version=(1, 0), allow_pickle=False)
+                archive.writestr(member, small.getvalue())
+            else:
+                with archive.open(member, "w", force_zip64=True) as part:
+                    np.lib.format.write_array(part, array, version=(1, 0), allow_pickle=False)
+
+
+def _read(file: BinaryIO, accept: Accept | None) -> Checkpoint:
+    size = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        members = {}
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if member.filename == name or name in members:
+                raise _Refusal(f"is not a whole checkpoint file: {member.filename!r} has no place in it")
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
+                # What is not compressed cannot grow: a small file cannot fill the memory.
+                raise _Refusal(f"is not a whole checkpoint file: {name!r} is compressed, which no checkpoint is")
+            members[name] = member
+        if HEADER not in members:
+            raise _Refusal("is not a whole checkpoint file: it has no header")
+        header = _header(_array(archive, members.pop(HEADER), HEADER, "|u1", (None,), _LONGEST_HEADER))
+        problem, values, hashes = header["problem"], header["values"], header["arrays"]
+        if set(members) != set(hashes):
+            raise _Refusal("is not a whole checkpoint file: arrays are missing, or are not of this file")
+        head = Checkpoint({name: (shown, key) for name, (shown, key) in problem.items()}, values)
+        if ANSWERS in members:
+            head.arrays[ANSWERS] = _array(archive, members[ANSWERS], ANSWERS, "<f8", (None,), _LONGEST_HEADER)
+        shapes = None if accept is None else accept(head)
+        for name, member in members.items():
+            if shapes is not None and name not in shapes:
+                raise _Refusal(f"is not a whole checkpoint file: array {name!r} has no place in it")
+            shape = None if shapes is None else shapes[name]
+            head.arrays[name] = _array(archive, member, name, "<f8", shape, size)
+            if _hash(head.arrays[name]) != hashes[name]:
+                raise _Refusal(f"is not a whole checkpoint file: array {name!r} is of another file")
+    return head
+
+
+def _header(array: NDArray[Any]) -> dict[str, Any]:
+    read = json.loads(array.tobytes().decode())
+    header: dict[str, Any] = read if isinstance(read, dict) else {}
+    found = header.get("version")
+    if found != VERSION:
+        raise _Refusal(f"has format {found!r:.40}; this version of certeq reads format {VERSION}")
+    for part, kind in (("problem", list), ("values", object), ("arrays", str)):
+        inside = header.get(part)
+        if not isinstance(inside, dict) or not all(isinstance(item, kind) for item in inside.values()):
+            raise _Refusal(f"is not a whole checkpoint file: its header has no {part}")
+    if not all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in header["problem"].values()):
+        raise _Refusal("is not a whole checkpoint file: its header has no problem")
+    return header
+
+
+def _array(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, kind: str, shape: Shape | None, most: int
+) -> NDArray[Any]:
+    """Read one array, after a look at how large it says it is."""
+    if shape is not None and None not in shape:
+        most = 8 * math.prod(shape)  # type: ignore[arg-type]
+    if member.file_size > most + _PREFIX:
+        raise _Refusal(f"is not a whole checkpoint file: {name!r} is too large, {member.file_size} bytes")
+    content = io.BytesIO(archive.read(member))
+    if np.lib.format.read_magic(content) != (1, 0):
+        raise _Refusal(f"is not a whole checkpoint file: {name!r} is no array of format 1.0")
+    found, by_columns, dtype = np.lib.format.read_array_header_1_0(content)
+    if dtype != np.dtype(kind) or by_columns:
+        raise _Refusal(f"is not a whole checkpoint file: {name!r} holds {dtype}, not {np.dtype(kind)}")
+    fits = shape is None or (
+        len(found) == len(shape) and all(b in (None, a) for a, b in zip(found, shape, strict=True))
+    )
+    rest = content.read()
+    if not fits or min(found, default=0) < 0 or len(rest) != dtype.itemsize * math.prod(found):
+        raise _Refusal(f"is not a whole checkpoint file: {name!r} has shape {found}")
+    return np.frombuffer(rest, dtype).reshape(found).astype(dtype.newbyteorder("="))  # a copy, which may be written to
+
+
+def _plain(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"a checkpoint holds numbers; {name} has dtype {array.dtype} (objects would be pickled).")
+    return np.ascontiguousarray(array, dtype="<f8")
+
+
+def _hash(array: NDArray[Any]) -> str:
+    content = np.ascontiguousarray(array, dtype="<f8").reshape(-1).view(np.uint8)
+    return hashlib.blake2b(content.data, digest_size=8).hexdigest()

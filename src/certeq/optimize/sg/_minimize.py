@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +19,13 @@ from certeq.optimize.sg._arguments import (
     check_start,
     choose_plan,
 )
-from certeq.optimize.sg._checkpoint import digest
+from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
 from certeq.optimize.sg._log import Snapshot
-from certeq.optimize.sg._panel import PanelObjective, panel_digest
-from certeq.optimize.sg._regimes import Plan
+from certeq.optimize.sg._panel import PanelObjective
+from certeq.optimize.sg._probes import identify
 from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import full_batch
-from certeq.optimize.sg._sources import ArraySource, Source, make_source
+from certeq.optimize.sg._sources import ArraySource, make_source
 from certeq.optimize.solution import Solution
 from certeq.utilities import Pieces, Utility
 
@@ -102,8 +101,9 @@ def minimize_sg(
         Progress bar (tqdm); by default on a terminal only.
     checkpoint : path, optional
         File to keep the state in. If it exists and ``resume`` is true, the run continues from it, bit for bit as if
-        it had never stopped; the same call is thus the way to start and to restart. A checkpoint of a different
-        problem is refused. Raising ``iterations`` continues a finished run.
+        it had never stopped; the same call is thus the way to start and to restart. Raising ``iterations`` continues
+        a finished run. A checkpoint of a different problem is refused; see Notes. The file is replaced as a whole,
+        through a draft beside it; a symbolic link is followed, so that what it points to is replaced.
     checkpoint_every : int, optional
         Iterations between checkpoints; by default as ``log_every``.
 
@@ -113,6 +113,22 @@ def minimize_sg(
         ``gap`` bounds value - minimum over the samples, at the theta returned. It is None for streams and where OCE
         is not known to be convex, +inf on an unbounded set. For a stream ``value`` is that of the last logged batch,
         which is low by O(1/m) on average, at the iterate the batch was drawn at.
+
+    Notes
+    -----
+    To tell whether a checkpoint belongs to the problem, data, weights and parameters are compared to the last bit.
+    Functions are compared by what they answer, to nine digits: the utility and its slope on a grid; the loss and its
+    gradient on at most 128 samples, at theta0 and two points near it; the projection of two points; step and batch at
+    some 200 iterations, and the step at those that were logged; a sampler's samples from a generator with a fixed
+    seed. An iterator is not read ahead of the run: its first eight samples are compared when it has passed over those
+    used. Two functions that differ elsewhere only are not told apart.
+
+    The functions are called twice for this, before the run, and random states, variables and small arrays within
+    their reach are put back. One that answers differently the second time (a sampler with a generator of its own), or
+    reads an iterator or a file, is known by its name alone; a checkpoint does not hold its state, so that such a run
+    does not resume to the same bits.
+
+    Builds with and without the compiled file read each other's checkpoints; the results then agree to rounding.
 
     Examples
     --------
@@ -140,6 +156,10 @@ def minimize_sg(
         log_every,
         every,
     )
+    place = "" if checkpoint is None else resolve(checkpoint)
+    found = checkpoint is not None and resume and exists(place)
+    if checkpoint is not None and not found:
+        check_writable(place)
     shares = None if weights is None else _weights(weights, loss, samples)
     source = make_source(samples, loss, generator, replace, shares)
     fixed = source.samples if isinstance(source, ArraySource) else None
@@ -158,14 +178,17 @@ def minimize_sg(
 
     keep = None
     if checkpoint is not None:
-        problem = _problem(loss, utility, domain, source, theta, shares, plan, None if rng is None else seed)
-        if resume and os.path.exists(checkpoint):
-            run.resume(checkpoint, problem)
-        keep = lambda state: state.save(checkpoint, problem)
+        given = None if rng is None else seed
+        identity = identify(loss, utility, domain, source, theta, shares, plan, iterations, given)
+        if found:
+            run.resume(place, identity)
+        keep = lambda state: state.save(place, identity)
     # Whoever calls again without the callback that stopped the run wants it to go on.
     stopped = run.status == "stopped by callback" and callback is not None
     finished = run.iteration > 0 and (run.status == "converged" or stopped)
     if not finished and run.iteration < iterations:
+        if found:  # a finished run may be read from where nothing can be written
+            check_writable(place)
         run.go(limits, callback, progress, keep)
     return run.solution()
 
@@ -178,38 +201,3 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
     if isinstance(data, Panel):
         weights = data.bring_weights(weights)
     return check_weights(weights, count_samples(data))
-
-
-def _fingerprint(source: Source) -> str:
-    if not isinstance(source, ArraySource):
-        return source.kind
-    return panel_digest(source.samples) if isinstance(source.samples, Panel) else digest(source.samples)
-
-
-def _problem(
-    loss: Loss,
-    utility: Utility,
-    domain: Domain,
-    source: Source,
-    theta: Floats,
-    weights: Floats | None,
-    plan: Plan,
-    seed: int | None,
-) -> dict[str, str]:
-    """What must agree for a checkpoint to be continued; limits and logging may differ."""
-    fixed = isinstance(source, ArraySource)
-    problem = {
-        "loss": repr(loss),
-        "utility": repr(utility),
-        "domain": f"{domain!r} #{hashlib.blake2b(repr(domain._key()).encode(), digest_size=8).hexdigest()}",
-        "samples": _fingerprint(source),
-        "weights": "equal" if weights is None else digest(weights),
-        "theta0": digest(theta),
-        "step": repr(plan.step),
-        "batch": repr(plan.batch),
-        "average": plan.average,
-        "replace": repr(source.replace) if fixed and isinstance(source, ArraySource) else "-",
-    }
-    if seed is not None:
-        problem["seed"] = str(seed)
-    return problem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,17 +12,20 @@ import numpy as np
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._samples import Floats, count_samples
 from certeq.optimize.panels import Panel
 from certeq.optimize.sg._averages import make_average
-from certeq.optimize.sg._checkpoint import Checkpoint, load, refuse_other_problem, save
-from certeq.optimize.sg._log import Log, Snapshot
+from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, load, save
+from certeq.optimize.sg._log import COLUMNS, Log, Snapshot
+from certeq.optimize.sg._probes import Identity, step_answers
+from certeq.optimize.sg._problem import Part, refuse_other_problem
 from certeq.optimize.sg._progress import Progress
 from certeq.optimize.sg._projection import step_projection
 from certeq.optimize.sg._regimes import Plan
 from certeq.optimize.sg._schedules import FULL
 from certeq.optimize.sg._sources import ArraySource, Source
-from certeq.optimize.sg._tilt import make_tilt
+from certeq.optimize.sg._state import check_answers, check_values
+from certeq.optimize.sg._tilt import Tilt, make_tilt
 from certeq.optimize.solution import Solution, certified_gap, stationarity
 from certeq.risk._rows import solve_rows
 from certeq.utilities import Utility
@@ -220,8 +222,9 @@ class Run:
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str], problem: dict[str, str]) -> None:
+    def save(self, path: str, identity: Identity) -> None:
         """Write everything the next iteration depends on."""
+        parts = identity.parts()
         values = {
             "iteration": self.iteration,
             "seconds": self.seconds,
@@ -229,26 +232,71 @@ class Run:
             "seed": self.seed,
             "weight": self.average.weight,
             "source": self.source.state(),
-            "same": self.full is not None and self.last_batch is self.full,
+            "same": self._same(),
+            "tilt": [type(engine).__name__ for engine in self._engines().values()],
+            "answers": {name: len(part.numbers) for name, part in parts.items()},
         }
         arrays = {"theta": self.theta, "mean": self.average.mean, "trace": self.log.table()}
-        arrays |= {f"tilt.{name}": array for name, array in self.tilt.state().items()}
-        if self.plain is not self.tilt:
-            arrays |= {f"plain.{name}": array for name, array in self.plain.state().items()}
-        save(path, Checkpoint(problem, values, arrays))
+        arrays[ANSWERS] = np.concatenate([part.numbers for part in parts.values()])
+        for name, engine in self._engines().items():
+            arrays |= {f"{name}.{key}": array for key, array in engine.state(self._same()).items()}
+        save(path, Checkpoint({name: (part.shown, part.key) for name, part in parts.items()}, values, arrays))
 
-    def resume(self, path: str | os.PathLike[str], problem: dict[str, str]) -> None:
-        """Continue from a checkpoint of the same problem."""
-        saved = load(path)
-        refuse_other_problem(path, saved.problem, problem)
-        values, arrays = saved.values, saved.arrays
-        self.iteration, self.seconds, self.status = values["iteration"], values["seconds"], values["status"]
-        self.seed = values["seed"]
-        self.theta, self.average.mean, self.average.weight = arrays["theta"], arrays["mean"], values["weight"]
-        self.log.restore(arrays["trace"])
-        self.source.restore(values["source"])
-        if values["same"]:
+    def resume(self, path: str, identity: Identity) -> None:
+        """Continue from a checkpoint of the same problem; one that no run can have written is refused as a whole."""
+
+        def accept(head: Checkpoint) -> dict[str, Shape]:
+            refuse_other_problem(path, _parts_of(path, head), identity.at_once)
+            return self._shapes()
+
+        saved = load(path, accept)
+        values = check_values(path, saved, len(self._engines()))
+        self._compare_steps(path, saved.arrays["trace"])
+        self.source.restore(path, values.source)
+        if identity.later is not None:
+            refuse_other_problem(path, _parts_of(path, saved), identity.parts())
+        self.iteration, self.seconds, self.status, self.seed = (
+            values.iteration, values.seconds, values.status, values.seed,
+        )  # fmt: skip
+        self.theta, self.average.mean, self.average.weight = saved.arrays["theta"], saved.arrays["mean"], values.weight
+        self.log.restore(saved.arrays["trace"])
+        if values.same:
             self.last_batch = self.full
-        for name, engine in (("tilt.", self.tilt), ("plain.", self.plain)):
-            if name == "tilt." or engine is not self.tilt:
-                engine.restore({key[len(name) :]: array for key, array in arrays.items() if key.startswith(name)})
+        for (name, engine), kind in zip(self._engines().items(), values.tilt, strict=True):
+            state = {
+                key.removeprefix(f"{name}."): array for key, array in saved.arrays.items() if key.startswith(f"{name}.")
+            }
+            engine.resume(path, kind, state, values.same)
+
+    def _same(self) -> bool:
+        """Whether the last batch was the full sample, so that what an engine remembers of it may be used again."""
+        return self.full is not None and self.last_batch is self.full
+
+    def _engines(self) -> dict[str, Tilt]:
+        return {"tilt": self.tilt} if self.plain is self.tilt else {"tilt": self.tilt, "plain": self.plain}
+
+    def _shapes(self) -> dict[str, Shape]:
+        """Shapes of the arrays of a checkpoint of this problem."""
+        d = self.theta.size
+        shapes: dict[str, Shape] = {"theta": (d,), "mean": (d,), "trace": (None, len(COLUMNS)), ANSWERS: (None,)}
+        for name in self._engines():
+            shapes |= {
+                f"{name}.numbers": (None,),
+                f"{name}.bend": (None if self.full is None else count_samples(self.full),),
+            }
+        return shapes
+
+    def _compare_steps(self, path: str, trace: Floats) -> None:
+        """Refuse a schedule that is not the one the trace was made with."""
+        rows = trace[np.unique(np.linspace(0, len(trace) - 1, min(len(trace), 200)).astype(np.int64))]
+        answers = step_answers(self.plan.step, rows[:, COLUMNS.index("iteration")])
+        if len(rows) and answers is not None:
+            step = rows[:, COLUMNS.index("step")]
+            name = repr(self.plan.step)
+            refuse_other_problem(path, {"step": (name, "", step)}, {"step": Part(name, "", answers)})
+
+
+def _parts_of(path: str, saved: Checkpoint) -> dict[str, tuple[str, str, Floats]]:
+    """The parts of the problem in a file: as shown, as compared, and the answers."""
+    answers = check_answers(path, saved)
+    return {name: (*pair, answers[name]) for name, pair in saved.problem.items()}

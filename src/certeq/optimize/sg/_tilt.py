@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses._samples import Floats
+from certeq.optimize.sg._checkpoint import refuse
 from certeq.risk._compiled import Coded, Slopes, coded, settle, solve
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 
-State = dict[str, Floats]
+State = dict[str, Floats]  # "numbers", and "bend" of the full sample's length
+_INTERCHANGEABLE = {"NewtonTilt", "CompiledTilt"}
 
 
 class Tilt(ABC):
@@ -44,14 +46,36 @@ class Tilt(ABC):
         beyond rounding. The caller silences floating-point warnings, once for all calls.
         """
 
-    def state(self) -> State:
-        """Return what the next call depends on, so that a resumed run gives the same bits."""
+    def state(self, same: bool = True) -> State:
+        """Return what the next call depends on, so that a resumed run gives the same bits.
+
+        ``same`` says whether the samples may be the same next time; what was remembered of them is else left out.
+        """
         return {}
 
     def restore(self, state: State) -> None:
         """Put back what `state` returned."""
         if state:
             raise ValueError(f"{type(self).__name__} keeps no state; found {', '.join(state)}.")
+
+    def resume(self, path: str, kind: str, state: State, same: bool) -> None:
+        """Continue from the state that an engine of the given kind has left in a checkpoint.
+
+        One of the two engines for smooth slopes belongs to builds with the compiled file, the other to builds
+        without. What the one knows does not help the other: it then starts from scratch, which changes the result
+        by no more than rounding.
+        """
+        own = type(self).__name__
+        if kind != own and not {kind, own} <= _INTERCHANGEABLE:
+            raise refuse(path, f"its tilt is by {kind!r:.40}, not {own}")
+        wanted = self.state(False)
+        if kind != own:
+            return
+        if not set(wanted) <= set(state) or any(state[name].shape != wanted[name].shape for name in wanted):
+            raise refuse(path, f"the state of its {own} is incomplete")
+        if not set(state) <= (set(wanted) | ({"bend"} if wanted and same else set())):
+            raise refuse(path, f"the state of its {own} is of another batch")
+        self.restore(state)
 
 
 class ColdTilt(Tilt):
@@ -116,14 +140,13 @@ class PiecesTilt(Tilt):
         q += pieces.low
         return q, float(m)
 
-    def state(self) -> State:
+    def state(self, same: bool = True) -> State:
         """Return the guess."""
-        return {"guess": np.array([self.guess])}
+        return {"numbers": np.array([self.guess])}
 
     def restore(self, state: State) -> None:
         """Put it back."""
-        if state:
-            self.guess = float(state["guess"][0])
+        self.guess = float(state["numbers"][0])
 
 
 class QuadraticTilt(Tilt):
@@ -250,15 +273,15 @@ class NewtonTilt(Tilt):
         self.bend = np.ones(0)
         return tilt_rows(solved, self.utility)[0], 1.0
 
-    def state(self) -> State:
+    def state(self, same: bool = True) -> State:
         """Return t, and what predicts the next t."""
         numbers = np.array([self.t, self.rise, self.level, self.drift, self.trend, float(self.stale)])
-        return {"numbers": numbers, "bend": self.bend}
+        return {"numbers": numbers, "bend": self.bend} if same and self.bend.size else {"numbers": numbers}
 
     def restore(self, state: State) -> None:
         """Put them back."""
         self.t, self.rise, self.level, self.drift, self.trend, stale = (float(number) for number in state["numbers"])
-        self.stale, self.bend = bool(stale), state["bend"]
+        self.stale, self.bend = bool(stale), state.get("bend", np.ones(0))
 
 
 class CompiledTilt(Tilt):
@@ -310,15 +333,17 @@ class CompiledTilt(Tilt):
         self.s = found[1]
         return q, 1.0
 
-    def state(self) -> State:
+    def state(self, same: bool = True) -> State:
         """Return s, and what predicts the next one."""
         numbers = np.array([self.s, self.rise, self.level, self.miss, self.trend])
-        return {"numbers": numbers, "bend": self.bend}
+        return {"numbers": numbers, "bend": self.bend} if same and self.rise > 0.0 else {"numbers": numbers}
 
     def restore(self, state: State) -> None:
         """Put them back."""
         self.s, self.rise, self.level, self.miss, self.trend = (float(number) for number in state["numbers"])
-        self.bend = state["bend"]
+        self.bend = state.get("bend", np.ones(0))
+        if not self.bend.size:
+            self.rise = 0.0  # there are no curvatures to go by
 
 
 def make_tilt(utility: Utility, weights: Floats | None = None, sparse: bool = False) -> Tilt:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import platform
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -16,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from certeq._files import write_bytes
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Table
 from certeq.paper._job import LocalJob, versions
 from certeq.paper._output._html import PLOTLY, as_html
@@ -61,7 +60,7 @@ def write_outcome(folder: Path, experiment: Experiment, outcome: Outcome, job: L
     if outcome.figures:
         _write_plotly(folder.parent)
     for figure in outcome.figures:
-        _write_bytes(folder / f"{figure.name}.png", as_png(figure))
+        write_bytes(folder / f"{figure.name}.png", as_png(figure))
         write_text(folder / f"{figure.name}.html", as_html(figure), force=True)
     write_text(folder / "README.md", _markdown(experiment, outcome), force=True)
     write_text(folder / RESULT, text, force=True)
@@ -122,22 +121,6 @@ def _write_plotly(folder: Path) -> None:
     script, target = plotly_script(), folder / PLOTLY
     if not (target.is_file() and target.stat().st_size == len(script.encode())):
         write_text(target, script, force=True)
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    """Atomically, as `write_text` does for text."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
 
 
 def _markdown(experiment: Experiment, outcome: Outcome) -> str:
