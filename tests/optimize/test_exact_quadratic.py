@@ -9,9 +9,10 @@ import pytest
 
 import certeq.utilities as ce
 from certeq.optimize.exact import solve_exact
-from certeq.optimize.exact.certificate import _by_runs, _passes
+from certeq.optimize.exact.certificate import _by_runs, evidence_in_memory
 from certeq.optimize.exact.problem import read_problem
 from certeq.optimize.exact.scenarios import Scenarios
+from certeq.utilities.forms import form
 
 BETA = 0.5
 
@@ -140,16 +141,17 @@ def test_sums_by_runs(order, count):
 def test_what_stands_for_the_size_of_the_sums_is_never_less(peak, offset):
     rng = np.random.default_rng(0)
     losses = offset + rng.standard_t(3, size=(500, 4))
-    problem = read_problem(losses, ce.Mean(), None, None, 0.0, 1.0, None, None, None, None)
+    utility = ce.CVaR(1e-4)  # at its kink every tilt of this sample is a subgradient
+    problem = read_problem(losses, utility, None, None, 0.0, 1.0, None, None, None, None)
     tilt = rng.random(500)
     tilt[0] += 1e4 * peak
     tilt /= tilt.sum()
     spread = Scenarios(losses, problem.weights).root_mean_square()
     assert np.all(spread >= np.sqrt(np.mean(np.square(losses), axis=0)))
-    found, g, g_size, _ = _passes(problem, np.ones(4), tilt, spread)
+    sums = evidence_in_memory(problem, form(utility), np.ones(4), 0.0, np.zeros(500), tilt, spread)
     size = np.abs(tilt) @ np.abs(losses)
-    assert np.all(g_size >= (1.0 - 1e-12) * size)
-    assert np.all(g_size <= 4.0 * size)
-    assert problem.largest == np.abs(losses).max()
-    assert found == pytest.approx(losses.sum(axis=1), abs=1e-10)
-    assert g == pytest.approx(tilt @ losses, abs=1e-10)
+    assert np.all(sums.gradient_size >= (1.0 - 1e-12) * size)
+    assert np.all(sums.gradient_size <= 4.1 * size)
+    assert sums.largest == np.abs(losses).max()
+    assert sums.value == pytest.approx(np.mean(1e4 * np.maximum(losses.sum(axis=1), 0.0)), rel=1e-12)
+    assert sums.gradient == pytest.approx(tilt @ losses, abs=1e-10)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from certeq.optimize.domains._lift import Lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult, solve_panel
+from certeq.optimize.gaps import proved_gap
 from certeq.optimize.panels import ArrayPanel, MappedPanel, Panel
 from certeq.utilities import Utility
 
@@ -95,7 +96,7 @@ def _at(
     tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * sums.slopes / sums.mass
     moved = _EPS * (len(theta) + 8.0) * (tilted * (sums.reach + abs(t)) + float(np.abs(linear) @ size))
     moved += 64.0 * _EPS * (abs(t) + sums.size / sums.mass)
-    gap = max(value - found.lower_bound, 0.0) + 2.0 * moved
+    gap = proved_gap(value, found.lower_bound, 2.0 * moved)
     unit = found.gap / found.relative_gap if found.gap > 0.0 < found.relative_gap else max(abs(value), 1e-300)
     relative = gap / unit
     status = "stalled" if found.status == "optimal" and relative > tol else found.status

@@ -8,6 +8,7 @@ the greatest loss is; where they are not, the greatest loss holds it close.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,9 +185,8 @@ def _between_breakpoints(
         if y.size * len(form.kinks) > _TOGETHER or len(y) == 1:
             found = []
             for i, row in enumerate(y):
-                w = None if weights is None else weights[i]
-                average = (lambda a: float(a.mean())) if w is None else (lambda a, w=w: float((a * w).sum()))
-                found.append(bracket_by_breakpoints(row, average, form, float(low[i]), float(high[i])))
+                w = None if weights is None else weights[i : i + 1]
+                found.append(bracket_by_breakpoints(row, partial(_mean_of_one, w), form, float(low[i]), float(high[i])))
             lows, highs, on_kink = zip(*found, strict=True)
             return np.array(lows), np.array(highs), np.array(on_kink)
         points = np.sort(np.concatenate([y - at for at in form.places], axis=1), axis=1)
@@ -201,6 +201,10 @@ def _between_breakpoints(
         limit = mean(form.slopes(y, right[:, None])[1], weights)
     settled = (b < points.shape[1]) & (limit >= 2.0 - ONE)
     return np.minimum(left, right), right, settled
+
+
+def _mean_of_one(weights: Floats | None, a: Floats) -> float:
+    return float(mean(a[None, :], weights)[0])
 
 
 def tilt_rows(solved: Solved, utility: Utility) -> Floats:

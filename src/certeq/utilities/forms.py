@@ -105,9 +105,7 @@ class Form:
         with np.errstate(all="ignore"):
             left = self.left_slope(np.array(order)).tolist()
         jumps = [sum(self.atoms[i].weight * jump for i, _, jump in places[at]) for at in order]
-        self.kinks = tuple(
-            Kink(at, low, low + jump) for at, low, jump in zip(order, left, jumps, strict=True)
-        )
+        self.kinks = tuple(Kink(at, low, low + jump) for at, low, jump in zip(order, left, jumps, strict=True))
 
     # -- slopes and curvature, with exact sides -----------------------------------------------------------------------
 

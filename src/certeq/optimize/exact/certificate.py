@@ -1,29 +1,51 @@
-"""A lower bound on the optimum that holds in float64, from supporting lines and multipliers.
+r"""A lower bound on the optimum that holds in float64, from supporting lines and multipliers.
 
-For any points y_i, slopes q_i/w_i in the subdifferential of u at y_i, and any feasible v and t,
+**The theorem.** Minimise  t + sum_i w_i u(a_i.v - t) + l.v  over t and  P = {v : low <= v <= high, C v = c, G v <= b},
+w_i >= 0 with sum 1, u convex. Take any points y_i, any q_i with q_i/w_i in [u'(y_i-), u'(y_i+)], any y and any z >= 0.
+Write
 
-    t + sum w_i u(a_i.v - t) + l.v  >=  K + g.v + (1 - sum q) t,   K = sum w_i u(y_i) - q_i y_i,  g = A^T q + l,
+    K = sum_i w_i u(y_i) - q_i y_i,    g = A^T q + l,    r = g - C^T y + G^T z,    e = 1 - sum_i q_i.
 
-and with multipliers y of C v = c and z >= 0 of G v <= b
+Then for every v in P and the t that is best for it
 
-    g.v  >=  y.c - z.b + sum_j min over lower_j <= v_j <= upper_j of r_j v_j,   r = g - C^T y + G^T z.
+    t + sum_i w_i u(a_i.v - t) + l.v  >=  K + y.c - z.b + sum_j min(r_j low_j, r_j high_j) - |e| T,
 
-Nothing here trusts the solver: whatever q, y and z it hands over, the bound is valid; good ones make it tight.
+where T bounds |t| over P.
+
+*Proof.* u lies above its supporting line of slope q_i/w_i at y_i:  w_i u(x) >= w_i u(y_i) + q_i (x - y_i). At
+x = a_i.v - t, summed, that gives  t + sum_i w_i u(a_i.v - t) + l.v >= K + g.v + e t. Next
+g.v = r.v + y.(C v) - z.(G v) >= r.v + y.c - z.b  on P, and r.v is least at a corner of the box. Finally e t >= -|e| T;
+and t*, a threshold of losses between min_i a_i.v and max_i a_i.v, is within the anchor of u of one of them, so that
+T = max |a_ij| max_P |v|_1 + |anchor| will do.
+
+**In float64.** Every sum is rounded. A sum of n products in runs of length m has an error of at most
+eps (m + n/m) sum |terms|; the five terms of `_allowance`, each a bound on sums of absolute values, are taken off the
+bound. They hold for the numbers q_i, y_i, y and z *as they are*, wherever they came from: nothing of the solver is
+trusted, not even that q_i is a subgradient. It is moved into [w_i u'(y_i-), w_i u'(y_i+)] first, and the bound is made
+of what comes out; a solver that errs makes the bound loose, never false.
+
+A value below the bound is a contradiction and is raised as one (`certeq.optimize.gaps`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact.problem import Polyhedron, Problem
+from certeq.optimize.gaps import proved_gap
+from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
 _EPS = float(np.finfo(np.float64).eps) / 2.0  # the rounding error of one operation
 _PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short runs
 _WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
+_SLOPE = 4.0  # roundings of a slope of u as computed; q_i may lie that far outside the slopes at its point
 _CHUNK = 2**20  # numbers of the table read at a time
 _EVEN = 4.0  # sqrt(sum q^2/w), which is 1 where the tilt is even and sqrt(M) where one scenario carries it
 
@@ -38,6 +60,230 @@ class Certificate:
     radius: float
     slope: Vector  # g
     y: Vector
+    z: Vector
+
+
+# -- sums over scenarios ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Sums over scenarios, and the same of absolute values, from which the bound and its error follow."""
+
+    value: float  # sum w u(x - t)
+    constant: float  # K = sum w u(y) - q y
+    slope: np.longdouble  # sum q
+    gradient: Vector  # A^T q
+    size: float  # sum w (|u(x - t)| + |u(y)|) + |q y|
+    slope_size: float  # sum |q|
+    gradient_size: Vector  # |A|^T |q|
+    largest: float  # max |a|
+    run: float  # longest run of additions
+
+
+def evidence(
+    form: Form,
+    rows: Vector,
+    w: Vector,
+    theta: Vector,
+    t: float,
+    support: Vector | None,
+    tilt: Vector | None,
+    sizes: bool = True,
+) -> Evidence:
+    """The sums over the rows at hand; supported at ``support`` with weights ``tilt``, each moved to where it may be.
+
+    Where both are None a row is supported where it lies, with its left slope. Without ``sizes`` the bounds that need a
+    pass over |rows| are left out.
+    """
+    x = rows @ theta
+    with np.errstate(all="ignore"):
+        at_theta = w * form.utility.value(x - t)
+        if support is None or tilt is None:
+            support, at_support = x - t, at_theta
+            q = w * form.left_slope(x, t)
+        else:
+            support, q = as_subgradients(form, w, support, tilt, np.abs(x) + abs(t))
+            at_support = w * form.utility.value(support)
+        product, absolute = q * support, np.abs(q)
+        run = _run(len(rows))
+        return Evidence(
+            float(at_theta.sum()),
+            float((at_support - product).sum()),
+            q.sum(dtype=np.longdouble),
+            _by_runs(q, rows, run),
+            float(np.abs(at_theta).sum() + np.abs(at_support).sum() + np.abs(product).sum()),
+            float(absolute.sum()),
+            _by_runs(absolute, np.abs(rows), run) if sizes else np.zeros(rows.shape[1]),
+            float(np.abs(rows).max(initial=0.0)) if sizes else 0.0,
+            min(run, len(rows)) + len(rows) / run + 2.0,
+        )
+
+
+def as_subgradients(form: Form, w: Vector, support: Vector, tilt: Vector, size: Vector) -> tuple[Vector, Vector]:
+    """Support points y_i, and q_i moved to w_i times the nearest slope of u there, but for the rounding of that slope.
+
+    A point within rounding of a kink, for losses and threshold of the given ``size``, is put on the kink: every choice
+    of y_i is allowed, and there both slopes are.
+    """
+    for kink in form.kinks:
+        near = np.abs(support - kink.at) <= 8.0 * _EPS * (size + abs(kink.at))
+        support = np.where(near, kink.at, support)
+    left, right = form.slopes(support)
+    left, right = w * left, w * right
+    slack = _SLOPE * _EPS
+    return support, np.minimum(np.maximum(tilt, left - slack * np.abs(left)), right + slack * np.abs(right))
+
+
+def join(parts: Sequence[Evidence]) -> Evidence:
+    """Sums over all, each rounded once."""
+    if len(parts) == 1:
+        return parts[0]
+    return Evidence(
+        math.fsum(part.value for part in parts),
+        math.fsum(part.constant for part in parts),
+        sum((part.slope for part in parts), np.longdouble(0.0)),
+        _exactly([part.gradient for part in parts]),
+        math.fsum(part.size for part in parts),
+        math.fsum(part.slope_size for part in parts),
+        _exactly([part.gradient_size for part in parts]),
+        max(part.largest for part in parts),
+        max(part.run for part in parts) + 1.0,
+    )
+
+
+def _exactly(vectors: list[Vector]) -> Vector:
+    return np.array([math.fsum(column) for column in np.transpose(vectors)])
+
+
+def _run(count: int) -> int:
+    """Rows added up at a time: the error of a sum grows with its longest run, and short runs cost time."""
+    return int(min(1024, max(128, math.sqrt(count))))
+
+
+def _by_runs(q: Vector, block: Vector, run: int) -> Vector:
+    """q @ block, in runs of rows and then over the runs, so that its rounding error grows with sqrt(rows)."""
+    whole = len(block) // run * run
+    total = q[whole:] @ block[whole:]
+    if whole and block.strides[0] == block.itemsize:  # held by columns
+        columns = block[:whole].T.reshape(block.shape[1], -1, run)
+        total += np.vecdot(columns, q[:whole].reshape(-1, run)).sum(axis=1)
+    elif whole:
+        rows = block[:whole].reshape(-1, run, block.shape[1])
+        total += np.matmul(q[:whole].reshape(-1, 1, run), rows).sum(axis=(0, 1))
+    return np.asarray(total)
+
+
+def certify(
+    problem: Problem,
+    form: Form,
+    box: tuple[Vector, Vector],
+    theta: Vector,
+    t: float,
+    support: Vector,
+    tilt: Vector,
+    y: Vector,
+    z: Vector,
+    unit: float,
+    root_mean_square: Vector,
+) -> Certificate:
+    """The value at theta and a proved lower bound, for a table in memory.
+
+    ``root_mean_square`` of every asset's losses, or more than that, is used for the errors alone.
+    """
+    sums = evidence_in_memory(problem, form, theta, t, support, tilt, root_mean_square)
+    return conclude(sums, form, problem.linear, problem.polyhedron, box, theta, t, y, z, unit)
+
+
+def evidence_in_memory(
+    problem: Problem, form: Form, theta: Vector, t: float, support: Vector, tilt: Vector, root_mean_square: Vector
+) -> Evidence:
+    """`evidence` of a whole table, read in blocks."""
+    table, w = problem.table, problem.weights
+    count, assets = table.shape
+    # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
+    # carry the tilt; only then is a pass over absolute values worth its time.
+    with np.errstate(all="ignore"):
+        spike = float(np.sqrt(tilt @ (tilt / w)))
+    direct = not spike <= _EVEN
+    run = _run(count)
+    chunk = run * max(1, _CHUNK // (run * assets))
+    parts = []
+    for start in range(0, count, chunk):
+        rows = slice(start, min(start + chunk, count))
+        block = np.asarray(table[rows], dtype=np.float64)
+        if block.itemsize not in block.strides:
+            block = np.ascontiguousarray(block)
+        parts.append(evidence(form, block, w[rows], theta, t, support[rows], tilt[rows], direct))
+    sums = join(parts)
+    if not direct:
+        sums = replace(sums, gradient_size=1.01 * spike * root_mean_square)  # the tilt may have been moved a little
+    return replace(sums, largest=problem.largest)
+
+
+# -- from the sums to the bound -----------------------------------------------------------------------------------
+
+
+def conclude(
+    sums: Evidence,
+    form: Form,
+    linear: Vector,
+    q: Polyhedron,
+    box: tuple[Vector, Vector],
+    theta: Vector,
+    t: float,
+    y: Vector,
+    z: Vector,
+    unit: float,
+) -> Certificate:
+    """The theorem, line by line: value, K, g, r, the corner of the box, |e| T, and the allowance for rounding."""
+    value = t + sums.value + float(linear @ theta)
+    g = sums.gradient + linear
+    z = np.maximum(z, 0.0)
+    low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
+    bound, y = linear_minimum(g, q, low, high, y, z)
+    reach = l1_reach(q, low, high)
+    furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)  # T, and the t of the value
+    drift = float(abs(1.0 - sums.slope)) * furthest
+    errors = _allowance(sums, linear, q, low, high, reach, furthest, theta, t, y, z)
+    lower = sums.constant + bound - drift - errors
+    if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
+        return Certificate(value, -np.inf, np.inf, radius, g, y, z)
+    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z)
+
+
+def _allowance(
+    sums: Evidence,
+    linear: Vector,
+    q: Polyhedron,
+    low: Vector,
+    high: Vector,
+    reach: float,
+    furthest: float,
+    theta: Vector,
+    t: float,
+    y: Vector,
+    z: Vector,
+) -> float:
+    """What rounding may have added to value - bound."""
+    short = _EPS * (len(theta) + 8.0)
+    rows_size = np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
+    # Of every entry of r, times the largest v_j of the set.
+    slack = _EPS * (sums.run + 8.0) * sums.gradient_size + short * (sums.gradient_size + np.abs(linear) + rows_size)
+    with np.errstate(invalid="ignore"):
+        at_corner = float(slack @ np.maximum(np.abs(low), np.abs(high)))
+    sides = np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b)
+    return math.fsum(
+        (
+            short * (abs(t) + float(np.abs(linear) @ np.abs(theta) + sides)),
+            _PAIRS * _EPS * sums.size,
+            # Losses x_i, each a product of d terms, times their weights: sum |q_i| |a_i|.|theta|.
+            short * (float(sums.gradient_size @ np.abs(theta)) + sums.slope_size * abs(t)),
+            # The sum of q, and slopes of u that are rounded themselves.
+            (_PAIRS * _WIDE + 2.0 * _SLOPE * _EPS) * sums.slope_size * furthest,
+            min(at_corner, float(slack.max(initial=0.0)) * reach),
+        )
+    )
 
 
 def linear_minimum(g: Vector, q: Polyhedron, low: Vector, high: Vector, y: Vector, z: Vector) -> tuple[float, Vector]:
@@ -67,106 +313,9 @@ def _best_price(g: Vector, row: Vector, right: float, low: Vector, high: Vector,
     return np.array([price[order[place]]])
 
 
-def certify(
-    problem: Problem,
-    box: tuple[Vector, Vector],
-    theta: Vector,
-    t: float,
-    support: Vector,
-    tilt: Vector,
-    y: Vector,
-    z: Vector,
-    unit: float,
-    root_mean_square: Vector,
-) -> Certificate:
-    """The value at theta and a proved lower bound, in the caller's units, with every rounding error allowed for.
-
-    ``root_mean_square`` of every asset's losses, or more than that, is used for the errors alone.
-    """
-    q, w, utility = problem.polyhedron, problem.weights, problem.utility
-    losses, g, g_size, run = _passes(problem, theta, tilt, root_mean_square)
-    size, linear_size, weight = np.abs(theta), np.abs(problem.linear), np.abs(tilt)
-    with np.errstate(all="ignore"):
-        at_theta, at_support = utility.value(losses - t), utility.value(support)
-        lever = tilt * support
-    value = t + float((w * at_theta).sum()) + float(problem.linear @ theta)
-    constant = float((w * at_support - lever).sum())
-    g += problem.linear
-    z = np.maximum(z, 0.0)
-    low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
-    bound, y = linear_minimum(g, q, low, high, y, z)
-
-    corner = np.maximum(np.abs(low), np.abs(high))
-    reach = l1_reach(q, low, high)
-    held = float(weight.sum())
-    drift = abs(1.0 - tilt.sum(dtype=np.longdouble))  # times any loss within reach, so that every digit counts
-    widest = problem.largest * reach + abs(utility.anchor)
-    short = _EPS * (len(theta) + 8.0)
-    r_size = g_size + linear_size + np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
-    slack = _EPS * (run + 8.0) * g_size + short * r_size
-    with np.errstate(invalid="ignore"):
-        at_corner = float(slack @ corner)
-    errors = (
-        short * (abs(t) + float(linear_size @ size + np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b))),
-        _PAIRS * _EPS * (float(w @ np.abs(at_theta)) + float(w @ np.abs(at_support)) + float(np.abs(lever).sum())),
-        short * (float(g_size @ size) + held * abs(t)),  # sum |q_i| |a_i|.|theta| is |A|^T |q| times |theta|
-        (float(drift) + (_PAIRS * _WIDE + 8.0 * _EPS) * held) * (widest + abs(t)),
-        min(at_corner, float(slack.max()) * reach),
-    )
-    lower = constant + bound - sum(errors)
-    if not np.isfinite(lower):
-        lower = -np.inf
-    return Certificate(value, lower, max(value - lower, 0.0), radius, g, y)
-
-
 def distance(theta: Vector, unit: float) -> float:
     """How far the bound reaches where nothing bounds a variable: ten times what is held, at least one unit."""
     return 10.0 * max(float(np.abs(theta).sum()), 0.1 * unit)
-
-
-def _passes(
-    problem: Problem, theta: Vector, tilt: Vector, root_mean_square: Vector
-) -> tuple[Vector, Vector, Vector, float]:
-    """A theta and A^T tilt, a bound on |A|^T |tilt|, and the longest run of additions.
-
-    Sums over scenarios are made in runs of about sqrt(M) rows and then over the runs, so that their rounding error
-    grows with sqrt(M), not with M. A run of fewer than 128 rows would cost more to start than to add up.
-    """
-    table = problem.table
-    count, assets = table.shape
-    losses, g, g_size = np.empty(count), np.zeros(assets), np.zeros(assets)
-    run = int(min(1024, max(128, np.sqrt(count))))
-    chunk = run * max(1, _CHUNK // (run * assets))
-    # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
-    # carry the tilt; only then is a pass over absolute values worth its time.
-    with np.errstate(all="ignore"):
-        spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
-    direct = not spike <= _EVEN
-    for start in range(0, count, chunk):
-        rows = slice(start, min(start + chunk, count))
-        block = np.asarray(table[rows], dtype=np.float64)
-        if block.itemsize not in block.strides:
-            block = np.ascontiguousarray(block)
-        losses[rows] = block @ theta
-        g += _by_runs(tilt[rows], block, run)
-        if direct:
-            g_size += _by_runs(np.abs(tilt[rows]), np.abs(block), run)
-    if not direct:
-        g_size = spike * root_mean_square
-    return losses, g, g_size, min(run, count) + count / run + 2.0 * count / chunk
-
-
-def _by_runs(q: Vector, block: Vector, run: int) -> Vector:
-    """q @ block, in runs of rows and then over the runs."""
-    whole = len(block) // run * run
-    total = q[whole:] @ block[whole:]
-    if whole and block.strides[0] == block.itemsize:  # held by columns
-        columns = block[:whole].T.reshape(block.shape[1], -1, run)
-        total += np.vecdot(columns, q[:whole].reshape(-1, run)).sum(axis=1)
-    elif whole:
-        rows = block[:whole].reshape(-1, run, block.shape[1])
-        total += np.matmul(q[:whole].reshape(-1, 1, run), rows).sum(axis=(0, 1))
-    return np.asarray(total)
 
 
 def closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector) -> tuple[Vector, Vector, float]:
@@ -190,3 +339,24 @@ def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
             if (row > 0.0).all():
                 best = min(best, abs(float(right)) / float(row.min()))
     return best
+
+
+def best_multipliers(g: Vector, q: Polyhedron, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """y and z that make the bound of g.v over the polyhedron best: the dual of a linear program."""
+    from scipy.optimize import linprog  # slow to import, and needed only where the method did not converge
+
+    size = float(np.abs(g).max(initial=0.0)) or 1.0
+    found = linprog(
+        g / size,
+        q.G if len(q.b) else None,
+        q.b if len(q.b) else None,
+        q.C if len(q.c) else None,
+        q.c if len(q.c) else None,
+        np.column_stack([low, high]),
+        method="highs",
+    )
+    if found.x is None:
+        return np.zeros(len(q.c)), np.zeros(len(q.b))
+    y = found.eqlin.marginals * size if len(q.c) else np.zeros(0)
+    z = -found.ineqlin.marginals * size if len(q.b) else np.zeros(0)
+    return np.asarray(y), np.maximum(z, 0.0)

@@ -13,6 +13,8 @@ from certeq.optimize.exact.shortfall import shortfall
 from certeq.optimize.exact.squares import Squares
 from certeq.optimize.exact.subproblem import Subproblem
 from certeq.utilities import Quadratic, Utility
+from certeq.utilities.forms import Form
+from certeq.utilities.forms import form as form_of
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -45,7 +47,7 @@ class Model:
     """Minimise OCE(scenarios @ theta) + linear.theta + squares over the polyhedron, all of size about 1."""
 
     scenarios: Scenarios
-    utility: Utility
+    form: Form
     linear: Vector
     polyhedron: Polyhedron
     low: Vector  # the box that the rows imply
@@ -59,9 +61,14 @@ class Model:
         """The scenarios' probabilities."""
         return self.scenarios.weights
 
-    def with_utility(self, utility: Utility) -> Model:
+    @property
+    def utility(self) -> Utility:
+        """u, in these units."""
+        return self.form.utility
+
+    def with_form(self, form: Form) -> Model:
         """The same problem under another utility."""
-        return replace(self, utility=utility)
+        return replace(self, form=form)
 
     def evaluate(self, theta: Vector, guess: float | None = None) -> Point:
         """Losses, shortfall and value at theta."""
@@ -70,7 +77,7 @@ class Model:
     def at(self, theta: Vector, losses: Vector, guess: float | None = None) -> Point:
         """The same where the losses are known already."""
         with np.errstate(all="ignore"):
-            t = shortfall(losses, self.weights, self.utility, guess)
+            t = shortfall(losses, self.weights, self.form, guess)
             value = t + float(self.weights @ self.utility.value(losses - t)) + float(self.linear @ theta)
             if self.squares is not None:
                 value += self.squares.value(theta)
@@ -80,21 +87,22 @@ class Model:
         """The slope in theta of all but the risk."""
         return self.linear if self.squares is None else self.linear + self.squares.slope(theta)
 
-    def slopes(self, at: Vector, hinges: Hinges) -> tuple[Vector, Vector, Vector]:
-        """Slope and curvature of u at the given points, less the kinks in ``hinges``; and w times the slope."""
+    def slopes(self, losses: Vector, t: float, hinges: Hinges) -> tuple[Vector, Vector, Vector]:
+        """Slope and curvature of u at losses less t, without the kinks in ``hinges``; and w times the slope."""
         with np.errstate(all="ignore"):
-            slope, curvature = self.utility.derivatives(at)
-        for k, (kink, jump) in enumerate(self.utility.kinks):
-            chosen = np.zeros(len(at), dtype=bool)
+            slope, curvature = self.form.derivatives(losses, t)
+        for k, kink in enumerate(self.form.kinks):
+            chosen = np.zeros(len(losses), dtype=bool)
             chosen[hinges.scenario[hinges.which == k]] = True
             wanted = hinges.above[k] & ~chosen
-            slope = slope + jump * (wanted.astype(float) - (at > kink))
+            slope = slope + kink.jump * (wanted.astype(float) - (losses - kink.at > t))
         return slope, curvature, self.weights * slope
 
     def caps(self, hinges: Hinges) -> Vector:
         """The largest multiplier of each hinge: w times the jump."""
-        jumps = np.array([jump for _, jump in self.utility.kinks])
-        return self.weights[hinges.scenario] * jumps[hinges.which] if len(jumps) else np.zeros(0)
+        if not self.form.kinks:
+            return np.zeros(0)
+        return np.asarray(self.weights[hinges.scenario] * self.form.jumps[hinges.which])
 
     def as_subproblem(self) -> Subproblem | None:
         """The whole problem, where u is quadratic and every asset bounded; None elsewhere.
@@ -114,7 +122,7 @@ class Model:
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
         q = self.polyhedron
-        _, curvature, tilt = self.slopes(point.losses - point.t, hinges)
+        _, curvature, tilt = self.slopes(point.losses, point.t, hinges)
         g = np.append((self.scenarios.pull(tilt) + self.costs(point.theta))[assets], 1.0 - float(tilt.sum()))
         at = np.append(point.theta[assets], point.t)
         H = None
@@ -130,8 +138,7 @@ class Model:
         bent = None
         if len(hinges.scenario):
             B = self.scenarios.rows(hinges.scenario, assets)
-            place = np.array([kink for kink, _ in self.utility.kinks])
-            kink = place[hinges.which]
+            kink = self.form.places[hinges.which]
             if np.any(rest):
                 kink = kink - self.scenarios.losses(rest)[hinges.scenario]
             bent = B, kink, self.caps(hinges)
@@ -171,6 +178,6 @@ def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         q.b / g_norm / holding,
     )
     linear = (problem.linear + scenarios.centre) / scenarios.scale
-    utility = problem.utility if loss == 1.0 else problem.utility.scaled(1.0 / loss)
+    form = form_of(problem.utility).scaled(1.0 / loss)  # kink by kink, as the certificate will ask for them
     squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
-    return Model(scenarios, utility, linear, inner, low / holding, high / holding, holding, loss, squares)
+    return Model(scenarios, form, linear, inner, low / holding, high / holding, holding, loss, squares)

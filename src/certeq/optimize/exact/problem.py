@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,13 @@ class Problem:
     count: int
     largest: float
     squares: Squares | None = None
+
+    def blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """The table in runs of rows, as float64; a large one is never copied whole."""
+        step = max(1, 2**20 // self.table.shape[1])
+        for start in range(0, len(self.table), step):
+            rows = slice(start, min(start + step, len(self.table)))
+            yield rows, np.asarray(self.table[rows], dtype=np.float64)
 
 
 def read_problem(

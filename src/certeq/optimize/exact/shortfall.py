@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.risk._vector import bracket_by_breakpoints
+from certeq.utilities import Exponential, Pieces, Quadratic
+from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
 
 
-def shortfall(losses: Vector, weights: Vector, utility: Utility, guess: float | None = None) -> float:
+def shortfall(losses: Vector, weights: Vector, form: Form, guess: float | None = None) -> float:
     """t with  sum w u'(x - t) = 1, or the point where the sum jumps over 1.
 
     ``guess`` is where Newton's method starts; near the root one or two passes over the losses are enough.
     """
+    utility = form.utility
     anchor, shape = utility.anchor, utility.shape
     match shape:
         case Exponential(rate):
@@ -22,16 +25,16 @@ def shortfall(losses: Vector, weights: Vector, utility: Utility, guess: float | 
             return top + float(np.log(weights @ np.exp(rate * (losses - top)))) / rate - anchor
         case Quadratic():
             return float(weights @ losses) - anchor
-        case Pieces(low, high, kink):
+        case Pieces(low, high):
             if low == high:
                 return float(weights @ losses)
-            return _quantile(losses, weights, shape.tail) - kink
+            return _quantile(losses, weights, shape.tail) - form.kinks[0].at
     low, high = float(losses.min()) - anchor, float(losses.max()) - anchor
-    if utility.kinks:
-        low, high, found = _between_kinks(losses, weights, utility, low, high)
-        if found:
-            return low
-    return _root(losses, weights, utility, low, high, guess)
+    if form.kinks:
+        low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high)
+        if on_kink:
+            return high
+    return _root(losses, weights, form, low, high, guess)
 
 
 def _quantile(losses: Vector, weights: Vector, tail: float) -> float:
@@ -47,42 +50,14 @@ def _quantile(losses: Vector, weights: Vector, tail: float) -> float:
     return float(losses[order[min(place, count - 1)]])
 
 
-def _excess(losses: Vector, weights: Vector, utility: Utility, t: float) -> tuple[float, float]:
-    """Mean left and right slope at x - t, less 1."""
-    left = weights @ utility.slope(losses - t) - 1.0
-    right = left
-    for kink, jump in utility.kinks:
-        right += jump * float(weights[losses - t == kink].sum())
-    return float(left), float(right)
-
-
-def _between_kinks(
-    losses: Vector, weights: Vector, utility: Utility, low: float, high: float
-) -> tuple[float, float, bool]:
-    """A bracket free of kinks, or (t, t, True) where the mean slope jumps over 1 at t."""
-    places = np.concatenate([losses - kink for kink, _ in utility.kinks])
-    places = np.unique(places[(places >= low) & (places <= high)])
-    first, last = 0, len(places)
-    while first < last:
-        middle = (first + last) // 2
-        t = float(places[middle])
-        # Rounding of x - (x - kink) may miss the kink itself, so the jump is found between neighbouring floats.
-        if _excess(losses, weights, utility, t + 4e-16 * (abs(t) + 1.0))[0] > 0.0:
-            low, first = t, middle + 1
-        elif _excess(losses, weights, utility, t - 4e-16 * (abs(t) + 1.0))[1] < 0.0:
-            high, last = t, middle
-        else:
-            return t, t, True
-    return low, high, False
-
-
-def _root(losses: Vector, weights: Vector, utility: Utility, low: float, high: float, guess: float | None) -> float:
+def _root(losses: Vector, weights: Vector, form: Form, low: float, high: float, guess: float | None) -> float:
     """Newton's method kept inside a shrinking bracket, on the growth-th root of the mean slope."""
+    utility = form.utility
     power = 1.0 / utility.growth
     t = guess if guess is not None and low < guess < high else max(low, float(weights @ losses) - utility.anchor)
     width = high - low
     for step_count in range(200):
-        slope, curvature = utility.derivatives(losses - t)
+        slope, curvature = form.derivatives(losses, t)
         mean, bend = float(weights @ slope), float(weights @ curvature)
         excess = mean - 1.0
         if excess > 0.0:

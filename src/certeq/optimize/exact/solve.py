@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains._errors import UnboundedError
-from certeq.optimize.exact.certificate import Certificate, certify
+from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, restore
 from certeq.optimize.exact.model import Model, normalise
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
@@ -18,12 +18,14 @@ from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.result import ExactResult
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
+from certeq.optimize.exact.shortfall import shortfall
 from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import at_once, first_point
 from certeq.optimize.exact.tangent import tangent_problem, with_squares
 from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import Quadratic, Utility
+from certeq.utilities.forms import form as form_of
 
 Vector = NDArray[np.float64]
 
@@ -146,9 +148,11 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         except Escape as escape:
             raise unbounded_error(problem, escape) from None
         proof = _prove(problem, box, model, answer)
+    if proof.relative > tol:
+        proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
-    reduced = found.slope - found.y @ rows.polyhedron.C + proof.z @ rows.polyhedron.G
-    of_c, of_g = rows.multipliers(found.y, proof.z, asked)
+    reduced = found.slope - found.y @ rows.polyhedron.C + found.z @ rows.polyhedron.G
+    of_c, of_g = rows.multipliers(found.y, found.z, asked)
     steps = [(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace]
     return ExactResult(
         theta=proof.theta,
@@ -157,7 +161,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         lower_bound=found.lower_bound,
         relative_gap=proof.relative,
         shortfall=proof.t,
-        tilt=_all_scenarios(problem, answer.tilt),
+        tilt=_all_scenarios(problem, proof.tilt),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
@@ -172,7 +176,7 @@ class _Proof:
 
     theta: Vector
     t: float
-    z: Vector
+    tilt: Vector
     certificate: Certificate
     relative: float
 
@@ -184,11 +188,54 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     c_norm, g_norm = q.lengths()
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
     t = answer.point.t * model.loss + float(scenarios.centre @ theta)
-    support, spread = answer.support * model.loss, np.minimum(scenarios.root_mean_square(), problem.largest)
+    support, form = answer.support * model.loss, form_of(problem.utility)
+    if answer.seat is not None:  # on a kink in the caller's units as well, whose rounding is another
+        support = np.where(answer.seat >= 0, form.places[answer.seat], support)
+    return _certified(problem, box, model, theta, t, support, answer.tilt, y, z)
+
+
+def _certified(
+    problem: Problem,
+    box: tuple[Vector, Vector],
+    model: Model,
+    theta: Vector,
+    t: float,
+    support: Vector,
+    tilt: Vector,
+    y: Vector,
+    z: Vector,
+) -> _Proof:
+    spread = np.minimum(model.scenarios.root_mean_square(), problem.largest)
     tangent = tangent_problem(problem, theta)
-    found = certify(tangent, box, theta, t, support, answer.tilt, y, z, model.holding, spread)
+    form = form_of(problem.utility)
+    found = certify(tangent, form, box, theta, t, support, tilt, y, z, model.holding, spread)
     found = with_squares(found, problem, box, theta, z, model.holding)
-    return _Proof(theta, t, z, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
+    return _Proof(theta, t, tilt, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
+
+
+def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Model, proof: _Proof) -> _Proof:
+    """The proof that theta alone admits, where the method did not converge: its own tilt, and the best multipliers.
+
+    The tilt of the losses at theta sums to 1 whatever the solver did, and the gap is that of Frank and Wolfe. It is
+    taken where it is the better one; the tilt that is returned is that of theta in any case.
+    """
+    theta, form, w = proof.theta, form_of(problem.utility), problem.weights
+    losses = np.concatenate([block @ theta for _, block in problem.blocks()])
+    with np.errstate(all="ignore"):
+        t = shortfall(losses, w, form)
+        left, right = form.slopes(losses, t)
+        below, above = float(w @ left), float(w @ right)
+        share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
+        tilt = w * (left + share * (right - left))
+    g = tangent_problem(problem, theta).linear + sum(tilt[rows] @ block for rows, block in problem.blocks())
+    if not np.isfinite(g).all():
+        return proof
+    low, high, _ = closed_box(box, theta, model.holding, g)
+    y, z = best_multipliers(g, problem.polyhedron, low, high)
+    found = _certified(problem, box, model, theta, t, losses - t, tilt, y, z)
+    if found.certificate.gap < proof.certificate.gap:
+        return found
+    return replace(proof, tilt=tilt)
 
 
 def status_of(optimal: bool, exhausted: bool, late: bool) -> str:

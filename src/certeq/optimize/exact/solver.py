@@ -29,6 +29,7 @@ class Answer:
     point: Point
     t: float
     support: Vector
+    seat: Index | None  # the kink at which a scenario is supported, -1 where at none
     tilt: Vector
     y: Vector
     z: Vector
@@ -59,7 +60,7 @@ class Descent:
         assets = first_assets(model, self.point.theta, self.movable) if assets is None else assets
         linear = not _has_curvature(model, self.point)
         share = 0.15 if warm else 1.0
-        hinges = near_hinges(model, self.point, len(assets), share) if model.utility.kinks else no_hinges(model)
+        hinges = near_hinges(model, self.point, len(assets), share) if model.form.kinks else no_hinges(model)
         solution: SubSolution | None = None
         fresh_sets = True
         if warm:
@@ -92,7 +93,7 @@ class Descent:
             more = missing_assets(reduced, model, self.point.theta, assets, self.movable, 0.1 * tolerance)
             if len(more):
                 assets, fresh_sets = np.union1d(assets, more), True
-            if model.utility.kinks:
+            if model.form.kinks:
                 spread = float(np.std(self.point.losses))
                 grown = grown_hinges(model, hinges, self.point.losses, answer.t, 0.05 * spread)
                 if grown is not None:
@@ -112,8 +113,7 @@ class Descent:
         free = np.zeros(1, dtype=bool)
         side = np.zeros(0, dtype=np.int8)
         if len(hinges.scenario):
-            place = np.array([kink for kink, _ in model.utility.kinks])[hinges.which]
-            excess = here.losses[hinges.scenario] - here.t - place
+            excess = here.losses[hinges.scenario] - model.form.places[hinges.which] - here.t
             side = np.where(np.abs(excess) <= 1e-9, 0, np.sign(excess)).astype(np.int8)
         partition = Partition(
             np.append(theta <= q.lower[assets], free),
@@ -185,15 +185,15 @@ class Descent:
     def _evidence(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
         """A tilt and multipliers for the new point, and the gap they prove (up to rounding)."""
         model, point = self.model, self.point
-        kinks = model.utility.kinks
+        kinks, seat = model.form.kinks, None
         t = point.t
         if kinks:
             t = float(solution.v[-1])
-            support, tilt = self._hinge_tilt(solution, hinges, t)
+            support, seat, tilt = self._hinge_tilt(solution, hinges, t)
         else:
             support = point.losses - t
             with np.errstate(all="ignore"):
-                tilt = model.weights * model.utility.slope(support)
+                tilt = model.weights * model.form.left_slope(point.losses, t)
         g = model.scenarios.pull(tilt) + model.costs(point.theta)
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
@@ -210,37 +210,34 @@ class Descent:
         drift = abs(1.0 - float(tilt.sum()))
         gap = point.value - constant - bound + drift * (1.0 + float(np.abs(point.losses).max()))
         gap = float(gap) if np.isfinite(gap) else np.inf
-        return Answer(point, t, support, tilt, y, z, gap, assets, self.iterations, self.trace)
+        return Answer(point, t, support, seat, tilt, y, z, gap, assets, self.iterations, self.trace)
 
-    def _hinge_tilt(self, solution: SubSolution, hinges: Hinges, t: float) -> tuple[Vector, Vector]:
-        """Supports and tilt where kinks take their multipliers from the model.
+    def _hinge_tilt(self, solution: SubSolution, hinges: Hinges, t: float) -> tuple[Vector, Index, Vector]:
+        """Supports, the kinks that they are at, and the tilt, where kinks take their multipliers from the model.
 
         A slope between the two at a kink is a subgradient at the kink only, so those scenarios are supported there;
         so is every scenario that the model has on the wrong side.
         """
-        model = self.model
-        support = self.point.losses - t
-        extra = np.zeros(len(support))
+        model, losses = self.model, self.point.losses
         share = solution.multipliers.p / model.caps(hinges)
-        parts, seat = hinges.above.astype(float), np.full(len(support), -1)
-        for k, (kink, _) in enumerate(model.utility.kinks):
+        parts, seat = hinges.above.astype(float), np.full(len(losses), -1)
+        support = losses - t
+        for k, kink in enumerate(model.form.kinks):
             part = parts[k]
             mine = hinges.which == k
             part[hinges.scenario[mine]] = share[mine]
-            at_kink = np.where(support > kink, part < 1.0, part > 0.0)
-            support = np.where(at_kink, kink, support)
+            # Of a scenario that sits at an earlier kink the side is known; of any other its breakpoint decides.
+            above = (losses - kink.at > t) & (seat < 0)
+            at_kink = np.where(above, part < 1.0, part > 0.0)
+            support = np.where(at_kink, kink.at, support)
             seat[at_kink] = k
-        for k, (kink, jump) in enumerate(model.utility.kinks):
+        sits = seat >= 0
+        slope: Vector = model.form.smooth_slope(np.where(sits, support, losses), np.where(sits, 0.0, t))
+        for k, kink in enumerate(model.form.kinks):
             # At one kink a scenario lies on a definite side of every other, whatever the model took it for: any
-            # other slope would be no subgradient there, and the bound would be false.
-            elsewhere = (seat >= 0) & (seat != k)
-            extra += model.weights * jump * np.where(elsewhere, support > kink, parts[k])
-        everything = Hinges(
-            np.tile(np.arange(len(support)), len(model.utility.kinks)),
-            np.repeat(np.arange(len(model.utility.kinks)), len(support)),
-            hinges.above,
-        )
-        return support, model.slopes(support, everything)[2] + extra
+            # other slope would be no subgradient there.
+            slope = slope + kink.jump * np.where(sits & (seat != k), seat > k, parts[k])
+        return support, seat, model.weights * slope
 
     def _reduced(self, answer: Answer, solution: SubSolution) -> Vector:
         """Reduced costs at the working set's own prices: those of the certificate would hide whoever sets them."""
@@ -251,7 +248,7 @@ class Descent:
 
 def _has_curvature(model: Model, point: Point) -> bool:
     with np.errstate(all="ignore"):
-        return bool(np.any(model.utility.curvature(point.losses - point.t)))
+        return bool(np.any(model.form.curvature(point.losses, point.t)))
 
 
 def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) -> SubSolution:

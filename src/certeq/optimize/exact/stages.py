@@ -10,6 +10,7 @@ from certeq.optimize.exact.solver import Answer, Descent, solve_subproblem
 from certeq.optimize.exact.subproblem import SubSolution
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import MeanVariance, Quadratic
+from certeq.utilities.forms import form
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -27,9 +28,9 @@ def at_once(model: Model, theta: Vector, movable: Index) -> Answer | None:
         return None
     point = model.evaluate(solution.v[:-1])
     support = point.losses - point.t
-    tilt = model.weights * model.utility.slope(support)
+    tilt = model.weights * model.form.left_slope(point.losses, point.t)
     prices = solution.multipliers
-    return Answer(point, point.t, support, tilt, prices.y, prices.z, np.nan, movable, 1, [])
+    return Answer(point, point.t, support, None, tilt, prices.y, prices.z, np.nan, movable, 1, [])
 
 
 def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
@@ -42,10 +43,10 @@ def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
 def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Vector, Index | None]:
     """A point near the solution and the assets that led to it; the start itself where nothing easier is needed."""
     assets: Index | None = None
-    if model.utility.kinks:
+    if model.form.kinks:
         # One deviation priced like a tail: mean + deviation, linearised in the variance at the start.
         spread = float(np.std(model.scenarios.losses(theta)))
-        easy = model.with_utility(MeanVariance(1.0 / max(spread, 1e-3)))
+        easy = model.with_form(form(MeanVariance(1.0 / max(spread, 1e-3))))
         solution = _single(easy, theta, movable)
         if solution is not None:
             theta, assets = solution.v[:-1], movable
@@ -54,9 +55,7 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
             theta, assets = answer.point.theta, answer.assets
     scale = _comfortable_scale(model, theta, len(movable))
     while scale > 1.0:
-        answer = Descent(model.with_utility(model.utility.scaled(scale)), theta, movable, deadline).run(
-            _ROUGHLY, 30, assets
-        )
+        answer = Descent(model.with_form(model.form.scaled(scale)), theta, movable, deadline).run(_ROUGHLY, 30, assets)
         theta, assets = answer.point.theta, answer.assets
         scale /= 4.0
     return theta, assets
@@ -74,16 +73,16 @@ def _comfortable_scale(model: Model, theta: Vector, assets: int) -> float:
     weights = model.weights
     enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights)))
     for _ in range(16):
-        wide = model.with_utility(model.utility.scaled(scale)) if scale > 1.0 else model
+        wide = model.with_form(model.form.scaled(scale)) if scale > 1.0 else model
         point = wide.evaluate(theta)
         with np.errstate(all="ignore"):
-            curvature = wide.utility.curvature(point.losses - point.t)
+            curvature = wide.form.curvature(point.losses, point.t)
         total, square = float(weights @ curvature), float(weights @ np.square(curvature))
         if square == 0.0 and not wide.utility.kappa > 0.0:
             return 1.0
         if total * total >= enough * square and total > 0.0:
             return scale
-        if square == 0.0 and wide.utility.kinks:
+        if square == 0.0 and wide.form.kinks:
             return 1.0
         scale *= 4.0
     return 1.0

@@ -49,7 +49,7 @@ def missing_assets(reduced: Vector, model: Model, theta: Vector, assets: Index, 
 def no_hinges(model: Model) -> Hinges:
     """For a utility without kinks."""
     empty = np.zeros(0, dtype=np.intp)
-    return Hinges(empty, empty, np.zeros((len(model.utility.kinks), model.scenarios.count), dtype=bool))
+    return Hinges(empty, empty, np.zeros((len(model.form.kinks), model.scenarios.count), dtype=bool))
 
 
 def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> Hinges:
@@ -58,8 +58,8 @@ def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> 
     ``share`` of that is enough where the point is close to the solution already.
     """
     scenario, which, above = [], [], []
-    for k, (kink, _) in enumerate(model.utility.kinks):
-        excess = point.losses - point.t - kink
+    for k, kink in enumerate(model.form.kinks):
+        excess = point.losses - kink.at - point.t
         over = excess > 0.0
         tail = int(over.sum())
         chosen = np.concatenate(
@@ -89,8 +89,8 @@ def grown_hinges(model: Model, hinges: Hinges, losses: Vector, t: float, margin:
     """Add the scenarios that are not on the side the model took them to be; None where there are none."""
     scenario, which = [hinges.scenario], [hinges.which]
     found = False
-    for k, (kink, _) in enumerate(model.utility.kinks):
-        excess = losses - t - kink
+    for k, kink in enumerate(model.form.kinks):
+        excess = losses - kink.at - t
         wrong = np.where(hinges.above[k], excess < 0.0, excess > 0.0)
         wrong[hinges.scenario[hinges.which == k]] = False
         if not wrong.any():

@@ -60,7 +60,7 @@ class BlockDescent:
         self.widest, self.deadline = widest, deadline
         self.curved = not isinstance(model.utility.shape, Pieces)
         self.limit = max(2000, _KEPT // (8 * panel.shape[1]))
-        self.widths = tuple(0.0 for _ in model.utility.kinks)
+        self.widths = tuple(0.0 for _ in model.form.kinks)
         self.radius = 10.0
         self.passes = self.iterations = 0
         self.trace: list[tuple[float, float, float, int]] = []
@@ -70,14 +70,14 @@ class BlockDescent:
         """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
         began = time.perf_counter()
         self.origin, self.radius = v[:-1], 10.0 * max(1.0, float(np.max(np.abs(v[:-1]), initial=0.0)))
-        self.widths = tuple(max(width, _NARROW) for _ in self.model.utility.kinks)
+        self.widths = tuple(max(width, _NARROW) for _ in self.model.form.kinks)
         point = self._settle(self._look(v, no_rows(self.panel.shape[1])))
         last: SubSolution | None = None
         idle = 0
         for _ in range(max_iter):
             self.iterations += 1
             widths = self._pairing(point.kept)
-            hinges = pair_up(point.kept, self.model.utility, widths)
+            hinges = pair_up(point.kept, self.model.form, widths)
             problem = subproblem(
                 self.model, self.units, point.v, point.sums, point.kept, hinges, self.movable, self.radius
             )
@@ -120,14 +120,14 @@ class BlockDescent:
         model, theta, t = self.model, v[:-1], float(v[-1])
         order = np.sort(kept.ids)
         share = 2.0 * self.limit / len(self.panel)
-        kernel = Look(theta, t, model.utility, self.units, self.curved, order, self.widths, share)
+        kernel = Look(theta, t, model.form, self.units, self.curved, order, self.widths, share)
         sums, near = self.panel.reduce(kernel)
         self.passes += 1
         if len(kept):
             rows = self.units.rows(kept.raw)
             x = rows @ theta
             kept = Rows(kept.ids, kept.raw, kept.weights, x - t)
-            sums = sums.plus(add_up(rows, kept.weights, kept.at, x, model.utility, self.curved))
+            sums = sums.plus(add_up(rows, kept.weights, kept.at, x, model.form, self.curved))
         value = t + sums.value + float(model.linear @ theta)
         return Point(v, value if np.isfinite(value) else np.inf, sums, join_rows([kept, near]))
 
@@ -163,8 +163,7 @@ class BlockDescent:
         if not np.isfinite(point.value) or not self._balanced(point):
             point = self._at_shortfall(point)
         if len(point.kept) > self.limit:
-            kinks = np.array([kink for kink, _ in self.model.utility.kinks])
-            far = np.min(np.abs(point.kept.at[:, None] - kinks), axis=1)
+            far = np.min(np.abs(point.kept.at[:, None] - self.model.form.places), axis=1)
             nearest = np.sort(np.argpartition(far, self.limit)[: self.limit])
             point = Point(point.v, point.value, point.sums, point.kept.pick(nearest))
         return point
@@ -174,7 +173,7 @@ class BlockDescent:
 
         Without curvature a model that cannot is unbounded in t; with it, it is a poor one.
         """
-        hinges = pair_up(point.kept, self.model.utility, self._pairing(point.kept))
+        hinges = pair_up(point.kept, self.model.form, self._pairing(point.kept))
         above = point.kept.at[hinges.row] > hinges.place
         down, up = float(hinges.cap[above].sum()), float(hinges.cap[~above].sum())
         margin = 0.25 if self.curved or not self.widths else 0.0
@@ -216,8 +215,8 @@ class BlockDescent:
         """How near a kink a kept row must be to have its hinge: never so near that few rows determine the step."""
         few = 40 * len(self.movable) + 400
         widths = []
-        for (kink, _), width in zip(self.model.utility.kinks, self.widths, strict=True):
-            far = np.abs(kept.at - kink)
+        for kink, width in zip(self.model.form.kinks, self.widths, strict=True):
+            far = np.abs(kept.at - kink.at)
             least = float(np.partition(far, few)[few]) if len(far) > few else np.inf
             widths.append(max(width, least))
         return tuple(widths)
@@ -234,9 +233,9 @@ class BlockDescent:
         constant, slope, pull = point.sums.constant, point.sums.slope, point.sums.pull
         if len(hinges.row):
             kept = point.kept.pick(slice(0, count))
-            support, slopes = dual_pairs(kept.at, hinges, share, model.utility)
+            support, slopes = dual_pairs(kept.at, hinges, share, model.form)
             with np.errstate(all="ignore"):
-                old = model.utility.slope(kept.at)
+                old = model.form.left_slope(kept.at)
                 moved = kept.weights * (slopes - old)
                 values = kept.weights * (model.utility.value(support) - model.utility.value(kept.at))
                 constant += float(np.sum(values - kept.weights * (slopes * support - old * kept.at)))

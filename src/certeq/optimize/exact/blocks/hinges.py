@@ -11,7 +11,7 @@ from certeq.optimize.exact.blocks.sums import Rows, Sums, Units
 from certeq.optimize.exact.model import Model
 from certeq.optimize.exact.subproblem import Subproblem
 from certeq.optimize.panels import Vector
-from certeq.utilities import Utility
+from certeq.utilities.forms import Form
 
 Places = NDArray[np.intp]
 
@@ -26,16 +26,15 @@ class Hinges:
     cap: Vector  # w times the jump: the largest multiplier
 
 
-def pair_up(kept: Rows, utility: Utility, widths: tuple[float, ...]) -> Hinges:
+def pair_up(kept: Rows, form: Form, widths: tuple[float, ...]) -> Hinges:
     """Every kept row with the kinks it is within a width of."""
     row, which = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
-    for k, ((kink, _), width) in enumerate(zip(utility.kinks, widths, strict=True)):
-        near = np.flatnonzero(np.abs(kept.at - kink) <= width)
+    for k, (kink, width) in enumerate(zip(form.kinks, widths, strict=True)):
+        near = np.flatnonzero(np.abs(kept.at - kink.at) <= width)
         row.append(near)
         which.append(np.full(len(near), k, dtype=np.intp))
     rows, kinks = np.concatenate(row), np.concatenate(which)
-    table = np.array(utility.kinks).reshape(-1, 2)
-    return Hinges(rows, kinks, table[kinks, 0], kept.weights[rows] * table[kinks, 1])
+    return Hinges(rows, kinks, form.places[kinks], kept.weights[rows] * form.jumps[kinks])
 
 
 def subproblem(
@@ -86,7 +85,7 @@ def subproblem(
     )
 
 
-def dual_pairs(at: Vector, hinges: Hinges, share: Vector, utility: Utility) -> tuple[Vector, Vector]:
+def dual_pairs(at: Vector, hinges: Hinges, share: Vector, form: Form) -> tuple[Vector, Vector]:
     """Points y and slopes of u there, one per kept row, that follow the hinges' multipliers.
 
     A slope between the two at a kink is a subgradient at the kink only, so such a row is supported there; so is one
@@ -94,13 +93,11 @@ def dual_pairs(at: Vector, hinges: Hinges, share: Vector, utility: Utility) -> t
     slopes are subgradients at y.
     """
     with np.errstate(all="ignore"):
-        support, slope = at.copy(), np.asarray(utility.slope(at), dtype=np.float64).copy()
+        support, slope = at.copy(), np.array(form.left_slope(at), dtype=np.float64)
     part = np.clip(share, 0.0, 1.0)
-    for k, (kink, jump) in enumerate(utility.kinks):
+    for k, kink in enumerate(form.kinks):
         mine = hinges.which == k
         rows, shares = hinges.row[mine], part[mine]
-        tied = np.where(at[rows] > kink, shares < 1.0, shares > 0.0)
-        # A few floats to the left: scaling may have put the kink itself on the other side.
-        left = float(utility.slope(np.nextafter(np.nextafter(kink, -np.inf), -np.inf)))
-        support[rows[tied]], slope[rows[tied]] = kink, left + jump * shares[tied]
+        tied = np.where(at[rows] > kink.at, shares < 1.0, shares > 0.0)
+        support[rows[tied]], slope[rows[tied]] = kink.at, kink.left + kink.jump * shares[tied]
     return support, slope

@@ -26,6 +26,7 @@ from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.working_set import FEW
 from certeq.optimize.panels import Panel, Vector
 from certeq.utilities import Utility
+from certeq.utilities.forms import form as form_of
 
 _RESCUES = 6  # starts from the worst scenarios, where the first one got nowhere
 _DRAWN = 1 << 26  # bytes of rows that are solved in memory first
@@ -135,7 +136,7 @@ def solve_panel(
         kept = point.kept.pick(slice(0, answer.held))
         proof = prove(
             panel,
-            utility,
+            form_of(utility),
             problem.linear,
             q,
             box,
@@ -205,7 +206,7 @@ def _first_shortfall(model: Model, units: Units, extent: Extent, theta: Vector) 
     raw = extent.drawn_weights
     w = np.full(count, 1.0 / count) if raw is None else raw / raw.sum()
     with np.errstate(all="ignore"):
-        t = shortfall(losses, w, model.utility)
+        t = shortfall(losses, w, model.form)
     spread = float(np.std(losses)) or 1.0
     return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from certeq.optimize.panels import Index, Vector
 from certeq.utilities import Utility
+from certeq.utilities.forms import Form
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ class Sums:
         )
 
 
-def add_up(rows: Vector, weights: Vector, at: Vector, x: Vector, utility: Utility, curved: bool) -> Sums:
+def add_up(rows: Vector, weights: Vector, at: Vector, x: Vector, form: Form, curved: bool) -> Sums:
     """The sums over the rows at hand; u is taken at ``at``."""
     with np.errstate(all="ignore"):
-        value = utility.value(at)
-        slope, bend = utility.derivatives(at) if curved else (utility.slope(at), None)
+        value = form.utility.value(at)
+        slope, bend = form.derivatives(at) if curved else (form.left_slope(at), None)
         worth, q = float(np.sum(weights * value)), weights * slope
         gram = None if bend is None else _gram(rows, weights * bend)
         reach = float(np.max(np.abs(x), initial=0.0))
@@ -121,7 +122,7 @@ class Look:
 
     theta: Vector
     t: float
-    utility: Utility
+    form: Form
     units: Units
     curved: bool
     held: Index  # sorted
@@ -139,7 +140,7 @@ class Look:
         scaled = self.units.rows(raw)
         x = scaled @ self.theta
         at = x - self.t
-        sums = add_up(scaled, w, at, x, self.utility, self.curved)
+        sums = add_up(scaled, w, at, x, self.form, self.curved)
         chosen = np.flatnonzero(self._near(at) <= 1.0) if self.widths else np.zeros(0, dtype=np.intp)
         most = 16 + int(self.share * len(ids))
         if len(chosen) > most:
@@ -149,9 +150,9 @@ class Look:
     def _near(self, at: Vector) -> Vector:
         """Distance to the nearest kink, in widths."""
         far = np.full(len(at), np.inf)
-        for (kink, _), width in zip(self.utility.kinks, self.widths, strict=True):
+        for kink, width in zip(self.form.kinks, self.widths, strict=True):
             if width > 0.0:
-                far = np.minimum(far, np.abs(at - kink) / width)
+                far = np.minimum(far, np.abs(at - kink.at) / width)
         return far
 
     def join(self, parts: Sequence[tuple[Sums, Rows]]) -> tuple[Sums, Rows]:
