@@ -60,7 +60,13 @@ class Judge:
         held = self.ref.w > 0
         ulp = np.spacing(np.where(held, np.abs(self.x), 0).max(axis=1))
         self.spread = np.where(held, np.abs(self.ref.y), 0).max(axis=1)
+        # Of t and of places relative to it: a loss far from the others must not cost the others their digits.
+        close = held & (np.abs(self.ref.y) < 1e5) if batch.far else held
+        self.ulp = np.spacing(np.where(close, np.abs(self.x), 0).max(axis=1))
+        self.ulp = np.maximum(self.ulp, np.spacing(np.abs(self.ref.t + self.ref.centre).astype(float)))
+        # The last term is the rounding of u itself, in its own units: what is left where all losses are 0.
         self.tolerance = 1e-11 * (self.spread + self.form.size + np.abs(self.ref.value)) + 4 * ulp
+        self.tolerance += 1e-15 * self.form.width
 
     def _row(self, i: int) -> tuple[str, str]:
         w = self.batch.weights
@@ -89,7 +95,7 @@ class Judge:
         ref, y = self.ref, self.ref.y[rows]
         part = Reference(y, ref.w[rows], ref.centre[rows], ref.value[rows], ref.t[rows])
         # Right where 1 lies between the mean slopes on both sides of a place that near.
-        near = 1e-11 * (np.abs(part.t) + np.abs(t) + self.form.width) + 4 * np.spacing(np.abs(found))
+        near = 1e-11 * (np.abs(part.t) + np.abs(t) + self.form.width) + 4 * self.ulp[rows]
         good = part.mean_slope(self.form, t + near, "left") <= 1 + 1e-11
         good &= part.mean_slope(self.form, t - near, "right") >= 1 - 1e-11
         excess = part.objective(self.form, t) - part.value
@@ -115,7 +121,7 @@ class Judge:
             for j in np.flatnonzero(found.min(axis=1) < 0):
                 self.fail(f"{kind} negative", -found[j].min(), int(rows[j]), call, "has negative entries")
         near = 1e-11 * (np.abs(y - t) + np.abs(t) + form.width)
-        near = near + 4 * np.spacing(np.abs(self.x[rows]) + np.abs(t + ref.centre[rows][:, None]).astype(float))
+        near = near + 4 * np.maximum(self.ulp[rows][:, None], np.spacing(np.abs(self.x[rows])))
         with np.errstate(all="ignore"):
             low = np.where(w > 0, w * form.slope(y - t - near), 0)
             high = np.where(w > 0, w * form.slope(y - t + near, "right"), 0)
@@ -132,25 +138,30 @@ def judge_batch(rng: np.random.Generator, spec: Spec, utility: object, batch: Ba
     one = np.array([int(rng.integers(len(x)))])
     w1 = None if w is None else w[min(one[0], len(w) - 1)]
     wide = None if w is None else w if len(w) > 1 else w[0]
+    where = "ce.oce(x, uMORE)"
     try:
         judge.value(np.asarray(ce.oce(x, utility, weights=wide, axis=-1)), every)
-        judge.threshold(np.asarray(threshold(x, utility, weights=wide, axis=-1)), every)
-        judge.tilt(np.asarray(ce.tilt(x, utility, weights=wide, axis=-1)), every)
         judge.value(np.array([ce.oce(x[one[0]], utility, weights=w1)]), one)
+        where = f"ce.{THRESHOLD}(x, uMORE)"
+        judge.threshold(np.asarray(threshold(x, utility, weights=wide, axis=-1)), every)
         judge.threshold(np.array([threshold(x[one[0]], utility, weights=w1)]), one)
+        where = "ce.tilt(x, uMORE)"
+        judge.tilt(np.asarray(ce.tilt(x, utility, weights=wide, axis=-1)), every)
         judge.tilt(ce.tilt(x[one[0]], utility, weights=w1)[None, :], one)
         if rng.random() < 0.2 and x.shape[1] > 1:
+            where = "ce.estimate(x, uMORE)"
             found = ce.estimate(x[one[0]], utility, weights=w1)
-            call = "ce.estimate(x, uMORE)"
-            judge.value(np.array([found.value]), one, "estimate", f"{call}.value")
-            judge.tilt(np.asarray(found.tilt)[None, :], one, "estimate tilt", f"{call}.tilt")
+            judge.value(np.array([found.value]), one, "estimate", f"{where}.value")
+            judge.tilt(np.asarray(found.tilt)[None, :], one, "estimate tilt", f"{where}.tilt")
         if rng.random() < 0.2 and x.dtype == np.float64:
-            judge_torch(rng, spec, utility, judge, int(one[0]), w1)
-    except (ValueError, TypeError, FloatingPointError, ArithmeticError, IndexError) as error:
-        judge.fail(f"error {type(error).__name__}", 0.0, int(one[0]), "ce.tilt(x, uMORE)", f"raised: {error}")
+            where = "import torch, certeq.torch as ct; ct.oce(torch.tensor(x), u)"
+            judge_torch(spec, utility, judge, int(one[0]), w1)
+    except (ValueError, TypeError, ArithmeticError, IndexError) as error:
+        # Of a call on all rows the row is not known; the first is shown.
+        judge.fail(f"error {type(error).__name__}", 0.0, int(one[0]), where, f"raised: {error}")
 
 
-def judge_torch(rng, spec: Spec, utility: object, judge: Judge, i: int, w1: np.ndarray | None) -> None:
+def judge_torch(spec: Spec, utility: object, judge: Judge, i: int, w1: np.ndarray | None) -> None:
     torch, ct = _torch()
     if torch is None:
         return
