@@ -75,11 +75,11 @@ class Problem:
         return float(value), ref
 
     def size(self, theta: np.ndarray) -> float:
-        """The size of the losses: what 'small' is measured by."""
+        """The size of the losses: what 'small' is measured by. All regions are about 1 large, also where theta is 0."""
         held = slice(None) if self.weights is None else self.weights > 0
-        losses = np.abs(self.A[held]) @ np.abs(theta)
-        extra = 0.0 if self.linear is None else float(np.abs(self.linear) @ np.abs(theta))
-        return float(losses.max()) + extra + self.form.size + 1e-12
+        losses = float((np.abs(self.A[held]) @ np.abs(theta)).max()) + float(np.abs(self.A[held]).max())
+        extra = 0.0 if self.linear is None else float(np.abs(self.linear) @ (np.abs(theta) + 1))
+        return losses + extra + self.form.size
 
 
 def draw_problem(rng: np.random.Generator, draw: Draw, large: bool) -> Problem:

@@ -43,8 +43,8 @@ class Region:
         with np.errstate(invalid="ignore"):
             look(self.lower - x, np.maximum(np.abs(np.nan_to_num(self.lower, posinf=0, neginf=0)), 1e-3), "lower")
             look(x - self.upper, np.maximum(np.abs(np.nan_to_num(self.upper, posinf=0, neginf=0)), 1e-3), "upper")
-        look(np.abs(self.C.astype(LD) @ x - self.c), np.abs(self.C) @ np.abs(theta) + np.abs(self.c), "C")
-        look(self.G.astype(LD) @ x - self.b, np.abs(self.G) @ np.abs(theta) + np.abs(self.b), "G")
+        look(np.abs(self.C.astype(LD) @ x - self.c), np.abs(self.C) @ (np.abs(theta) + 1e-3) + np.abs(self.c), "C")
+        look(self.G.astype(LD) @ x - self.b, np.abs(self.G) @ (np.abs(theta) + 1e-3) + np.abs(self.b), "G")
         for part, centre, radius in self.norms:
             total = np.abs(x[part] - centre).sum()
             look(np.array([total - radius]), np.array([max(radius, float(np.abs(centre).sum()), 1e-3)]), "norm")
