@@ -38,6 +38,7 @@ class Problem:
     weights: np.ndarray | None
     region: Region
     linear: np.ndarray | None = None
+    ridge: np.ndarray | None = None  # factors of the squares of the variables
 
     @property
     def form(self) -> Form:
@@ -72,6 +73,8 @@ class Problem:
         value = ref.centre[0] + ref.value[0]
         if self.linear is not None:
             value = value + self.linear.astype(LD) @ theta.astype(LD)
+        if self.ridge is not None:
+            value = value + self.ridge.astype(LD) @ theta.astype(LD) ** 2
         return float(value), ref
 
     def size(self, theta: np.ndarray) -> float:
@@ -79,7 +82,9 @@ class Problem:
         held = slice(None) if self.weights is None else self.weights > 0
         losses = float((np.abs(self.A[held]) @ np.abs(theta)).max()) + float(np.abs(self.A[held]).max())
         extra = 0.0 if self.linear is None else float(np.abs(self.linear) @ (np.abs(theta) + 1))
-        return losses + extra + self.form.size
+        if self.ridge is not None:
+            extra += float(self.ridge @ (theta**2 + np.abs(theta)))
+        return losses + extra + 1e-3 * self.form.size
 
 
 def draw_problem(rng: np.random.Generator, draw: Draw, large: bool) -> Problem:
@@ -159,12 +164,16 @@ def own_bound(problem: Problem, tilt: np.ndarray, theta: np.ndarray, ref: Refere
     g = (held @ problem.A.astype(LD)).astype(float)
     if problem.linear is not None:
         g = g + problem.linear
+    constant = LD(0)
+    if problem.ridge is not None:  # a square lies above its tangent
+        g = g + 2 * problem.ridge * theta
+        constant = -(problem.ridge.astype(LD) @ theta.astype(LD) ** 2)
     found = problem.region.rows(*box).minimize(g)
     if found is None:
         return -np.inf
     least, _ = found
     t = ref.t[0] + ref.centre[0]
-    return float((w * np.where(w > 0, support, 0)).sum() + LD(least) + rest * t)
+    return float((w * np.where(w > 0, support, 0)).sum() + LD(least) + rest * t + constant)
 
 
 def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, rounds: int = 12):
@@ -182,7 +191,7 @@ def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, round
         spots = [np.full(m, LD(ends[0]) - 1)] if ends else [np.zeros(m, dtype=LD)]
         spots += [np.full(m, LD(a)) for a in ends]
         sides = ["left"] + ["right"] * len(ends)
-        rounds = 1
+        rounds = 1 if problem.ridge is None else rounds
     else:
         spread = np.linspace(-3, 3, 7)
         unit = max(float(np.abs(z).max()), 1e-9)
@@ -192,9 +201,16 @@ def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, round
         sides = ["left"] * (1 + len(spread)) + ["right"] * len(form.hinges)
     cuts_theta, cuts_other, rhs = [], [], []
     best, where = np.inf, theta
-    other_cost = np.concatenate(([1.0], w))
-    bounds = np.vstack(([[-np.inf, np.inf]], np.tile([-np.inf, np.inf], (m, 1))))
+    # Beside theta: t, the sum of squares, and one height per scenario.
+    other_cost = np.concatenate(([1.0, float(problem.ridge is not None)], w))
+    bounds = np.tile([-np.inf, np.inf], (m + 2, 1))
+    bounds[1, 0] = 0.0
+    points = [theta]
     for _ in range(rounds):
+        for point in points if problem.ridge is not None else []:
+            cuts_theta.append((2 * problem.ridge * point)[None, :])
+            cuts_other.append(sparse.csr_matrix(([-1.0], ([0], [1])), shape=(1, m + 2)))
+            rhs.append(np.array([float(problem.ridge @ point**2)]))
         for spot, side in zip(spots, sides, strict=True):
             with np.errstate(all="ignore"):
                 slope, level = form.slope(spot, side).astype(float), form.value(spot)
@@ -205,7 +221,7 @@ def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, round
             cuts_other.append(
                 sparse.hstack(
                     [
-                        sparse.csr_matrix(-slope[k, None]),
+                        sparse.csr_matrix(np.column_stack((-slope[k], np.zeros(len(k))))),
                         sparse.csr_matrix((-np.ones(len(k)), (np.arange(len(k)), k)), shape=(len(k), m)),
                     ]
                 )
@@ -222,13 +238,23 @@ def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, round
             best, where = value, point
         if best - found.fun <= 1e-11 * problem.size(point):
             break
-        spots, sides = [(at.y[0] - at.t[0])[held]], ["left"]
+        points = [point]
+        spots, sides = ([], []) if form.is_linear else ([(at.y[0] - at.t[0])[held]], ["left"])
     return best, where, 0
 
 
-def judge(problem: Problem, found, report: Report, kind: str, known: float | None, always: bool) -> float:
+def judge(
+    problem: Problem,
+    found,
+    report: Report,
+    kind: str,
+    known: float | None,
+    always: bool,
+    note: str | None = None,
+) -> float:
     """All checks of one answer; returns the referee's own lower bound, or what was known."""
-    note = problem.snippet if kind == "memory" else f"# A memory-mapped and read in blocks\n{problem.snippet}"
+    if note is None:
+        note = problem.snippet if kind == "memory" else f"# A memory-mapped and read in blocks\n{problem.snippet}"
 
     def fail(what: str, size: float, said: str) -> None:
         report.fail(f"{what} ({kind})", size, f"{note}  # {said}")
