@@ -109,7 +109,9 @@ class LinearRows:
                 sparse.csr_matrix(other_rows),
             ]
         )
-        A_ub = sparse.vstack([top, sparse.hstack([sparse.csr_matrix(self.A_ub), sparse.csr_matrix((len(self.b_ub), k))])])
+        A_ub = sparse.vstack(
+            [top, sparse.hstack([sparse.csr_matrix(self.A_ub), sparse.csr_matrix((len(self.b_ub), k))])]
+        )
         A_eq = sparse.hstack([sparse.csr_matrix(self.A_eq), sparse.csr_matrix((len(self.b_eq), k))])
         return linprog(
             np.concatenate((cost, np.zeros(more), other_cost)),

@@ -447,6 +447,9 @@ def draw_custom(rng: np.random.Generator, name: str, given: str) -> Spec:
 _GIVEN = ("d2u", "du", "d2u", "u", "d2u", "d2u", "d2u", "d2u", "d2u", "kinks", *(10 * ["d2u"]))
 
 
+_MADE: dict[int, dict[str, object]] = {}  # the package's custom utilities by seed and name, shared by all runs
+
+
 class Draw:
     """Random utilities. Custom ones come from a pool of ``customs``, because the package's checks of them are slow."""
 
@@ -454,7 +457,11 @@ class Draw:
         rng = np.random.default_rng([seed, 1])
         # Derivatives found by the package itself are slow: one custom utility in ten leaves them to it.
         self.pool = [draw_custom(rng, f"C{i}", _GIVEN[i % len(_GIVEN)]) for i in range(customs)]
+        self.made = _MADE.setdefault(seed, {})
         self.kinked = kinked
+
+    def make(self, spec: Spec, names: dict[str, object]) -> object:
+        return spec.make(names, self.made)
 
     def term(self, rng: np.random.Generator) -> Spec:
         if rng.random() < 0.4:

@@ -16,8 +16,8 @@ SEED = int(os.environ.get("REFEREE_SEED", "0"))
 SCALE = float(os.environ.get("REFEREE_SCALE", "1"))
 
 
-def test_a_hundred_and_fifty_fits():
-    report = run(seed=20_260, fits=150, customs=9)
+def test_sixty_fits():
+    report = run(seed=20_260, fits=60, customs=9)
     assert not report.failed, str(report)
 
 

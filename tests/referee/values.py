@@ -194,12 +194,12 @@ def _torch():
 
 def run(seed: int, samples: int, customs: int, rows: int = 10, batches_each: int = 2) -> Report:
     """So many samples, ``rows`` at a time; a utility is kept for some batches."""
-    draw, rng, report, made = Draw(seed, customs), np.random.default_rng([seed, 2]), Report(), {}
+    draw, rng, report = Draw(seed, customs), np.random.default_rng([seed, 2]), Report()
     done = batches = 0
     while done < samples:
         spec = draw(rng)
         try:
-            utility = spec.make(NAMES, made)
+            utility = draw.make(spec, NAMES)
         except ValueError as error:
             report.fail("utility refused", 0.0, f"import numpy as np, certeq as ce\n{spec.source}  # raised: {error}")
             continue
