@@ -1,8 +1,8 @@
 """Random linear problems for the exact solver, judged by the referee's own values, bounds and better points.
 
-The bound is judged without trust in any solver's tolerance. From the tilt that the package returns the referee makes its
-own lower bound by weak duality (one line per scenario that lies below u, by the referee's slopes) and one small linear
-program. Only where that does not reach the package's bound is a better point looked for, by linear programs whose cuts
+The bound is judged without trust in any solver's tolerance. From the tilt that the package returns the referee makes
+its own lower bound by weak duality (one line per scenario that lies below u, by the referee's slopes) and one small
+linear program. Only where that does not reach the package's bound is a better point looked for, by linear programs whose cuts
 lie below u; a feasible point whose value is below the bound proves the certificate false.
 """
 

@@ -16,7 +16,7 @@ _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1
 
 @dataclass
 class Region:
-    """lower <= theta <= upper, C theta = c, G theta <= b, sum |theta[part] - centre| <= radius for each of ``norms``."""
+    """lower <= theta <= upper, C theta = c, G theta <= b, sum |theta[part] - centre| <= radius in each norm."""
 
     d: int
     code: str

@@ -29,7 +29,7 @@ def exact(number: float | np.longdouble | Fraction) -> Fraction:
     return number if isinstance(number, Fraction) else Fraction(*number.as_integer_ratio())
 
 
-# -- smooth atoms: value and slope on long doubles, and the ends of the range of the slope ------------------------------
+# -- smooth atoms: value and slope on long doubles, and the ends of the range of the slope ------------------------
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Smooth:
         return {"exp": 1 / self.p, "square": 1 / self.p, "power": 1.0, "arctan": self.p, "softplus": self.q}[self.kind]
 
 
-# -- the exact form ------------------------------------------------------------------------------------------------------
+# -- the exact form -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Form:
         return exact(a)
 
 
-# -- the tree ------------------------------------------------------------------------------------------------------------
+# -- the tree -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ def weighted(weights: list[float], terms: list[Spec]) -> Spec:
     return Spec(code, form, tuple(definitions.items()), level=any(t.level for t in terms), kinds=kinds)
 
 
-# -- random utilities ----------------------------------------------------------------------------------------------------
+# -- random utilities ---------------------------------------------------------------------------------------------
 
 
 def _number(rng: np.random.Generator, low: float, high: float) -> float:

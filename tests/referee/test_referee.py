@@ -125,7 +125,7 @@ def test_a_false_certificate_is_proved():
     value, _ = problem.oce(theta)
     assert value == pytest.approx(0.88316, abs=1e-5)
     start = np.full(4, 0.25)
-    best, where, _ = exact.better_point(problem, start, problem.oce(start)[1], (region.lower, region.upper))
+    best, _, _ = exact.better_point(problem, start, problem.oce(start)[1], (region.lower, region.upper))
     assert best <= value + 1e-12
     claimed = ce.optimize.Solution(theta=start, value=problem.oce(start)[0], gap=2e-14, status="converged")
     report = Report()
