@@ -1,0 +1,28 @@
+"""Exact solves of random problems, in memory and in blocks, judged by the referee.
+
+``REFEREE_SEED`` draws other problems in the slow run, ``REFEREE_SCALE`` makes it longer or shorter.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.referee.exact import run
+
+SEED = int(os.environ.get("REFEREE_SEED", "0"))
+SCALE = float(os.environ.get("REFEREE_SCALE", "1"))
+
+
+def test_a_hundred_problems():
+    report = run(seed=20_260, problems=100, customs=9)
+    assert not report.failed, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_twenty_thousand_problems(part):
+    report = run(SEED * 1000 + part, int(1000 * SCALE), customs=60, large_every=250)
+    print(report.summary())
+    assert not report.failed, str(report)
