@@ -12,6 +12,7 @@ bit and nobody needs a tolerance.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -23,6 +24,8 @@ from certeq.utilities._backend import NUMPY, Array, as_float, is_compiling, is_t
 
 if TYPE_CHECKING:
     from certeq.utilities._base import Utility
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -80,32 +83,51 @@ class Form:
             self.kinks = kinks
 
     def _place_kinks(self) -> None:
-        """Give every kink of every atom one place, rounded once; jumps at equal places are one kink."""
-        places: dict[float, list[tuple[int, float, float]]] = {}
+        """Give every kink of every atom one place; those that only rounding tells apart are one kink."""
+        found: list[tuple[float, float, tuple[int, float, float]]] = []
         for index, atom in enumerate(self.atoms):
             scale, shift = as_float(atom.scale), as_float(atom.shift)
             for place, jump in atom.base.kinks:
-                places.setdefault(scale * place - shift + 0.0, []).append((index, place, jump))
-        if not places:
+                rounding = 4.0 * _EPS * (abs(scale * place) + abs(shift)) if atom.moves else 0.0
+                found.append((scale * place - shift + 0.0, rounding, (index, place, jump)))
+        if not found:
             return
-        order = sorted(places)
+        places: dict[float, list[tuple[int, float, float]]] = {}
+        at, least = math.nan, 0.0
+        for place, rounding, kink in sorted(found):
+            if not place - at <= rounding + least:  # a new one
+                at, least = place, rounding
+                places[at] = []
+            elif rounding < least:  # the place that was rounded least is the one that was meant
+                places[place] = places.pop(at)
+                at, least = place, rounding
+            places[at].append(kink)
+        plain = self.utility._without_gradients()
+        if plain is not self.utility:  # learned parameters: the slopes at the kinks are plain numbers all the same
+            self._own([(kink, places[kink.at]) for kink in form(plain).kinks])
+            return
+        self._own([(Kink(at, 0.0, 0.0), places[at]) for at in sorted(places)])  # the places alone decide the sides
+        with np.errstate(all="ignore"):
+            slopes = self.left_slope(self.places).tolist()
+        del self.places
+        kinks = []
+        for at, left in zip(sorted(places), slopes, strict=True):
+            right = left + sum(self.atoms[i].weight * jump for i, _, jump in places[at])
+            if right - left > 4.0 * _EPS * abs(left):  # a jump below the rounding of the slope is none
+                kinks.append((Kink(at, left, right), places[at]))
+        self._own(kinks)
+
+    def _own(self, kinks: list[tuple[Kink, list[tuple[int, float, float]]]]) -> None:
+        """Take these kinks, each with the atoms that it belongs to."""
         owned: list[list[tuple[float, float, int]]] = [[] for _ in self.atoms]
-        for which, at in enumerate(order):
-            for index, place, jump in places[at]:
+        for which, (_, parts) in enumerate(kinks):
+            for index, place, jump in parts:
                 owned[index].append((place, jump, which))
         self.atoms = tuple(
             Atom(atom.base, atom.weight, atom.scale, atom.shift, tuple(own))
             for atom, own in zip(self.atoms, owned, strict=True)
         )
-        plain = self.utility._without_gradients()
-        if plain is not self.utility:  # learned parameters: the slopes at the kinks are plain numbers all the same
-            self.kinks = form(plain).kinks
-            return
-        self.kinks = tuple(Kink(at, 0.0, 0.0) for at in order)  # the places alone decide the sides
-        with np.errstate(all="ignore"):
-            left = self.left_slope(np.array(order)).tolist()
-        jumps = [sum(self.atoms[i].weight * jump for i, _, jump in places[at]) for at in order]
-        self.kinks = tuple(Kink(at, low, low + jump) for at, low, jump in zip(order, left, jumps, strict=True))
+        self.kinks = tuple(kink for kink, _ in kinks)
 
     # -- slopes and curvature, with exact sides -----------------------------------------------------------------------
 

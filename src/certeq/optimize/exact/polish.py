@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,24 +13,76 @@ from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem,
 
 Vector = NDArray[np.float64]
 _getrf, _getrs = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
+_ROUNDS = 12  # exchanges of active constraints; a method that has found them nearly all needs two or three
+_PATIENCE = 4  # of these without fewer offenders than before
 
 
 def polish(
-    problem: Subproblem, partition: Partition, v: Vector, multipliers: Multipliers, slack: float = 1e-11
+    problem: Subproblem,
+    partition: Partition,
+    v: Vector,
+    multipliers: Multipliers,
+    slack: float = 1e-11,
+    rounds: int = _ROUNDS,
 ) -> SubSolution | None:
-    """The solution with exactly the given constraints active, or None where it breaks another one.
+    """The solution with the given constraints active, or with a few of them exchanged; None where that is not enough.
 
     Where the active constraints leave v or the multipliers undetermined (equal assets, ties), the answer is the
     one nearest the point handed in: the regularised system is refined until its residual is rounding, and each
     correction is of least norm.
+
+    A hinge just off its kink, or a bound that is nearly free, is easily taken for the other thing. Whatever breaks its
+    side once the equalities are solved changes it, all offenders at once while they become fewer, then the worst alone.
     """
     with np.errstate(all="ignore"):
-        return _polish(problem, partition, v, multipliers, slack)
+        fewest, seen = np.inf, 0
+        for _ in range(rounds):
+            found = _solve_active(problem, partition, v, multipliers, slack)
+            if found is None or isinstance(found, SubSolution):
+                return found
+            many = found.count() < fewest
+            seen = 0 if many else seen + 1
+            fewest = min(fewest, found.count())
+            if seen > _PATIENCE:
+                return None
+            partition = found.exchanged(partition, many)
+    return None
 
 
-def _polish(
+@dataclass(frozen=True)
+class _Offenders:
+    """By how much each constraint breaks the side it was put on, 0 where it does not; and where it should go."""
+
+    lower: Vector
+    upper: Vector
+    tight: Vector
+    side: Vector
+    below: NDArray[np.bool_]  # variables below their lower bound, to be put there
+    over: NDArray[np.bool_]
+    wanted: NDArray[np.int8]  # of the hinges
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(int(np.count_nonzero(part)) for part in (self.lower, self.upper, self.tight, self.side))
+
+    def exchanged(self, p: Partition, every: bool) -> Partition:
+        """The partition with all of them changed, or the worst alone."""
+        worst = 0.0 if every else max(_most(part) for part in (self.lower, self.upper, self.tight, self.side))
+        lower, upper, tight, side = (
+            (part > 0.0) & (part >= worst) for part in (self.lower, self.upper, self.tight, self.side)
+        )
+        return Partition(
+            (p.at_lower & ~lower) | (self.below & lower),
+            (p.at_upper & ~upper) | (self.over & upper),
+            p.tight ^ tight,
+            np.where(side, self.wanted, p.side).astype(np.int8),
+        )
+
+
+def _solve_active(
     q: Subproblem, partition: Partition, v: Vector, multipliers: Multipliers, slack: float
-) -> SubSolution | None:
+) -> SubSolution | _Offenders | None:
+    """The solution of the equalities; what it breaks, if anything; None where they have no solution."""
     free = np.flatnonzero(~(partition.at_lower | partition.at_upper))
     tied = np.flatnonzero(partition.side == 0)
     tight = np.flatnonzero(partition.tight)
@@ -65,25 +118,28 @@ def _polish(
     y, z, p = -m[:first], np.zeros(len(q.b)), above
     z[tight], p[tied] = m[first:second], m[second:]
     slope = q.gradient(v) + constant + m @ E
-    excess = (q.B @ v - q.kink) * partition.side
-    share = p / q.cap
-    broken = max(
-        _most(q.lower - v),
-        _most(v - q.upper),
-        _most(q.G @ v - q.b),
-        _most(-excess),
-        _most(-z),
-        _most(-share),
-        _most(share - 1.0),
-        _most(-slope[partition.at_lower]),
-        _most(slope[partition.at_upper]),
+    excess, share = q.B @ v - q.kink, p / q.cap
+    missed = q.G @ v - q.b
+    out = np.where(partition.side == 0, np.maximum(-share, share - 1.0), -excess * partition.side)
+    offenders = _Offenders(
+        _beyond(np.where(partition.at_lower, -slope, q.lower - v), slack),
+        _beyond(np.where(partition.at_upper, slope, v - q.upper), slack),
+        _beyond(np.where(partition.tight, -z, missed), slack),
+        _beyond(out, slack),
+        v < q.lower,
+        v > q.upper,
+        np.where(partition.side != 0, 0, np.where(share > 0.5, 1, -1)).astype(np.int8),
     )
-    if broken > slack:
-        return None
+    if offenders.count():
+        return offenders
     below = np.where(partition.at_lower, np.maximum(slope, 0.0), 0.0)
     over = np.where(partition.at_upper, np.maximum(-slope, 0.0), 0.0)
     clean = Multipliers(y, np.maximum(z, 0.0), np.clip(p, 0.0, q.cap), below, over)
     return SubSolution(np.clip(v, q.lower, q.upper), clean, partition, True, 0)
+
+
+def _beyond(violation: Vector, slack: float) -> Vector:
+    return np.where(violation > slack, violation, 0.0)
 
 
 def _most(violation: Vector) -> float:

@@ -208,35 +208,45 @@ class Descent:
         if model.squares is not None:  # in the bound their tangent stands for them
             constant -= model.squares.value(point.theta)
         drift = abs(1.0 - float(tilt.sum()))
-        gap = point.value - constant - bound + drift * (1.0 + float(np.abs(point.losses).max()))
+        gap = point.value - constant - bound
+        if drift > 0.0:  # times any t: a loss within reach, less the anchor
+            gap += drift * (1.0 + float(np.abs(point.losses).max()) + abs(t) + abs(model.utility.anchor))
         gap = float(gap) if np.isfinite(gap) else np.inf
         return Answer(point, t, support, seat, tilt, y, z, gap, assets, self.iterations, self.trace)
 
     def _hinge_tilt(self, solution: SubSolution, hinges: Hinges, t: float) -> tuple[Vector, Index, Vector]:
         """Supports, the kinks that they are at, and the tilt, where kinks take their multipliers from the model.
 
-        A slope between the two at a kink is a subgradient at the kink only, so those scenarios are supported there;
-        so is every scenario that the model has on the wrong side.
+        A scenario that the model has on its own side of every kink is supported where it lies. Of every other the
+        model's multipliers say the slope, and the kink that has that slope between its own two supports it; where
+        none has, whatever changes the slope least.
         """
-        model, losses = self.model, self.point.losses
+        model, losses, form = self.model, self.point.losses, self.model.form
         share = solution.multipliers.p / model.caps(hinges)
-        parts, seat = hinges.above.astype(float), np.full(len(losses), -1)
-        support = losses - t
-        for k, kink in enumerate(model.form.kinks):
-            part = parts[k]
+        slope: Vector = form.smooth_slope(losses, t)
+        astray = np.zeros(len(losses), dtype=bool)
+        for k, kink in enumerate(form.kinks):
+            part = hinges.above[k].astype(float)
             mine = hinges.which == k
             part[hinges.scenario[mine]] = share[mine]
-            # Of a scenario that sits at an earlier kink the side is known; of any other its breakpoint decides.
-            above = (losses - kink.at > t) & (seat < 0)
-            at_kink = np.where(above, part < 1.0, part > 0.0)
-            support = np.where(at_kink, kink.at, support)
-            seat[at_kink] = k
-        sits = seat >= 0
-        slope: Vector = model.form.smooth_slope(np.where(sits, support, losses), np.where(sits, 0.0, t))
-        for k, kink in enumerate(model.form.kinks):
-            # At one kink a scenario lies on a definite side of every other, whatever the model took it for: any
-            # other slope would be no subgradient there.
-            slope = slope + kink.jump * np.where(sits & (seat != k), seat > k, parts[k])
+            astray |= part != (losses - kink.at > t)
+            slope = slope + kink.jump * part
+        support, seat = losses - t, np.full(len(losses), -1)
+        rows = np.flatnonzero(astray)
+        wanted = slope[rows]
+        slack = 1e-13 * (1.0 + np.abs(wanted))
+        left, right = (np.array([getattr(kink, side) for kink in form.kinks]) for side in ("left", "right"))
+        first = np.minimum(np.searchsorted(right, wanted - slack), len(right) - 1)
+        # A slope between those of two kinks belongs to a curved stretch: to the nearer of its two ends.
+        before = np.maximum(first - 1, 0)
+        nearer = (wanted < left[first] - slack) & (wanted - right[before] < left[first] - wanted)
+        sits = np.where(nearer, before, first)
+        at_kink = np.clip(wanted, left[sits], right[sits])
+        own = form.left_slope(losses[rows], t)
+        stays = np.abs(own - wanted) < np.abs(at_kink - wanted)
+        seat[rows] = np.where(stays, -1, sits)
+        support[rows] = np.where(stays, support[rows], form.places[sits])
+        slope[rows] = np.where(stays, own, at_kink)
         return support, seat, model.weights * slope
 
     def _reduced(self, answer: Answer, solution: SubSolution) -> Vector:
@@ -257,7 +267,7 @@ def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) 
     if settled is not None and settled.exact:
         return settled
     for guess in (last, settled):
-        found = None if guess is None else polish(problem, guess.partition, guess.v, guess.multipliers)
+        found = None if guess is None else polish(problem, guess.partition, guess.v, guess.multipliers, rounds=4)
         if found is not None:
             return found
     method = InteriorMethod(problem, at)
