@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import ExactResult, solve_exact
-from certeq.optimize.gaps import proved_gap
+from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import check_weights
 from certeq.portfolio._infeasible import blame, in_words
@@ -119,8 +119,7 @@ def _outside(programme: Programme, w: Floats, found: ExactResult) -> float:
     """By how much weights that keep the rows to rounding can be better than any that keep them exactly."""
     p = programme
     v = p.segments.unfold(w)
-    equal = float(np.abs(found.multipliers["C"]) @ np.abs(p.C @ v - p.c))
-    return equal + float(found.multipliers["G"] @ np.maximum(p.G @ v - p.b, 0.0))
+    return worth_outside(found.multipliers["C"], found.multipliers["G"], p.C @ v - p.c, p.G @ v - p.b)
 
 
 def _rounding(problem: Problem, w: Floats, q: Floats, t: float) -> float:
