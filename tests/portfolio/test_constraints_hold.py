@@ -81,10 +81,8 @@ def test_random_problems_keep_their_constraints_and_agree_with_cvxpy(seed: int) 
     utility = UTILITIES[seed % len(UTILITIES)]
     try:
         model = MinimumOCE(utility, **ours).fit(X)
-    except OptimizationError as error:
-        assert "out of reach" in str(error) or "cannot hold" in str(error)
-        with pytest.raises(AssertionError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    except OptimizationError:
+        with pytest.raises(AssertionError):  # the reference finds nothing either
             reference.solve(X, utility, **theirs)
         return
     for by, size in _rows(X, model.weights_, ours):

@@ -2,8 +2,8 @@
 
 The bound is judged without trust in any solver's tolerance. From the tilt that the package returns the referee makes
 its own lower bound by weak duality (one line per scenario that lies below u, by the referee's slopes) and one small
-linear program. Only where that does not reach the package's bound is a better point looked for, by linear programs whose cuts
-lie below u; a feasible point whose value is below the bound proves the certificate false.
+linear program. Only where that does not reach the package's bound is a better point looked for, by linear programs
+whose cuts lie below u; a feasible point whose value is below the bound proves the certificate false.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from certeq.learn._certificate import gap_of, lower_bound
 from certeq.learn._newton import inverse
 from certeq.learn._objective import LinearObjective, second_derivative
 from certeq.learn._scores import Floats
@@ -24,13 +25,18 @@ _NEAR = 0.995  # how far towards a bound a step may go
 
 @dataclass(frozen=True)
 class Corners:
-    """Where the interior-point method ended; the gap is an upper bound up to a second-order term in the gradient."""
+    """Where the interior-point method ended.
+
+    The gap is proved, see `_certificate`. ``estimate`` is the same to second order in the gradient, and there without
+    a penalty too: the method stops by the less of the two.
+    """
 
     theta: Floats
     value: float
     shortfall: float
     gradient_norm: float
     gap: float
+    estimate: float
     iterations: int
 
 
@@ -78,7 +84,7 @@ class CornerProblem:
     # -- the method ---------------------------------------------------------------------------------------------
 
     def solve(self, theta: Floats, tol: float, max_iter: int) -> Corners:
-        """Step until the gap is at most tol times the spread of the losses."""
+        """Step until the gap, or its estimate, is at most tol times the spread of the losses."""
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
         self._least = 1e-9 * self._spread(losses)  # a perfect fit has no spread of its own to be measured by
         t = self.objective.shortfall(losses)
@@ -95,9 +101,9 @@ class CornerProblem:
             mean_gap = float((self.w * (multipliers * room + (self.jumps - multipliers) * point.s)).sum())
             if iteration == max_iter or mean_gap <= 4.0 * tol * self._spread(point.losses):
                 found = self._certified(point, multipliers, iteration)
-                best = found if best is None or not found.gap >= best.gap else best
+                best = found if best is None or not found.estimate >= best.estimate else best
                 # A gap that no longer falls although the barrier is all but gone is rounding.
-                if best.gap <= tol * self._spread(point.losses) or mean_gap <= 1e-15 * self._spread(point.losses):
+                if best.estimate <= tol * self._spread(point.losses) or mean_gap <= 1e-15 * self._spread(point.losses):
                     break
             # After a short step the barrier shrinks less: the point first goes back to the middle.
             mu = max(0.1, min(1.0, (1.0 - went) ** 2)) * mean_gap / (2.0 * len(self.jumps))
@@ -175,11 +181,17 @@ class CornerProblem:
         exact = objective.oce(point.losses)
         lower = point.t + float(w @ (self._smooth_value(x) + (multipliers * (x - self.kinks)).sum(axis=0)))
         gradient = objective.gradient(point.theta, point.slopes, tilt)
-        bend = w * second_derivative(self.utility, x)
-        room = float(np.vdot(gradient, inverse(objective, point.slopes, np.maximum(tilt, 0.0), bend)(gradient)))
-        gap = exact - lower + 0.5 * max(room, 0.0)
         value, norm = exact + objective.ridge(point.theta), float(np.abs(gradient).max())
-        return Corners(point.theta, value, objective.shortfall(point.losses), norm, gap, iterations)
+        # The plane lies where the tilt's own weighted losses are least: one Newton step on them, for squares exact.
+        step = inverse(objective, point.slopes, np.maximum(tilt, 0.0), np.zeros(len(w)))(gradient)
+        bound = lower_bound(objective, tilt, lower, point.losses, point.slopes)
+        if np.isfinite(bound):
+            losses, slopes = objective.loss.evaluate(objective.scores(point.theta - step))
+            plane = lower + float(tilt @ (losses - point.losses))
+            bound = max(bound, lower_bound(objective, tilt, plane, losses, slopes))
+        gap = gap_of(objective, value, bound, point.losses)
+        estimate = min(gap, exact - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
+        return Corners(point.theta, value, objective.shortfall(point.losses), norm, gap, estimate, iterations)
 
 
 def _longest(a: Floats, da: Floats) -> float:

@@ -18,10 +18,9 @@ Solve = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Reached:
-    """Where Newton's method ended: the point, half the squared Newton decrement there, and whether tol was met."""
+    """Where Newton's method ended, and whether tol was met; ``solve`` is the latest inverse Hessian."""
 
     at: At
-    decrement: float
     iterations: int
     converged: bool
     solve: Solve | None
@@ -41,8 +40,7 @@ def minimise(
 ) -> Reached:
     """Minimise until no entry of the gradient exceeds ``tol``.
 
-    ``solve`` is an approximate inverse Hessian to begin with, for instance that of a part of the samples. The
-    decrement, g.H^-1 g / 2 with the latest H, is how far the value lies above the minimum, to second order.
+    ``solve`` is an approximate inverse Hessian to begin with, for instance that of a part of the samples.
     """
     at, iterations = objective.evaluate(theta), 0
     latest = solve
@@ -65,10 +63,7 @@ def minimise(
         iterations += 1
         if not full or float(np.abs(at.gradient).max()) > _SERVES * norm:
             solve = None
-    if latest is None:
-        latest = inverse(objective, at.slopes, at.tilt, objective.bend(at))
-    decrement = max(0.0, 0.5 * float(np.vdot(latest(at.gradient), at.gradient)))
-    return Reached(at, decrement, iterations, norm <= tol, latest)
+    return Reached(at, iterations, norm <= tol, latest)
 
 
 def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> tuple[At, bool] | None:

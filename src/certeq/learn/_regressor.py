@@ -32,8 +32,8 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
         Whether to fit b.
     tol : float
         A smooth utility has converged when no entry of the gradient exceeds tol times its largest entry at the best
-        constant prediction by the mean; one with kinks (CVaR) when the gap is at most tol times the spread of the
-        losses.
+        constant prediction by the mean; one with kinks (CVaR) when the duality gap is at most tol times the spread
+        of the losses.
     max_iter : int
         Limit on Newton or interior-point steps.
     warm_start : bool
@@ -49,9 +49,10 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
     gradient_norm_ : float
         Largest entry of the gradient at the solution.
     gap_ : float
-        How far the objective can lie above its minimum: the Newton decrement, plus the duality gap where the utility
-        has kinks. Correct to second order in the gradient; NaN where the utility is not monotone, because the
-        problem need not be convex then.
+        A proved bound on how far the objective lies above its minimum, by weak duality (conjugates of the losses at
+        the tilt). +inf where nothing is proved: where the tilt has negative parts, as it may under a utility that is
+        not monotone, because the problem need not be convex then; and without a penalty, but for squared errors of
+        independent columns.
     converged_ : bool
         Whether ``tol`` was met; a `ConvergenceWarning` says so where it was not.
     objective_, shortfall_ : float

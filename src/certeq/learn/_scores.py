@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +24,13 @@ class ScoreLoss(ABC):
     @abstractmethod
     def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
         """Return d2F_i/ds_ik ds_il, from what `evaluate` returned as slopes."""
+
+    @abstractmethod
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """Slopes a near the given ones and F*(a), so that F_i(s) >= a_i.s - F*_i(a_i) for every s.
+
+        With ``balanced`` sum_i q_i a_i = 0 in every column; q is not negative and sums to 1.
+        """
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp]) -> ScoreLoss:
@@ -43,6 +51,13 @@ class SquaredScore(ScoreLoss):
     def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
         """2 everywhere."""
         return np.full(len(slopes), 2.0)
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(a) = a y + a^2/4 for every a, so that all may move by the same."""
+        a = slopes[:, 0]
+        if balanced:
+            a = a - float(q @ a) / float(q.sum())
+        return a[:, None], a * self.y + 0.25 * a * a
 
     def take(self, rows: NDArray[np.intp]) -> SquaredScore:
         """Return the loss of some of the samples."""
@@ -67,6 +82,15 @@ class LogisticScore(ScoreLoss):
         """sigma(1 - sigma), from the slope +-sigma."""
         miss = np.abs(slopes[:, 0])
         return np.asarray(miss * (1.0 - miss))
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(-y m) = m ln m + (1 - m) ln(1 - m) for m in [0, 1]: the class that pulls harder is scaled down."""
+        miss = np.clip(np.abs(slopes[:, 0]), 0.0, 1.0)
+        if balanced:
+            up, down = (float((q * miss)[self.y == label].sum()) for label in (1.0, -1.0))
+            if max(up, down) > 0.0:
+                miss = miss * np.where(self.y == (1.0 if up > down else -1.0), min(up, down) / max(up, down), 1.0)
+        return (-self.y * miss)[:, None], xlogy(miss, miss) + xlogy(1.0 - miss, 1.0 - miss)
 
     def take(self, rows: NDArray[np.intp]) -> LogisticScore:
         """Return the loss of some of the samples."""
@@ -96,6 +120,26 @@ class SoftmaxScore(ScoreLoss):
         if k == l:
             return np.asarray(p * (1.0 - p))
         return np.asarray(-p * (slopes[:, l] + (self.y == l)))
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(p - e_y) = sum p ln p for probabilities p: all are mixed with one p that settles what is missing.
+
+        The means of p are to be the classes' shares of q. (1 - m) p + m r has them where m r = shares - (1 - m) mean,
+        and r is a probability for every m that leaves no entry of that below 0.
+        """
+        p = slopes.copy()
+        p[self._rows, self.y] += 1.0
+        p = np.maximum(p, 0.0)
+        p /= p.sum(axis=1, keepdims=True)
+        if balanced:
+            mean, shares = q @ p, np.bincount(self.y, weights=q, minlength=self.outputs)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                least = np.where(mean > 0.0, 1.0 - shares / mean, 0.0)
+            mix = float(np.clip(least.max(), 0.0, 1.0))
+            p = (1.0 - mix) * p + np.maximum(shares - (1.0 - mix) * mean, 0.0)
+        a = p.copy()
+        a[self._rows, self.y] -= 1.0
+        return a, xlogy(p, p).sum(axis=1)
 
     def take(self, rows: NDArray[np.intp]) -> SoftmaxScore:
         """Return the loss of some of the samples."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from certeq.learn._certificate import smooth_gap
 from certeq.learn._kinks import CornerProblem
 from certeq.learn._newton import Solve, minimise
 from certeq.learn._objective import LinearObjective
@@ -44,15 +45,16 @@ def solve_linear(
         if objective.utility.kinks:
             corners = CornerProblem(objective)
             found = corners.solve(theta, tol, max_iter)
-            good = found.gap <= tol * corners.spread_at(found.theta)
-            gap = found.gap if objective.utility.is_monotone else float("nan")
-            return Fitted(found.theta, found.value, found.shortfall, found.gradient_norm, gap, found.iterations, good)
+            good = found.estimate <= tol * corners.spread_at(found.theta)
+            return Fitted(
+                found.theta, found.value, found.shortfall, found.gradient_norm, found.gap, found.iterations, good
+            )
         solve, spent = None, 0
         if not warm:
             theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
         reached = minimise(objective, theta, tol * scale, max_iter - spent, solve=solve)
-    gap = reached.decrement if objective.utility.is_monotone else float("nan")
-    at = reached.at
+        at = reached.at
+        gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
     iterations = spent + reached.iterations
     return Fitted(at.theta, at.value, at.shortfall, reached.gradient_norm, gap, iterations, reached.converged)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 
 def proved_gap(value: float, lower: float, allowance: float = 0.0) -> float:
@@ -34,3 +37,12 @@ def proved_gap(value: float, lower: float, allowance: float = 0.0) -> float:
             "input; please report it with the data."
         )
     return math.inf if math.isnan(gap) else gap
+
+
+def worth_outside(y: Any, z: Any, equal: Any, below: Any) -> float:
+    """By how much a point that keeps its rows to rounding only can lie below every point that keeps them exactly.
+
+    With multipliers y of C v = c and z >= 0 of G v <= b, and the residuals C v - c and G v - b of the point, a lower
+    bound of the value over the set is lower by y.(C v - c) and z.(G v - b)^+ at most where the point itself is.
+    """
+    return float(np.abs(y) @ np.abs(equal) + np.maximum(z, 0.0) @ np.maximum(below, 0.0))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from certeq.optimize.domains._lift import Lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult, solve_panel
-from certeq.optimize.gaps import proved_gap
+from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.optimize.panels import ArrayPanel, MappedPanel, Panel
 from certeq.utilities import Utility
 
@@ -72,7 +72,11 @@ def solve_lifted(
     found = solve(table, utility, weights, start, limits, options)
     theta = lifted.theta(found.theta[:count])
     costs = np.zeros_like(middle) if linear is None else linear
-    return _at(found, data, utility, weights, theta, middle, costs, float(options.get("tol", 1e-9))), theta
+    C, c, G, b = (np.asarray(limits[name]) for name in ("C", "c", "G", "b"))
+    held = b < np.inf  # the other rows ask nothing
+    y, z = found.multipliers["C"], found.multipliers["G"][held]
+    outside = worth_outside(y, z, C @ found.theta - c, (G @ found.theta - b)[held])
+    return _at(found, data, utility, weights, theta, middle, costs, outside, float(options.get("tol", 1e-9))), theta
 
 
 def _at(
@@ -83,6 +87,7 @@ def _at(
     theta: Vector,
     middle: Vector,
     linear: Vector,
+    outside: float,
     tol: float,
 ) -> ExactResult | PanelResult:
     size, t = np.abs(theta) + np.abs(middle), found.shortfall
@@ -96,7 +101,7 @@ def _at(
     tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * sums.slopes / sums.mass
     moved = _EPS * (len(theta) + 8.0) * (tilted * (sums.reach + abs(t)) + float(np.abs(linear) @ size))
     moved += 64.0 * _EPS * (abs(t) + sums.size / sums.mass)
-    gap = proved_gap(value, found.lower_bound, 2.0 * moved)
+    gap = proved_gap(value, found.lower_bound, 2.0 * moved + outside)
     unit = found.gap / found.relative_gap if found.gap > 0.0 < found.relative_gap else max(abs(value), 1e-300)
     relative = gap / unit
     status = "stalled" if found.status == "optimal" and relative > tol else found.status

@@ -85,17 +85,19 @@ class Problem:
         """mu.w less costs and fees."""
         return float(self.mu @ w) - self.costs.at(w)
 
-    def risk(self, w: Floats) -> float:
-        """OCE of the losses net of costs and fees."""
-        return float(oce(self.A @ w, self.utility, self.weights)) + self.costs.at(w)
+    def risk(self, w: Floats, losses: Floats | None = None) -> float:
+        """OCE of the losses net of costs and fees; ``losses`` are A w, where they are known."""
+        losses = self.A @ w if losses is None else losses
+        return float(oce(losses, self.utility, self.weights)) + self.costs.at(w)
 
     def regularization(self, w: Floats) -> float:
         """The two penalties."""
         return self.l1 * float(np.abs(w).sum()) + self.l2 * float(w @ w)
 
-    def objective(self, w: Floats) -> float:
-        """What is minimised."""
-        return self.risk(w) - self.reward * self.expected_return(w) + self.regularization(w)
+    def objective(self, w: Floats, risk: float | None = None) -> float:
+        """What is minimised; ``risk`` is that of w, where it is known."""
+        risk = self.risk(w) if risk is None else risk
+        return risk - self.reward * self.expected_return(w) + self.regularization(w)
 
 
 def check_bounds(problem: Problem, budget: float | None) -> None:

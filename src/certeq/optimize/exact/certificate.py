@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact.problem import Polyhedron, Problem
-from certeq.optimize.gaps import proved_gap
+from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
@@ -249,7 +249,8 @@ def conclude(
     lower = sums.constant + bound - drift - errors
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
         return Certificate(value, -np.inf, np.inf, radius, g, y, z)
-    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z)
+    outside = worth_outside(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
+    return Certificate(value, lower - outside, proved_gap(value, lower, outside), radius, g, y, z)
 
 
 def _allowance(

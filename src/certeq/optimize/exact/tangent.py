@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize.exact.certificate import Certificate, closed_box, l1_reach
 from certeq.optimize.exact.problem import Problem
-from certeq.optimize.gaps import proved_gap
+from certeq.optimize.gaps import proved_gap, worth_outside
 
 Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps) / 2.0
@@ -46,7 +46,6 @@ def with_squares(
     moved += _EPS * (len(theta) + len(s) + 8.0) * (half + float(np.abs(h) @ np.abs(theta)))
     moved += 4.0 * _EPS * (abs(found.value) + abs(found.lower_bound))
     q = problem.polyhedron
-    moved += float(np.abs(found.y) @ np.abs(q.C @ theta - q.c))
-    moved += float(np.maximum(z, 0.0) @ np.maximum(q.G @ theta - q.b, 0.0))
+    moved += worth_outside(found.y, z, q.C @ theta - q.c, q.G @ theta - q.b)
     value, lower = found.value - along + half, found.lower_bound - half - moved
     return replace(found, value=value, lower_bound=lower, gap=proved_gap(value, lower))
