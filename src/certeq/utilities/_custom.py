@@ -81,12 +81,17 @@ class CustomUtility(Utility):
 
     def _from_the_left(self, slope: Array, x: Array) -> Array:
         """The left derivative at the kinks, whichever side the function given took there."""
-        for kink, left in self._facts.get("left_slopes", ()):
-            if is_tensor(x):
+        known = self._facts.get("left_slopes", ())
+        if not known:
+            return slope
+        if is_tensor(x):
+            for kink, left in known:
                 slope = slope.masked_fill(x == kink, left)
-            else:
-                slope = np.where(x == kink, left, slope)[()]
-        return slope
+            return slope
+        places, lefts = np.array(known).T
+        nearest = np.minimum(np.searchsorted(places, x), len(places) - 1)
+        on_kink = places[nearest] == x
+        return np.where(on_kink, lefts[nearest].astype(slope.dtype), slope)[()] if np.any(on_kink) else slope
 
     def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
         if self.d2u is not None:

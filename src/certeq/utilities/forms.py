@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from certeq.utilities._base import Utility
 
 _EPS = float(np.finfo(np.float64).eps)
+_MANY = 6  # kinks from which on they are counted by bisection and not one by one
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,8 @@ class Form:
     def slopes(self, y: Array, t: Any = 0.0, xp: SimpleNamespace = NUMPY) -> tuple[Array, Array]:
         """Left and right derivative of u at y - t; they differ only where y sits on a kink."""
         left = right = self.left_slope(y, t, xp)
+        if len(self.kinks) > _MANY and xp is NUMPY:
+            return self._at_ties(left, y, t)
         for kink in self.kinks:
             tie = y - kink.at == t
             right = xp.where(tie, kink.right, right)
@@ -174,13 +177,51 @@ class Form:
 
     def smooth_slope(self, y: Array, t: Any = 0.0) -> Array:
         """The left derivative at y - t less all jumps to the left of it: a continuous function."""
-        slope = self.left_slope(y, t)
-        for kink in self.kinks:
-            slope = slope - kink.jump * (y - kink.at > t)
-        return slope
+        return self.left_slope(y, t) - np.append(0.0, np.cumsum(self.jumps))[self.passed(y, t)]
+
+    # -- many kinks: their number, not their list, decides --------------------------------------------------------------
+
+    def passed(self, y: Array, t: Any = 0.0) -> Array:
+        """How many kinks lie to the left of y - t, by the rule of breakpoints."""
+        at = self.places
+        last = len(at) - 1
+        count = np.searchsorted(at, y - t)
+        if last < 0:
+            return count
+        while True:  # y - t was rounded, and may name a neighbor
+            up = (count <= last) & (y - at[np.minimum(count, last)] > t)
+            down = (count > 0) & ~(y - at[np.maximum(count - 1, 0)] > t)
+            if not (up | down).any():
+                return count
+            count = count + up - (down & ~up)
+
+    def _jumps_missed(self, own: Array, y: Array, t: Any, atom: Atom) -> Array:
+        """What the base's slope lacks, or has too much, because its own argument was rounded past a kink."""
+        places, jumps, which = (np.array(column) for column in zip(*atom.kinks, strict=True))
+        total = np.append(0.0, np.cumsum(jumps))
+        of_form = total[np.searchsorted(which, np.arange(len(self.kinks) + 1))]
+        return of_form[self.passed(y, t)] - total[np.searchsorted(places, own)]
+
+    def _at_ties(self, slope: Array, y: Array, t: Any) -> tuple[Array, Array]:
+        """Left and right slopes where ``slope`` is right for losses that sit on no kink."""
+        last = len(self.kinks) - 1
+        first = np.minimum(self.passed(y, t), last)
+        tie = y - self.places[first] == t
+        if not tie.any():
+            return slope, slope
+        end = first
+        while True:  # kinks may lie closer than y and t can tell apart
+            more = tie & (end < last) & (y - self.places[np.minimum(end + 1, last)] == t)
+            if not more.any():
+                break
+            end = end + more
+        left, right = (np.array([getattr(kink, side) for kink in self.kinks]) for side in ("left", "right"))
+        return np.where(tie, left[first], slope), np.where(tie, right[end], slope)
 
     def _on_its_side(self, slope: Array, own: Array, y: Array, t: Any, atom: Atom, xp: SimpleNamespace) -> Array:
         """The base's slope, moved to the side of each kink that the breakpoint says."""
+        if len(atom.moved_kinks) > _MANY and xp is NUMPY:
+            return slope + self._jumps_missed(own, y, t, atom)
         for place, jump, which in atom.moved_kinks:
             right = xp.indicator(y - self.kinks[which].at > t, own)
             slope = slope + jump * (right - xp.indicator(own > place, own))
