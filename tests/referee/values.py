@@ -197,7 +197,7 @@ def run(seed: int, samples: int, customs: int, rows: int = 10, batches_each: int
     draw, rng, report = Draw(seed, customs), np.random.default_rng([seed, 2]), Report()
     done = batches = 0
     while done < samples:
-        spec = draw(rng)
+        spec = draw.simple(rng) if rng.random() < 0.2 else draw(rng)
         try:
             utility = draw.make(spec, NAMES)
         except ValueError as error:
