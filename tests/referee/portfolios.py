@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import certeq as ce
 from tests.referee.exact import PATIENCE, Problem, judge
+from tests.referee.reference import confirm
 from tests.referee.regions import Region
 from tests.referee.report import Report, array_code
 from tests.referee.specification import LD, Draw, Spec, cvar, mean, weighted
@@ -297,11 +298,12 @@ def judge_fit(case: Case, model: Any, warned: bool, report: Report, always: bool
         with_l2 = ", l2" if case.get("l2_coef") else ""
         report.fail(f"broken {name}{with_l2}", size, f"{case.snippet}  # {name} is violated by {size:.3g} of its size")
     problem, point, scale = case.linear_problem(w)
-    risk = float(Problem(case.spec, problem.A, None, problem.region).oce(point)[0])
+    risk, ref = Problem(case.spec, problem.A, None, problem.region).oce(point)
     if not abs(model.risk_ - risk) <= 1e-10 * problem.size(point):
-        report.fail(
-            "risk_", abs(model.risk_ - risk) / problem.size(point), f"{case.snippet}  # {model.risk_!r}; {risk!r}"
-        )
+        losses = (problem.A.astype(LD) @ point.astype(LD)).astype(float)
+        confirm(ref, case.spec.form, 0, losses, None, 1e-12 * problem.size(point))
+        said = f"{case.snippet}  # risk_ {model.risk_!r}; right: {risk!r}"
+        report.fail("risk_", abs(model.risk_ - risk) / problem.size(point), said)
     value = -model.objective_ / scale if "objective_function" in case.given else model.objective_
     found = SimpleNamespace(
         theta=point,
