@@ -18,9 +18,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import certeq as ce
 from tests.referee.exact import PATIENCE, Problem, judge
+from tests.referee.reference import confirm
 from tests.referee.regions import Region
 from tests.referee.report import Report, array_code
-from tests.referee.specification import LD, Draw, Spec
+from tests.referee.specification import LD, Draw, Spec, cvar, mean, weighted
 
 NAMES = {"ce": ce, "np": np}
 COSTS = "transaction_costs"
@@ -153,7 +154,31 @@ class Case:
         return problem, point, scale
 
 
+def draw_plain(rng: np.random.Generator) -> Case:
+    """What most people fit: CVaR, alone or beside the mean, long only, a return to reach, a ridge, a row or two."""
+    n, count = int(rng.integers(2, 7)), int(rng.choice([30, 60, 120, 300]))
+    X = rng.normal(0.0005, 0.01, size=(count, n)).round(4)
+    alpha = float(rng.choice([0.05, 0.1, 0.2, 0.3]))
+    spec = cvar(alpha) if rng.random() < 0.7 else weighted([0.3, 0.7], [mean(), cvar(alpha)])
+    given: dict[str, Any] = {"l2_coef": float(rng.choice([0.0, 1e-5, 1e-3, 1e-2]))}
+    mu = X.mean(axis=0)
+    below, inside = [], np.zeros(n)
+    inside[np.argmax(mu)] = 0.5
+    inside += 0.5 / n
+    if rng.random() < 0.8:
+        given["min_return"] = float(mu @ inside - rng.uniform(0.0, 0.5) * (mu @ inside - mu.mean()))
+    if rng.random() < 0.5:
+        G = rng.normal(size=(int(rng.integers(1, 3)), n)).round(1)
+        G = G * rng.choice([1e-3, 1.0, 1e3], size=(len(G), 1))
+        level = G @ inside + rng.uniform(0, 0.05, len(G)) * np.abs(G).max(axis=1)
+        given |= {"left_inequality": G, "right_inequality": level}
+        below += [(f"left_inequality[{i}]", G[i], float(level[i])) for i in range(len(G))]
+    return Case(spec, X, given, np.zeros(n), np.ones(n), [("budget", np.ones(n), 1.0)], below)
+
+
 def draw_case(rng: np.random.Generator, draw: Draw) -> Case:
+    if rng.random() < 0.3:
+        return draw_plain(rng)
     n, count = int(rng.integers(2, 8)), int(rng.integers(12, 70))
     if rng.random() < 0.2:
         count *= 6
@@ -273,11 +298,12 @@ def judge_fit(case: Case, model: Any, warned: bool, report: Report, always: bool
         with_l2 = ", l2" if case.get("l2_coef") else ""
         report.fail(f"broken {name}{with_l2}", size, f"{case.snippet}  # {name} is violated by {size:.3g} of its size")
     problem, point, scale = case.linear_problem(w)
-    risk = float(Problem(case.spec, problem.A, None, problem.region).oce(point)[0])
+    risk, ref = Problem(case.spec, problem.A, None, problem.region).oce(point)
     if not abs(model.risk_ - risk) <= 1e-10 * problem.size(point):
-        report.fail(
-            "risk_", abs(model.risk_ - risk) / problem.size(point), f"{case.snippet}  # {model.risk_!r}; {risk!r}"
-        )
+        losses = (problem.A.astype(LD) @ point.astype(LD)).astype(float)
+        confirm(ref, case.spec.form, 0, losses, None, 1e-12 * problem.size(point))
+        said = f"{case.snippet}  # risk_ {model.risk_!r}; right: {risk!r}"
+        report.fail("risk_", abs(model.risk_ - risk) / problem.size(point), said)
     value = -model.objective_ / scale if "objective_function" in case.given else model.objective_
     found = SimpleNamespace(
         theta=point,

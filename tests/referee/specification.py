@@ -468,6 +468,15 @@ class Draw:
             return self.pool[int(rng.integers(len(self.pool)))]
         return _built_in(rng, self.kinked and rng.random() < 0.7)
 
+    def simple(self, rng: np.random.Generator) -> Spec:
+        """A custom utility or a sum of two, scaled and normalized at most once each, by numbers of two digits."""
+        spec = self.pool[int(rng.integers(len(self.pool)))]
+        if rng.random() < 0.3:
+            spec = weighted([0.5, 0.5], [leaky(0.2), cvar(0.5)]).normalized()
+        if rng.random() < 0.4:
+            spec = spec.normalized()
+        return spec.scaled(float(rng.choice([0.3, 0.7, 1.1, 1.18, 1.7]))) if rng.random() < 0.6 else spec
+
     def __call__(self, rng: np.random.Generator) -> Spec:
         """Built in or custom, in sums, scaled and normalized in any order, up to three levels deep."""
         while True:

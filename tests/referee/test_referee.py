@@ -10,7 +10,7 @@ import pytest
 
 import certeq as ce
 from tests.referee import exact, values
-from tests.referee.reference import exact_minimum, reference
+from tests.referee.reference import exact_minimum, minimum_by_thirds, reference
 from tests.referee.regions import draw_region
 from tests.referee.report import Report
 from tests.referee.specification import Draw, custom, cvar, entropic, leaky, mean, weighted
@@ -44,6 +44,16 @@ def test_long_double_agrees_with_fractions():
         right = exact_minimum(x[0], None if batch.weights is None else batch.weights[0], spec.form)
         size = float(np.abs(ref.y).max()) + spec.form.size
         assert abs(float(right - Fraction(float(ref.centre[0]))) - float(ref.value[0])) <= 1e-16 * size
+
+
+def test_breakpoints_agree_with_a_search_that_knows_none():
+    draw, rng = Draw(3, 8), np.random.default_rng(4)
+    for _ in range(60):
+        spec, batch = draw(rng), values.draw_batch(rng, 4, int(rng.integers(1, 40)))
+        ref = reference(batch.x.astype(float), batch.weights, spec.form)
+        size = 1e-15 * (float(np.abs(ref.y).max()) + float(np.abs(ref.value).max()) + spec.form.width)
+        for i in range(len(batch.x)):
+            assert abs(ref.value[i] - minimum_by_thirds(ref, spec.form, i)) <= size
 
 
 def test_normalized_is_zero_at_zero_and_the_order_of_scaling_does_not_matter():
