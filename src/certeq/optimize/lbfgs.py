@@ -110,7 +110,7 @@ def minimize_lbfgs(
     return Solution(
         theta=found,
         value=at.value,
-        gap=certified_gap(at, found, loss, utility, domain),
+        gap=certified_gap(at, found, objective, domain),
         status=status,
         trace=log.trace(),
         iterations=int(answer.nit),

@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains import Domain
-from certeq.optimize.losses import Evaluation, Loss
+from certeq.optimize.exact.certificate import certify_at
+from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.utilities import Utility
+from certeq.utilities.forms import form
 
 Floats = NDArray[np.float64]
+_CHUNK = 2**20  # numbers of a table read at a time
 
 
 def _nothing() -> Floats:
@@ -141,15 +144,31 @@ def _show(found: object) -> str:
     return f"{found:.10g}" if isinstance(found, float) else str(found)
 
 
-def certified_gap(at: Evaluation, theta: Floats, loss: Loss, utility: Utility, domain: Domain) -> float | None:
+def frank_wolfe_gap(at: Evaluation, theta: Floats, loss: Loss, utility: Utility, domain: Domain) -> float | None:
     """Return g.theta - min over v in the set of g.v, or None where OCE of the loss is not known to be convex.
 
     OCE of a convex loss is convex when u is monotone; of a linear loss, always. Where OCE has a kink at theta, g is one
-    subgradient of many and the bound need not vanish at the minimum.
+    subgradient of many and the bound need not vanish at the minimum. Roundings of g are not allowed for.
     """
     if loss.linear or (loss.convex and utility.is_monotone):
         return domain.support_gap(theta, at.gradient)
     return None
+
+
+def certified_gap(at: Evaluation, theta: Floats, objective: Objective, domain: Domain) -> float | None:
+    """Return the gap of `frank_wolfe_gap`; of a linear loss in memory as the certificate proves it, roundings and all.
+
+    Of samples in blocks and of other losses the gradient is that of exact arithmetic but for rounding.
+    """
+    loss, utility, table = objective.loss, objective.utility, objective.samples
+    if not (loss.linear and isinstance(table, np.ndarray)):
+        return frank_wolfe_gap(at, theta, loss, utility, domain)
+    count = len(table)
+    weights = np.full(count, 1.0 / count) if objective.weights is None else objective.weights
+    step = max(1, _CHUNK // table.shape[1])
+    rows = (slice(start, min(start + step, count)) for start in range(0, count, step))
+    blocks = ((part, np.asarray(table[part], dtype=np.float64)) for part in rows)
+    return certify_at(blocks, weights, form(utility), domain, theta, at.shortfall, at.tilt)[1]
 
 
 def stationarity(at: Evaluation, theta: Floats, domain: Domain) -> float:

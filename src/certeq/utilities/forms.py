@@ -77,7 +77,7 @@ class Form:
         self.utility = utility
         self.atoms = atoms
         self.kinks: tuple[Kink, ...] = ()
-        self.facts: dict[str, Any] = {}  # found by search, and worth keeping
+        self.facts: dict[Any, Any] = {}  # found by search, and worth keeping
         if kinks is None:
             self._place_kinks()
         else:
@@ -179,7 +179,7 @@ class Form:
         """The left derivative at y - t less all jumps to the left of it: a continuous function."""
         return self.left_slope(y, t) - np.append(0.0, np.cumsum(self.jumps))[self.passed(y, t)]
 
-    # -- many kinks: their number, not their list, decides --------------------------------------------------------------
+    # -- many kinks: their number, not their list, decides ------------------------------------------------------------
 
     def passed(self, y: Array, t: Any = 0.0) -> Array:
         """How many kinks lie to the left of y - t, by the rule of breakpoints."""

@@ -206,10 +206,10 @@ def _by_linear_programme(presolved: Rows, low: Vector, high: Vector) -> Vector:
             f"{found.fun:.3g} in total at best)."
         )
     # The bounds given, not those that the rows imply: these leave no room to move to a row.
-    return _onto_rows(Polyhedron(q.lower, q.upper, C, c, G, b), np.clip(found.x[:size], low, high))
+    return onto_rows(Polyhedron(q.lower, q.upper, C, c, G, b), np.clip(found.x[:size], low, high))
 
 
-def _onto_rows(q: Polyhedron, v: Vector) -> Vector:
+def onto_rows(q: Polyhedron, v: Vector) -> Vector:
     """Remove what a linear program's tolerance left: rows that are broken hold with equality, as far as that helps.
 
     Every feasible point may have a higher value than one that is outside by 1e-9, which no descent would then leave.

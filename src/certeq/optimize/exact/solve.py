@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize.domains._errors import UnboundedError
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
-from certeq.optimize.exact.feasibility import feasible_point, implied_box, restore
+from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
 from certeq.optimize.exact.model import Model, normalise
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
 from certeq.optimize.exact.recession import Escape
@@ -246,10 +246,11 @@ def status_of(optimal: bool, exhausted: bool, late: bool) -> str:
 
 
 def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
-    """In the caller's units, without dust, within the bounds and on the equality rows to rounding."""
+    """In the caller's units, without dust, within the bounds and on the rows to rounding."""
     q = problem.polyhedron
     clean = np.where(np.abs(theta) < 1e-16, 0.0, theta) * model.holding
-    return restore(clean, q.C, q.c, q.lower, q.upper)
+    clean = restore(clean, q.C, q.c, q.lower, q.upper)
+    return onto_rows(q, clean) if np.any(q.G @ clean > q.b) else clean
 
 
 def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:

@@ -26,7 +26,7 @@ from certeq.optimize.sg._schedules import FULL
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._state import check_answers, check_values
 from certeq.optimize.sg._tilt import Tilt, make_tilt
-from certeq.optimize.solution import Solution, certified_gap, stationarity
+from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
 from certeq.risk._rows import solve_rows
 from certeq.utilities import Utility
 
@@ -175,7 +175,7 @@ class Run:
         if self.objective is None:
             return float(solve_rows(np.ascontiguousarray(self.last_losses)[None, :], None, self.utility).value[0]), None
         at = self.objective.evaluate(theta)
-        return at.value, certified_gap(at, theta, self.loss, self.utility, self.domain)
+        return at.value, frank_wolfe_gap(at, theta, self.loss, self.utility, self.domain)
 
     def _not_finite(self, k: int, losses: Floats) -> ValueError:
         bad = np.flatnonzero(~np.isfinite(losses))
@@ -202,7 +202,7 @@ class Run:
             at = self.objective.evaluate(theta)
             value, shortfall = at.value, at.shortfall
             tilt = None if isinstance(self.full, Panel) else at.tilt  # as long as the panel, which is not held
-            gap = certified_gap(at, theta, self.loss, self.utility, self.domain)
+            gap = certified_gap(at, theta, self.objective, self.domain)
             residual = stationarity(at, theta, self.domain)
         return Solution(
             theta=theta,
