@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -27,16 +28,16 @@ ROOT = Path(__file__).resolve().parents[1]
 ALGEBRA = ("tests/optimize", "tests/portfolio", "tests/learn", "tests/risk")
 # As OPENBLAS_CORETYPE, and as the library names it. The wheels of NumPy and SciPy hold these; other names run as one of
 # them (Zen as Haswell, Cooperlake as SkylakeX).
-KERNELS = {
+X86 = {
     "SkylakeX": "SkylakeX",
     "Haswell": "Haswell",
     "Sandybridge": "Sandybridge",
     "Nehalem": "Nehalem",
     "Prescott": "Katmai",
-    "NEOVERSEN1": "neoversen1",
-    "NEOVERSEV1": "neoversev1",
-    "ARMV8": "armv8",
 }
+ARM = {name: name for name in ("NEOVERSEV1", "NEOVERSEN2", "NEOVERSEN1", "CORTEXA57", "ARMV8")}
+KERNELS = X86 if platform.machine().lower() in {"x86_64", "amd64", "i686"} else ARM
+LEAST = list(KERNELS)[-1]  # the one that every processor executes
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LOCALES = ("tr_TR.UTF-8", "de_DE.UTF-8", "fr_FR.UTF-8")  # other capitals of i, a comma for the point
 WITHOUT_COMPILED = "import sys\nsys.modules['certeq.risk._fused'] = None  # its import fails, as if it were not there\n"
@@ -82,12 +83,12 @@ RUNS = (
     ),
     Run(
         "no-vectors",
-        "NumPy and PyTorch without vector instructions beyond their baseline; BLAS kernel Prescott (SSE3)",
+        "NumPy and PyTorch without vector instructions beyond their baseline; BLAS kernel " + LEAST,
         {"ATEN_CPU_CAPABILITY": "default"},
-        kernel="Prescott",
+        kernel=LEAST,
         vectors=False,
     ),
-    *(kernel(name, 4 if i % 2 == 0 else 1) for i, name in enumerate(KERNELS) if name != "Prescott"),
+    *(kernel(name, 4 if i % 2 == 0 else 1) for i, name in enumerate(KERNELS) if name != LEAST),
 )
 
 
