@@ -168,8 +168,11 @@ class InteriorMethod:
         diagonal = K.reshape(-1)[:: len(K) + 1]
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
-        # The floor only matters for directions that nothing bends: a free t beside a linear utility.
+        # The floor only matters for directions that nothing bends: a free t beside a linear utility. It is no part of H
+        # where H bends: beside bounds that are nearly met, whose ratios are vast, it would swamp H and leave slopes.
         typical = float(np.partition(diagonal, len(diagonal) // 2)[len(diagonal) // 2]) or float(diagonal.max()) or 1.0
+        if q.H is not None:
+            typical = min(typical, float(q.H.diagonal().max()) or typical)
         base = 1e-13 * typical + 1e-300
         for _ in range(10):
             diagonal += base
