@@ -8,7 +8,7 @@ COMPILED := $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
 
-.PHONY: run test test-slow lint bench docs docs-serve clean constraints
+.PHONY: run test test-slow test-portable lint bench docs docs-serve clean constraints
 
 run: $(STAMPS)/run
 	$(BIN)/certeq compare --force --report certeq-report.html
@@ -18,6 +18,10 @@ test: $(STAMPS)/test
 
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -m "slow or not slow"
+
+# As other machines run it: kernels, vector instructions, threads, signals, locale, without the compiled file.
+test-portable: $(STAMPS)/test
+	$(BIN)/python -m tests.portable --workers $(WORKERS)
 
 lint: $(STAMPS)/test
 	$(BIN)/ruff check src tests benchmarks docs

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from certeq.cli import _console, _reproduce
+from certeq.cli import _reproduce
 from certeq.cli._choices import CHOICES
 from certeq.cli._console import cell, print_table
-from certeq.cli._fit import fit
+from certeq.cli._fit import PAGE, fit
 from certeq.paper import Claim, Outcome, Result
 
 WIDTHS = [40, 60, 80, 120, 200]
@@ -84,9 +84,10 @@ def test_portfolio(certeq, prices, csv, monkeypatch, width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_estimate(certeq, prices, csv, monkeypatch, width):
+@pytest.mark.parametrize("more", [(), ("--scale", 0.02, "--normalized")])
+def test_estimate(certeq, prices, csv, monkeypatch, width, more):
     path = csv(-prices.pct_change().dropna())
-    arguments = ("estimate", path, "-c", "A", "-u", "smooth-cvar", "--tau", 0.005)
+    arguments = ("estimate", path, "-c", "A", "-u", "smooth-cvar", "--tau", 0.005, *more)
     whole = certeq(*arguments).stdout
     monkeypatch.setenv("COLUMNS", str(width))
     said = certeq(*arguments).stdout
@@ -130,6 +131,7 @@ def test_a_pipe_gets_everything():
         "table = Table()\n"
         "for i in range(40): table.add_column(f'Column {i}', justify='right')\n"
         "table.add_row(*[cell(f'{i}.123456') for i in range(40)])\n"
+        "table.add_column('Name'); table.add_row(*['1'] * 40, cell('n' * 50))\n"
         "print_table(table)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
@@ -138,6 +140,7 @@ def test_a_pipe_gets_everything():
         env={**environment, "PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert NUMBER.findall(done.stdout) == [f"{i}.123456" for i in range(40)]
+    assert "n" * 50 in done.stdout
     assert done.stderr == ""
 
 
@@ -152,7 +155,7 @@ def test_numbers_stay_whole_in_tables_of_any_shape(seed):
     values = [[f"{10 ** rng.uniform(-5, 5):.{rng.integers(1, 9)}f}" for _ in range(columns)] for _ in range(rows)]
     for row in values:
         table.add_row(cell("word " * rng.integers(1, 9) + "w" * rng.integers(1, 40)), *map(cell, row))
-    left_out, width, whole = fit(table, room, least=2)
+    left_out, width, whole = fit(table, room)
     console = Console(width=width)
     with console.capture() as captured:
         console.print(table)
@@ -165,7 +168,7 @@ def test_numbers_stay_whole_in_tables_of_any_shape(seed):
     assert max(map(cell_len, said.splitlines())) <= width
 
 
-@pytest.mark.parametrize("columns, width", [("", _console.PAGE), ("wide", _console.PAGE), ("70", 70)])
+@pytest.mark.parametrize("columns, width", [("", PAGE), ("wide", PAGE), ("70", 70)])
 def test_columns_is_heeded_without_a_terminal(monkeypatch, capsys, columns, width):
     monkeypatch.setenv("COLUMNS", columns)
     table = Table()

@@ -218,7 +218,8 @@ def test_the_callback_sees_the_run_and_can_stop_it():
     assert found.status == "stopped by callback"
     assert found.iterations == 30
     assert found.value == seen[-1].value
-    assert found.gap == seen[-1].gap
+    # What is returned allows for every rounding; what is shown along the way does not.
+    assert seen[-1].gap <= found.gap == pytest.approx(seen[-1].gap, rel=1e-9)
     np.testing.assert_array_equal(found.trace.iteration, [10, 20, 30])
 
 

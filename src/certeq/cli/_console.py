@@ -19,8 +19,6 @@ from rich.text import Text
 
 from certeq.cli._fit import fit
 
-PAGE = 160  # columns of a table that no terminal shows, before its texts are broken into lines
-
 
 class BadData(Exception):
     """The data, or the files, do not allow what was asked; its text is shown to the user as it is."""
@@ -68,8 +66,7 @@ def print_table(table: Table, elsewhere: str = "") -> None:
     """
     console = Console(highlight=False, soft_wrap=False)
     limited = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    left_out, width, whole = fit(table, console.width if limited else PAGE, least=2 if limited else len(table.columns))
-    console.width = width
+    left_out, console.width, whole = fit(table, console.width if limited else None)
     console.print(table)
     if left_out:
         places = " and ".join(filter(None, (f"in a terminal of {whole} columns", elsewhere)))

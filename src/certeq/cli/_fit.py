@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
 
-_LONG = 24  # words of the first column may be broken into pieces of this many letters before a column is left out
+PAGE = 160  # columns where nothing limits them: texts are broken into lines there
+_KEPT = 2  # columns that are never left out: what it is, and its first number
+_LONG = 24  # words may be broken into pieces of this many letters before a column is left out
 _SHORT = 8  # and of this many where no more columns can be left out
 _ANY = 100_000  # columns: more than a cell has, so that what is measured is the cell
 
@@ -23,34 +25,34 @@ class _Span:
     whole: bool
 
 
-def fit(table: Table, room: int, least: int) -> tuple[list[str], int, int]:
-    """Give the columns widths that fit into ``room``; say what was left out.
+def fit(table: Table, room: int | None) -> tuple[list[str], int, int]:
+    """Give the columns widths that fit into ``room`` (None: as much as they need); say what was left out.
 
     A column that is right-justified or ``no_wrap`` holds cells that stay on one line; other texts, and all headings,
-    break between words. Where that is not enough the lines of the box go and long words of the first column are broken,
-    then columns go from the right, all but ``least``; if even those are too wide shorter words are broken as well.
+    break between words. Where that is not enough the lines of the box go and long words are broken, then columns go
+    from the right, all but two; if even those are too wide shorter words are broken as well.
 
     Returns
     -------
     The headings of the columns left out, the width of the table as it is now (more than ``room`` where whole numbers
-    need more), and the width at which nothing is left out.
+    need more), and a width at which nothing is left out.
     """
     spans = [_span(column) for column in table.columns]
     boxed = 3 * len(spans) + 1
     all_of_it = _needed(spans)
-    if sum(span.least for span in spans) + boxed <= room:
+    whole = sum(span.least for span in spans) + boxed
+    if room is None:
+        room = max(PAGE, whole)
+    if whole <= room:
         _share(table, spans, room - boxed)
         return [], room, all_of_it
-    first = spans[0]
-    if not first.whole:
-        first.least = max(min(first.least, _LONG), first.least - max(0, all_of_it - room))
+    _break_words(spans, room, _LONG)
     kept = len(spans)
-    while kept > least and _needed(spans[:kept]) > room:
+    while kept > _KEPT and _needed(spans[:kept]) > room:
         kept -= 1
     left_out = [str(column.header) for column in table.columns[kept:]]
     table.columns, spans = table.columns[:kept], spans[:kept]
-    if not first.whole:
-        first.least = max(min(first.least, _SHORT), first.least - max(0, _needed(spans) - room))
+    _break_words(spans, room, _SHORT)
     _open(table)
     width = max(room, _needed(spans))
     _share(table, spans, width - 2 * (kept - 1))
@@ -72,6 +74,12 @@ def _measured(cell: object) -> Measurement:
 def _needed(spans: list[_Span]) -> int:
     """The least width, with two blanks between columns and no box."""
     return sum(span.least for span in spans) + 2 * (len(spans) - 1)
+
+
+def _break_words(spans: list[_Span], room: int, letters: int) -> None:
+    """Let words of texts be broken where the columns need more than there is, the longest first."""
+    for span in sorted((span for span in spans if not span.whole), key=lambda span: -span.least):
+        span.least = max(min(span.least, letters), span.least - max(0, _needed(spans) - room))
 
 
 def _share(table: Table, spans: list[_Span], room: int) -> None:

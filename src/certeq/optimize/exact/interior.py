@@ -174,9 +174,12 @@ class InteriorMethod:
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
         # The floor only matters for directions that nothing bends: a free t beside a linear utility. Entries of
-        # variables at a bound grow without limit; where those are most, a floor made of them would drown the others.
+        # variables at a bound grow without limit; a floor made of them would swamp what bends the others.
         typical = float(np.partition(diagonal, len(diagonal) // 2)[len(diagonal) // 2]) or float(diagonal.max()) or 1.0
-        base = 1e-13 * (min(typical, bent) if bent > 0.0 else typical) + 1e-300
+        typical = min(typical, bent) if bent > 0.0 else typical
+        if q.H is not None:
+            typical = min(typical, float(q.H.diagonal().max()) or typical)
+        base = 1e-13 * typical + 1e-300
         for _ in range(10):
             diagonal += base
             factor, info = _potrf(K, lower=1, clean=0)
