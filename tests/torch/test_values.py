@@ -390,3 +390,12 @@ def test_negated_views_and_weights_that_mean_nothing():
     assert lazy.is_neg()
     assert float(oce(lazy, ce.Entropic(1.0))) == pytest.approx(ce.oce(-z.numpy(), ce.Entropic(1.0)), rel=1e-13)
     assert np.isnan(float(oce(z, ce.Entropic(1.0), weight=torch.zeros(8), validate=False)))
+
+
+def test_slopes_of_both_signs_beside_a_power():
+    """A mean slope below 0 has no cube root: the search goes on by bisection there."""
+    rng = np.random.default_rng(0)
+    utility = 0.5 * ce.MeanVariance(3.0) + 0.5 * ce.Quartic()
+    for _ in range(50):
+        x = rng.standard_t(2, size=int(rng.integers(2, 50))) * 10.0 ** rng.uniform(-2, 3)
+        assert float(oce(torch.tensor(x), utility)) == pytest.approx(ce.oce(x, utility), rel=1e-11)

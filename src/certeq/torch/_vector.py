@@ -210,10 +210,11 @@ def _solve(z: Floats, mean: Mean, utility: Utility, low: float, high: float, sta
         if not low < middle < high:
             return _between(z, mean, utility, low, high)
         f = math.nan
-        if least < m < most:
+        within = least < m < most and (bounded or power == 1.0 or m > 0.0)  # slopes may be negative, and have no root
+        if within:
             f = math.log((m - least) / (most - m)) - odds if bounded else m ** (1.0 / power) - 1.0
         run = math.nan
-        if not known and h > 0.0:
+        if within and not known and h > 0.0:
             steep = (most - least) / ((m - least) * (most - m)) if bounded else m ** (1.0 / power - 1.0) / power
             run = -1.0 / (steep * h)
         seen.append((f, t, run))
