@@ -15,6 +15,12 @@ from tests.conftest import UTILITIES
 N, D = 2500, 6
 
 
+@pytest.fixture(autouse=True)
+def not_in_memory(monkeypatch):
+    """Small panels would be read as a whole; here they stand for large ones."""
+    monkeypatch.setattr("certeq.optimize.exact.blocks.solve._WHOLE", 0)
+
+
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(5)
@@ -205,3 +211,15 @@ def test_refusals(mapped, table):
         solve_panel(ArrayPanel(broken), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
     with pytest.raises(ce.InfeasibleError):
         solve_panel(ArrayPanel(table), ce.CVaR(0.1), lower=0.5, C=np.ones(D), c=1.0)
+
+
+def test_a_small_panel_is_read_once_and_solved_in_memory(monkeypatch):
+    monkeypatch.undo()
+    losses = np.random.default_rng(0).normal(size=(500, 6))
+    weights = np.random.default_rng(1).integers(0, 3, size=500).astype(float)
+    found = solve_panel(ArrayPanel(losses), ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
+    table = solve_exact(losses, ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
+    assert found.passes == 1
+    assert found.status == "optimal"
+    np.testing.assert_allclose(found.theta, table.theta, atol=1e-12)
+    assert found.value == pytest.approx(table.value, rel=1e-13)

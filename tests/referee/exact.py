@@ -22,6 +22,7 @@ from scipy import sparse
 import certeq as ce
 from certeq.optimize import panels
 from certeq.optimize.exact import solve_exact
+from certeq.optimize.exact.blocks import solve as blocks
 from tests.referee.reference import Reference, confirm, reference
 from tests.referee.regions import Region, draw_region
 from tests.referee.report import Report, array_code
@@ -123,6 +124,7 @@ def on_blocks(A: np.ndarray):
         width = A.shape[1]
         with (
             mock.patch.object(panels, "LARGE", 0),
+            mock.patch.object(blocks, "_WHOLE", 0),  # else so small a panel would be read as a whole
             mock.patch.object(panels, "_SPAN", 30 * width),
             mock.patch.object(panels, "_PIECE", 11 * width),
         ):

@@ -25,4 +25,9 @@ def test_a_hundred_problems():
 def test_twenty_thousand_problems(part):
     report = run(SEED * 1000 + part, int(1000 * SCALE), customs=60, large_every=250)
     print(report.summary())
+    # No wrong answer at all. One in a thousand may not converge, and says so; the solver on blocks, made to solve
+    # problems a thousand times smaller than those it is for, one in a hundred.
+    late = {kind: report.failed.pop(f"not converged ({kind})", 0) for kind in ("memory", "blocks")}
     assert not report.failed, str(report)
+    assert late["memory"] <= max(1, report.checked["memory"] / 1000), str(report)
+    assert late["blocks"] <= max(1, report.checked["blocks"] / 100), str(report)

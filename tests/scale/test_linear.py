@@ -23,6 +23,12 @@ CHUNKS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def not_in_memory(monkeypatch):
+    """Small panels would be read as a whole; here they stand for large ones."""
+    monkeypatch.setattr("certeq.optimize.exact.blocks.solve._WHOLE", 0)
+
+
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,9 @@ from certeq.risk._rows import Solved, solve_rows, tilt_rows
 from certeq.risk._sample import BLOCK, LONG, ArraySample, Sample
 from certeq.risk._survey import NotFinite
 from certeq.risk._threads import run_all
+from certeq.risk._vector import solve_vector, value_of_vector
 from certeq.utilities import Exponential, Utility
+from certeq.utilities.forms import Form, form
 
 Axis = int | tuple[int, ...] | None
 
@@ -85,6 +88,11 @@ def oce(
     >>> ce.oce([[0.0, 1.0], [2.0, 2.0]], ce.MeanVariance(0.5))
     array([0.625, 2.   ])
     """
+    if type(x) is np.ndarray and weights is None and method == "auto":
+        short = _short_vector(x, utility, axis)
+        value = None if short is None else value_of_vector(*short)
+        if value is not None and math.isfinite(value):
+            return value
     far = elsewhere(x, weights, axis)
     if method == "bisect":
         if far is not None:
@@ -114,6 +122,11 @@ def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
     >>> float(ce.shortfall([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5)))
     2.0
     """
+    if type(x) is np.ndarray and weights is None:
+        short = _short_vector(x, utility, axis)
+        solved = None if short is None else solve_vector(short[0], None, short[1])
+        if solved is not None and math.isfinite(solved.threshold):
+            return solved.threshold
     far = elsewhere(x, weights, axis)
     if far is not None:
         return solve_sample(far, utility).shortfall
@@ -136,12 +149,24 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
     >>> ce.tilt([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5))
     array([0. , 0. , 0.5, 0.5])
     """
+    if type(x) is np.ndarray and weights is None:
+        short = _short_vector(x, utility, axis)
+        solved = None if short is None else solve_vector(short[0], None, short[1])
+        if solved is not None and np.isfinite(solved.tilt).all():
+            return solved.tilt
     far = elsewhere(x, weights, axis)
     if far is not None:
         return _tilt_far(far, utility)
     problem = _Problem(x, utility, weights, axis)
     rows = problem.tilts()
     return problem.restore(rows)
+
+
+def _short_vector(x: Floats, utility: Any, axis: Axis) -> tuple[Floats, Form] | None:
+    """One short vector in memory as the solver of vectors takes it; None where it is something else."""
+    if x.ndim != 1 or not 0 < x.size < LONG or x.dtype != np.float64 or not (axis is None or axis == -1 or axis == 0):
+        return None
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x), form(check_utility(utility))
 
 
 def _check_method(method: object) -> None:

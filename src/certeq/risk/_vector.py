@@ -1,25 +1,344 @@
-"""One vector of losses under a utility with kinks: between which breakpoints does its threshold lie?
+"""One vector of losses: OCE, threshold and tilt in one go, at the least overhead.
 
-The mean slope falls as t rises, continuously but for the *breakpoints* y_i - k, where loss i crosses kink k. So t* is a
-breakpoint, or it lies strictly between two neighboring ones, where Newton's method works.
+The cost of a short vector is the number of calls, not the arithmetic. A slope that is one of the curves of ``_fused.c``
+is solved there in a single call; what NumPy does here for all others, and without a compiler for these too, stops as
+soon as it has converged, and value and tilt share all the work. One sort tells the least and greatest loss, whether all
+are finite, and the quantile.
+
+Where u has kinks the mean slope falls continuously as t rises but for the *breakpoints* y_i - k, where loss i crosses
+kink k. So t* is a breakpoint, or it lies strictly between two neighboring ones, where Newton's method works.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from certeq.risk import _compiled
+from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape
+from certeq.utilities._backend import NUMPY
 from certeq.utilities.forms import Form
 
 Floats = NDArray[np.floating[Any]]
 Mean = Callable[[Floats], float]
 
+SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather than select, float64 rather than float32
+COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
 _EPS = float(np.finfo(np.float64).eps)
 ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
 _MOST = 1 << 18  # breakpoints looked at together: two megabytes, however many losses and kinks there are
+_ones = [np.ones(0)]
+
+
+class Solved(NamedTuple):
+    """OCE, the threshold t*, and the tilt q_i = w_i u'(x_i - t*)."""
+
+    value: float
+    threshold: float
+    tilt: Floats
+
+
+class _Answer(NamedTuple):
+    """OCE and threshold of centered losses; the tilt is weight * density / total."""
+
+    value: float
+    threshold: float
+    density: Floats
+    total: float = 1.0
+
+
+class _Facts(NamedTuple):
+    """What a form says of its utility, looked up once: a property costs as much as a sum of a hundred losses."""
+
+    shape: Shape | None
+    anchor: float
+    of_zero: float  # OCE of a constant loss of 0
+    tail: float | None  # mass above the quantile near which t* lies, where slopes are bounded
+    least: float
+    most: float
+    growth: float
+    code: Any  # the compiled curve, if the slope is one
+    any_length: bool  # whether the compiled solver is the better one of long vectors too
+
+
+def facts_of(form: Form) -> _Facts:
+    """The facts, kept with the form."""
+    kept: _Facts | None = form.facts.get("vector")
+    if kept is None:
+        u = form.utility
+        shape, curve, (least, most) = u.shape, u.curve, u.slope_range
+        code = _compiled.coded(u)
+        # A closed form of many losses is as good and faster in their own precision, and so is NumPy's general power.
+        long = code is not None and shape is None and not (isinstance(curve, Power) and curve.degree not in (1, 2, 3))
+        tail = None
+        if most - least < math.inf and least < 1.0 < most and not isinstance(shape, Exponential | Quadratic):
+            tail = (1.0 - least) / (most - least)
+        kept = _Facts(shape, u.anchor, u.oce_of_zero, tail, least, most, u.growth, code, long)
+        form.facts["vector"] = kept
+    return kept
+
+
+def solve_vector(
+    x: Floats,
+    weights: Floats | None,
+    form: Form,
+    tolerance: float = 1e-14,
+    dtype: DTypeLike = np.float64,
+) -> Solved | None:
+    """Solve one vector; None where its losses are not all finite, or too far apart for their dtype.
+
+    Weights, if any, sum to 1. ``tolerance`` bounds the mean slope's distance from 1; ``dtype`` is that of the tilt.
+    """
+    facts, size = facts_of(form), x.shape[0]
+    if facts.code is not None and (facts.any_length or size <= SMALL):
+        tilt = np.empty(size, dtype)
+        w = None if weights is None else np.ascontiguousarray(weights, np.float64)
+        found = _compiled.solve(facts.code, np.ascontiguousarray(x), w, tilt)
+        if found is not None:
+            return Solved(found[0] + facts.of_zero, found[1] - facts.anchor, tilt)
+    return _by_numpy(x, weights, form, facts, tolerance, dtype)
+
+
+def value_of_vector(x: Floats, form: Form) -> float | None:
+    """OCE alone, of float64 losses without weights; None where `solve_vector` has none."""
+    facts = facts_of(form)
+    if facts.tail is None or not isinstance(facts.shape, Pieces):
+        found = solve_vector(x, None, form)
+        return None if found is None else float(found.value)
+    size, pieces = x.shape[0], facts.shape
+    place = rank_of(size, facts.tail)
+    parted = np.partition(x, place)
+    at = float(parted[place])
+    excess = float(np.add.reduce(parted[place + 1 :] - at)) / size
+    value = (pieces.high - pieces.low) * excess
+    if pieces.low != 0.0:
+        value += pieces.low * (float(np.add.reduce(parted - at)) / size)
+    # Losses far down do not count, but none may be -inf; NaN is sorted to the upper end.
+    if not math.isfinite(value) or float(np.minimum.reduce(x)) == -math.inf:
+        return None
+    return float(at + (value + _at_kink(form, facts)))
+
+
+def _at_kink(form: Form, facts: _Facts) -> float:
+    """u at its only kink, less the place of it: what is added to the risk of two pieces that meet at 0."""
+    assert isinstance(facts.shape, Pieces)
+    return (
+        facts.of_zero
+        if facts.shape.kink == facts.anchor
+        else float(form.utility.value(facts.shape.kink)) - facts.shape.kink
+    )
+
+
+def _by_numpy(
+    x: Floats, weights: Floats | None, form: Form, facts: _Facts, tolerance: float, dtype: DTypeLike
+) -> Solved | None:
+    size, shape, tail = x.shape[0], facts.shape, facts.tail
+    held = x if weights is None else x[weights > 0]
+    if size <= SMALL:
+        parted = np.sort(held)
+        low, high = float(parted[0]), float(parted[-1])
+    else:
+        parted, low, high = held, float(held.min()), float(held.max())
+    most = math.inf if x.itemsize == 8 else 1e30  # sums and powers of larger differences would leave float32
+    if not (high - low < most or (isinstance(shape, Exponential) and -math.inf < high < math.inf)):
+        return None
+    # At an offset of 1e9 a float has seven digits left; losses less a center near the threshold keep all of them.
+    centre = high
+    if tail is not None:
+        if weights is not None:
+            centre = upper_quantile(x, weights, tail)
+        else:
+            place = rank_of(size, tail)
+            parted = parted if size <= SMALL else np.partition(held, place)
+            centre = float(parted[place])
+    z = x - centre
+    if weights is not None:
+        # A loss without weight may lie anywhere, and must not overflow anything: the least does not.
+        z = np.where(weights > 0, z, x.dtype.type(low - centre if low > -math.inf else 0.0))
+        mean: Mean = lambda a: float(a.dot(weights))
+    elif size <= SMALL:
+        ones = _ones[0]
+        if ones.shape[0] != size:
+            ones = _ones[0] = np.ones(size)
+        mean = lambda a: float(a.dot(ones)) / size
+    else:
+        mean = lambda a: float(np.add.reduce(a)) / size
+    if isinstance(shape, Pieces):
+        answer = two_pieces(z, mean, form, facts)
+    elif isinstance(shape, Exponential):
+        answer = log_mean_exp(z, mean, shape.rate, facts)
+    elif shape is not None:
+        answer = mean_and_variance(z, mean, shape.bend, facts)
+    else:
+        anchor = facts.anchor
+        if tail is None:
+            start = mean(z) - anchor
+        else:
+            start = -0.5 * anchor if weights is not None else near_quantile(parted, centre, tail, anchor)
+        answer = _by_search(z, mean, form, facts, low - centre, high - centre, start, tolerance)
+    if weights is None:
+        scale = 1.0 / (size * answer.total)
+        tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
+    else:
+        tilt = (answer.density * weights / answer.total).astype(dtype, copy=False)
+    return Solved(centre + answer.value, centre + answer.threshold, tilt)
+
+
+def _by_search(
+    z: Floats, mean: Mean, form: Form, facts: _Facts, low: float, high: float, start: float, tolerance: float
+) -> _Answer:
+    # Low powers and bounded slopes do not overflow on losses of a sane size; the others may, harmlessly.
+    tame = (1.0 < facts.growth <= 4.0 or facts.most - facts.least < math.inf) and high - low < 1e50
+    with nullcontext() if tame else np.errstate(all="ignore"):
+        if form.kinks:
+            return _with_kinks(z, mean, form, low - facts.anchor, high - facts.anchor, tolerance)
+        return by_newton(z, mean, form, low - facts.anchor, high - facts.anchor, start, tolerance)
+
+
+# -- closed forms ------------------------------------------------------------------------------------------------------
+
+
+def log_mean_exp(z: Floats, mean: Mean, rate: float, facts: _Facts) -> _Answer:
+    exponent = z * rate
+    density = np.exp(exponent)
+    total = mean(density)
+    if total > 0.5:  # nearly constant losses: 1 + a small mean would round the answer away
+        certain = math.log1p(mean(np.expm1(exponent))) / rate
+    else:
+        certain = math.log(total) / rate
+    return _Answer(certain + facts.of_zero, certain - facts.anchor, density, total)
+
+
+def mean_and_variance(z: Floats, mean: Mean, bend: float, facts: _Facts) -> _Answer:
+    middle = mean(z)
+    y = z - middle
+    variance = mean(y * y)
+    y *= bend
+    y += 1.0
+    return _Answer(middle + 0.5 * bend * variance + facts.of_zero, middle - facts.anchor, y)
+
+
+def two_pieces(z: Floats, mean: Mean, form: Form, facts: _Facts) -> _Answer:
+    """low * mean + (1 - low) * CVaR of losses less their quantile; ties there share the mass that is left."""
+    pieces = facts.shape
+    assert isinstance(pieces, Pieces)
+    if pieces.low == pieces.high:
+        middle = mean(z)
+        return _Answer(middle + facts.of_zero, middle - facts.anchor, np.ones_like(z))
+    tail, rise = pieces.tail, pieces.high - pieces.low
+    density = (z > 0.0).astype(z.dtype)
+    ties = z == 0.0
+    mass, excess, tied = mean(density), mean(density * z), mean(ties.astype(z.dtype))
+    density *= rise
+    density[ties] = rise * max(tail - mass, 0.0) / tied
+    value = rise * excess + _at_kink(form, facts)
+    if pieces.low != 0.0:
+        density += pieces.low
+        value += pieces.low * mean(z)
+    return _Answer(value, -pieces.kink, density)
+
+
+# -- everything else: Newton in a bracket ------------------------------------------------------------------------------
+
+
+def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start: float, tolerance: float) -> _Answer:
+    """Safeguarded Newton on a function of the mean slope that is nearly a straight line in t.
+
+    That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded (one sigmoid
+    would be hit exactly). A step out of the bracket, or a residual that does not halve, is replaced by bisection.
+
+    A float32 batch asks for few digits; then the later steps interpolate what is known of t as a function of the
+    residual, by a parabola, and need no curvature.
+    """
+    facts = facts_of(form)
+    power, least, most, curved = facts.growth, facts.least, facts.most, form.utility.has_curvature
+    bounded = math.isfinite(most - least)
+    odds = math.log((1.0 - least) / (most - 1.0)) if bounded else 0.0
+    coarse, known = tolerance >= COARSE, False
+    t, last = min(max(start, low), high), math.inf
+    f = math.nan
+    seen: list[tuple[float, float, float]] = []  # (residual, t, dt/d residual or NaN) since the last bisection
+    while True:
+        if known or not curved:  # without a curvature every step is a bisection
+            slope, h = form.left_slope(z, t), math.nan
+        else:
+            slope, curvature = form.derivatives(z, t)
+            h = mean(curvature)
+        m = mean(slope)
+        size = abs(m - 1.0)
+        if size <= tolerance:
+            break
+        if m > 1.0:
+            low = t
+        else:
+            high = t
+        middle = 0.5 * (low + high)
+        if size > 0.5 * last and size <= 64 * tolerance:
+            break  # sums of rounded slopes wobble
+        if not low < middle < high:
+            return _between(z, mean, form, low, high)
+        f = math.nan
+        within = least < m < most and (bounded or power == 1.0 or m > 0.0)  # slopes may be negative, and have no root
+        if within:
+            f = math.log((m - least) / (most - m)) - odds if bounded else m ** (1.0 / power) - 1.0
+        run = math.nan
+        if within and not known and h > 0.0:
+            steep = (most - least) / ((m - least) * (most - m)) if bounded else m ** (1.0 / power - 1.0) / power
+            run = -1.0 / (steep * h)
+        seen.append((f, t, run))
+        trial = _interpolate(seen) if known else t - run * f
+        if low < trial < high and not size > 0.5 * last:
+            t, last, known = trial, size, coarse
+        else:
+            t, last, known = middle, math.inf, False
+            seen.clear()
+    return _Answer(t + mean(form.utility._value(z - t, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
+
+
+def _between(z: Floats, mean: Mean, form: Form, low: float, high: float) -> _Answer:
+    """Where the mean slope passes 1 between neighbouring floats: the slopes at both, mixed so that their mean is 1."""
+    density, above = form.left_slope(z, high), form.left_slope(z, low)
+    m, most = mean(density), mean(above)
+    if most > 1.0 > m:
+        density = density + (1.0 - m) / (most - m) * (above - density)
+        m = 1.0
+    return _Answer(high + mean(form.utility._value(z - high, NUMPY)), high, density, m if 0.0 < m < math.inf else 1.0)
+
+
+def _interpolate(seen: list[tuple[float, float, float]]) -> float:
+    """t where the residual is 0, by the parabola t(f) through the last points; through two, with the slope at one."""
+    (f1, t1, run), (f2, t2, _) = seen[-2:]
+    if f1 == f2:
+        return math.nan
+    chord = (t2 - t1) / (f2 - f1)
+    if len(seen) == 2:
+        bend = (chord - run) / (f2 - f1)
+    else:
+        f0, t0, _ = seen[-3]
+        if f0 in (f1, f2):
+            return t2 - chord * f2
+        bend = (chord - (t1 - t0) / (f1 - f0)) / (f2 - f0)
+    return t2 - chord * f2 + bend * f1 * f2
+
+
+def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tolerance: float) -> _Answer:
+    """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where Newton works."""
+    low, t, on_kink = bracket_by_breakpoints(z, mean, form, low, high)
+    if not on_kink:
+        return by_newton(z, mean, form, low, t, 0.5 * (low + t), tolerance)
+    left, right = form.slopes(z, t)
+    jump = right - left
+    m, rise = mean(left), mean(jump)
+    density = left + jump * (min(max((1.0 - m) / rise, 0.0), 1.0) if rise > 0.0 else 0.0)
+    return _Answer(t + mean(form.utility._value(z - t, NUMPY)), t, density)
+
+
+# -- kinks ---------------------------------------------------------------------------------------------------------
 
 
 class Bracket(NamedTuple):
@@ -74,3 +393,29 @@ def _breakpoints(y: Floats, form: Form, below: float, above: float) -> tuple[Flo
             step, found = 2, [part[::2] for part in found]
             count = sum(part.size for part in found)
     return np.unique(np.concatenate(found)), step == 1
+
+
+# -- quantiles -----------------------------------------------------------------------------------------------------
+
+
+def rank_of(size: int, tail: float) -> int:
+    """Where the upper quantile stands among so many losses in rising order."""
+    return size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
+
+
+def near_quantile(parted: Floats, centre: float, tail: float, anchor: float) -> float:
+    """A start for losses less ``centre``, the quantile at which ``parted`` is partitioned: t* lies near it."""
+    size = parted.shape[0]
+    place = rank_of(size, tail)
+    if size * tail - (size - 1 - place) < 1e-9 and place < size - 1:
+        # A whole number of losses in the tail: t lies between two of them.
+        return 0.5 * float(parted[place + 1 :].min() - centre)
+    return -0.5 * anchor
+
+
+def upper_quantile(z: Floats, weights: Floats, tail: float) -> float:
+    """The least loss of positive weight with mass above it at most ``tail``."""
+    order = np.argsort(-z)
+    order = order[weights[order] > 0]
+    before = np.cumsum(weights[order]) - weights[order]
+    return float(z[order[int(np.count_nonzero(before <= tail * (1 + 4 * _EPS))) - 1]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +13,12 @@ from torch.autograd import forward_ad
 
 from certeq.risk import oce as risk_oce
 from certeq.risk import tilt as risk_tilt
-from certeq.risk._compiled import solve
+from certeq.risk._vector import SMALL, solve_vector
 from certeq.torch._checks import Dim, as_weights, check_values, normalised, normalize_dim
-from certeq.torch._plans import Plan, Tail, plan_for
 from certeq.torch._rows import tilt_rows
 from certeq.torch._search import is_traced
-from certeq.torch._vector import SMALL, solve_vector
-from certeq.utilities import Utility
+from certeq.utilities import Pieces, Utility
+from certeq.utilities.forms import form
 
 
 def by_vector(
@@ -38,14 +37,13 @@ def by_vector(
         return None
     if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
         return None
-    plan = plan_for(utility, losses.numel(), losses.dtype)
-    if plan.tail is not None and weight is None and losses.dtype in (torch.float32, torch.float64):
-        tail = _tail_mean(losses, plan.tail)
+    if weight is None and losses.numel() <= SMALL and losses.dtype in (torch.float32, torch.float64):
+        tail = _tail_mean(losses, utility)
         if tail is not None:
             return tail
     if losses.requires_grad and torch.is_grad_enabled():
-        return _apply(losses, (weight, utility, plan, allow_inf, validate))
-    value, _ = _reduce(losses, weight, utility, plan, allow_inf, validate)
+        return _apply(losses, (weight, utility, allow_inf, validate))
+    value, _ = _reduce(losses, weight, utility, allow_inf, validate)
     return _as_tensor(value, losses.dtype)
 
 
@@ -60,11 +58,23 @@ def has_tensors(utility: Utility) -> bool:
     return False
 
 
-def _tail_mean(losses: Tensor, tail: Tail) -> Tensor | None:
+class _Tail(NamedTuple):
+    """CVaR of n losses: so many whole ones, a share of the next, and what is added at the end."""
+
+    whole: int
+    looked_at: int
+    share: Tensor
+    shift: float
+
+
+def _tail_mean(losses: Tensor, utility: Utility) -> Tensor | None:
     """CVaR where no loss ties at the quantile: a weighted sum of the largest losses, and linear near them.
 
-    None where there is a tie (which must be shared) or the greatest loss is not finite.
+    None where u is something else, where there is a tie (which must be shared) or the greatest loss is not finite.
     """
+    tail = _tail_of(utility, losses.numel(), losses.dtype)
+    if tail is None:
+        return None
     whole, count, share, shift = tail
     ranked = (losses if losses.ndim == 1 else losses.reshape(-1)).topk(count)[0]
     seen = ranked.tolist()
@@ -77,8 +87,31 @@ def _tail_mean(losses: Tensor, tail: Tail) -> Tensor | None:
     return value + shift if shift else value
 
 
+def _tail_of(utility: Utility, size: int, dtype: torch.dtype) -> _Tail | None:
+    """How to average the tail of a short batch, kept with the utility's form; None where u is no plain CVaR."""
+    shape = form(utility)
+    key = ("tail", size, dtype)
+    if key not in shape.facts:
+        shape.facts[key] = _make_tail(utility, size, dtype)
+    found: _Tail | None = shape.facts[key]
+    return found
+
+
+def _make_tail(utility: Utility, size: int, dtype: torch.dtype) -> _Tail | None:
+    pieces = utility.shape
+    if not (isinstance(pieces, Pieces) and pieces.low == 0.0):
+        return None
+    mass = size * pieces.tail
+    whole = min(int(mass * (1.0 + 1e-15)), size - 1)
+    count = min(whole + 2, size)  # one more than CVaR needs: the next loss tells whether the last one ties
+    parts = [1.0 / mass] * whole + [max(1.0 - whole / mass, 0.0)] + [0.0] * (count - whole - 1)
+    with torch.inference_mode(False):  # it outlives this call, and may be part of a graph later
+        share = torch.tensor(parts, dtype=dtype, device="cpu")
+    return _Tail(whole, count, share, float(utility.value(pieces.kink)) - pieces.kink)
+
+
 def _reduce(
-    losses: Tensor, weight: Tensor | None, utility: Utility, plan: Plan, allow_inf: bool, validate: bool
+    losses: Tensor, weight: Tensor | None, utility: Utility, allow_inf: bool, validate: bool
 ) -> tuple[float, Any]:
     """OCE as a number and the tilt as a flat array."""
     dtype = losses.dtype
@@ -96,16 +129,12 @@ def _reduce(
         if allow_inf and (x == math.inf).any():
             return math.inf, x * math.nan
     kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
-    if plan.code is not None and (plan.any_length or x.size <= SMALL):
-        tilt = np.empty(x.shape, kept)
-        answer = solve(plan.code, np.ascontiguousarray(x), w, tilt)
-        if answer is not None:
-            return answer[0] + plan.of_zero, tilt
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
+    shape = form(utility)
     for kind in (np.float64,) if x.size <= SMALL else (kept, np.float64):  # differences may be too large for float32
-        loads: Any = None if w is None else w.astype(kind, copy=False)
-        solved = solve_vector(x.astype(kind, copy=False), loads, utility, tolerance, kept)
+        w_kind: Any = None if w is None else w.astype(kind, copy=False)
+        solved = solve_vector(x.astype(kind, copy=False), w_kind, shape, tolerance, kept)
         if solved is not None:
             return solved.value, solved.tilt
     if validate:

@@ -16,13 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certeq.torch import _vector
+from certeq.risk._vector import (
+    Floats,
+    Mean,
+    by_newton,
+    facts_of,
+    log_mean_exp,
+    mean_and_variance,
+    solve_vector,
+    two_pieces,
+    upper_quantile,
+)
 from certeq.torch._checks import Dim
 from certeq.torch._group import Ranks
 from certeq.torch._pool import Meeting, for_average, gather, meet, uncompiled
-from certeq.torch._starts import Floats, Mean, upper_quantile
-from certeq.torch._vector import solve_vector
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities.forms import form
 
 LONG = 1 << 18  # losses of all ranks together from which on the rounds cost less than gathering and solving them all
 _DRAW = 4096  # losses of each rank that tell where to start
@@ -89,7 +98,7 @@ class _Shards:
 
     def solve(self, utility: Utility) -> tuple[float, Floats]:
         """OCE, and this rank's part of the tilt."""
-        shape, anchor = utility.shape, utility.anchor
+        shape, anchor, facts = utility.shape, utility.anchor, facts_of(form(utility))
         fine = self.high - self.low < math.inf or (isinstance(shape, Exponential) and -math.inf < self.high < math.inf)
         if not fine:  # allowed or unchecked: as for one process, infinity or NaN
             return float(self._rows([float(self.x.sum())]).sum()), np.full(self.x.shape, math.nan)
@@ -103,17 +112,17 @@ class _Shards:
             z = np.where(self.weights > 0, z, 0.0)  # a loss without weight must not overflow anything
         mean: Mean = lambda a: math.fsum(self._rows([self._sum(a)])[:, 0]) / self.mass
         if isinstance(shape, Exponential):
-            answer = _vector._log_mean_exp(z, mean, shape.rate, utility)
+            answer = log_mean_exp(z, mean, shape.rate, facts)
         elif isinstance(shape, Quadratic):
-            answer = _vector._mean_and_variance(z, mean, shape.bend, utility)
+            answer = mean_and_variance(z, mean, shape.bend, facts)
         elif isinstance(shape, Pieces) and shape.low == shape.high:
-            answer = _vector._mean_and_variance(z, mean, 0.0, utility)
+            answer = mean_and_variance(z, mean, 0.0, facts)
         elif isinstance(shape, Pieces):
-            answer = _vector._two_pieces(z, mean, shape, utility)
+            answer = two_pieces(z, mean, form(utility), facts)
         else:
             bracket = self.low - centre - anchor, self.high - centre - anchor
             with np.errstate(all="ignore"):
-                answer = _vector._solve(z, mean, utility, *bracket, 0.0, self.tolerance)
+                answer = by_newton(z, mean, form(utility), *bracket, 0.0, self.tolerance)
         tilt = answer.density / (self.mass * answer.total)
         return centre + answer.value, tilt if self.weights is None else tilt * self.weights
 
@@ -129,8 +138,8 @@ class _Shards:
         step = -(-self.x.size // _DRAW) or 1
         drawn, w = self.x[::step], None if self.weights is None else self.weights[::step]
         mass = float(drawn.size) if w is None else float(w.sum())
-        solved = solve_vector(drawn, None if w is None else w / mass, utility, 1e-3) if mass > 0.0 else None
-        rows = self._rows([0.0, 0.0] if solved is None else [mass, mass * solved.shortfall])
+        solved = solve_vector(drawn, None if w is None else w / mass, form(utility), 1e-3) if mass > 0.0 else None
+        rows = self._rows([0.0, 0.0] if solved is None else [mass, mass * solved.threshold])
         return math.fsum(rows[:, 1]) / max(math.fsum(rows[:, 0]), 1e-300)
 
     def _upper_quantile(self, z: Floats, tail: float) -> float:

@@ -83,6 +83,9 @@ class Form:
         else:
             self.kinks = kinks
 
+    def __getstate__(self) -> dict[str, Any]:  # what can be found again does not travel
+        return {**self.__dict__, "facts": {}}
+
     def _place_kinks(self) -> None:
         """Give every kink of every atom one place; those that only rounding tells apart are one kink."""
         found: list[tuple[float, float, tuple[int, float, float]]] = []
@@ -238,6 +241,16 @@ class Form:
         )
         kinks = tuple(replace(kink, at=kink.at * scale) for kink in self.kinks)
         return Form(self.utility.scaled(scale), atoms, kinks)
+
+    @cached_property
+    def offsets(self) -> tuple[float, float]:
+        """What shifting adds to the numbers that a value is computed from: sizes of u at 0, and of the shifts.
+
+        u(x + x0) - u(x0) is as exact as its two parts are, however small their difference.
+        """
+        shifted = [atom for atom in self.atoms if atom.shifts]
+        sizes = [abs(a.weight * a.scale * float(a.base.value(a.shift / a.scale))) for a in shifted]
+        return sum(sizes), max((abs(atom.shift) for atom in shifted), default=0.0)
 
     @cached_property
     def places(self) -> Array:

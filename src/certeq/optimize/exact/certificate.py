@@ -19,7 +19,7 @@ and t*, a threshold of losses between min_i a_i.v and max_i a_i.v, is within the
 T = max |a_ij| max_P |v|_1 + |anchor| will do.
 
 **In float64.** Every sum is rounded. A sum of n products in runs of length m has an error of at most
-eps (m + n/m) sum |terms|; the five terms of `_allowance`, each a bound on sums of absolute values, are taken off the
+eps (m + n/m) sum |terms|; the six terms of `_allowance`, each a bound on sums of absolute values, are taken off the
 bound. They hold for the numbers q_i, y_i, y and z *as they are*, wherever they came from: nothing of the solver is
 trusted, not even that q_i is a subgradient. It is moved into [w_i u'(y_i-), w_i u'(y_i+)] first, and the bound is made
 of what comes out; a solver that errs makes the bound loose, never false.
@@ -47,6 +47,7 @@ _EPS = float(np.finfo(np.float64).eps) / 2.0  # the rounding error of one operat
 _PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short runs
 _WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
 _SLOPE = 4.0  # roundings of a slope of u as computed; q_i may lie that far outside the slopes at its point
+_SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
 _CHUNK = 2**20  # numbers of the table read at a time
 _EVEN = 4.0  # sqrt(sum q^2/w), which is 1 where the tilt is even and sqrt(M) where one scenario carries it
 
@@ -248,7 +249,7 @@ def certify_at(
     reach = float(np.abs(theta).sum()) + math.sqrt(len(theta)) * far
     furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)
     drift = float(abs(1.0 - sums.slope)) * furthest
-    errors = _allowance(sums, np.zeros(len(theta)), nothing, low, high, reach, furthest, theta, t, none, none)
+    errors = _allowance(sums, form, np.zeros(len(theta)), nothing, low, high, reach, furthest, theta, t, none, none)
     value = t + sums.value
     lower = sums.constant + (float(sums.gradient @ theta) - away) - drift - errors
     return value, proved_gap(value, lower) if np.isfinite(lower) else np.inf
@@ -278,7 +279,7 @@ def conclude(
     reach = l1_reach(q, low, high)
     furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)  # T, and the t of the value
     drift = float(abs(1.0 - sums.slope)) * furthest
-    errors = _allowance(sums, linear, q, low, high, reach, furthest, theta, t, y, z)
+    errors = _allowance(sums, form, linear, q, low, high, reach, furthest, theta, t, y, z)
     outside = worth_outside(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
     lower = sums.constant + bound - drift - errors - outside
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
@@ -288,6 +289,7 @@ def conclude(
 
 def _allowance(
     sums: Evidence,
+    form: Form,
     linear: Vector,
     q: Polyhedron,
     low: Vector,
@@ -307,10 +309,13 @@ def _allowance(
     with np.errstate(invalid="ignore"):
         at_corner = float(slack @ np.maximum(np.abs(low), np.abs(high)))
     sides = np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b)
+    level, shift = form.offsets
     return math.fsum(
         (
             short * (abs(t) + float(np.abs(linear) @ np.abs(theta) + sides)),
             _PAIRS * _EPS * sums.size,
+            # Values of a shifted utility are differences: those at theta and those at the supports.
+            2.0 * _SHIFTED * _EPS * (level + sums.slope_size * shift),
             # Losses x_i, each a product of d terms, times their weights: sum |q_i| |a_i|.|theta|.
             short * (float(sums.gradient_size @ np.abs(theta)) + sums.slope_size * abs(t)),
             # The sum of q, and slopes of u that are rounded themselves.

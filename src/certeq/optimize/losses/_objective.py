@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from certeq.optimize.losses._base import Loss
 from certeq.optimize.losses._samples import Floats, as_floats, count_samples
 from certeq.risk._rows import solve_rows, tilt_rows
+from certeq.risk._vector import solve_vector
 from certeq.utilities import Utility
+from certeq.utilities.forms import form
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,14 @@ class Objective:
             i = int(np.argmin(np.isfinite(losses)))
             where = f"sample {i} at theta = {_short(theta)}"
             raise ValueError(f"losses must be finite; found {losses[i]} for {where}.")
-        row = np.ascontiguousarray(losses, dtype=np.float64)[None, :]
-        solved = solve_rows(row, None if self.weights is None else self.weights[None, :], self.utility)
-        q = tilt_rows(solved, self.utility)[0]
-        return Evaluation(float(solved.value[0]), product(q), q, float(solved.shortfall[0]), losses)
+        row = np.ascontiguousarray(losses, dtype=np.float64)
+        solved = solve_vector(row, self.weights, form(self.utility))
+        if solved is None or not math.isfinite(solved.value):  # losses too far apart for their differences
+            rows = solve_rows(row[None, :], None if self.weights is None else self.weights[None, :], self.utility)
+            q = tilt_rows(rows, self.utility)[0]
+            return Evaluation(float(rows.value[0]), product(q), q, float(rows.shortfall[0]), losses)
+        q = np.asarray(solved.tilt, dtype=np.float64)
+        return Evaluation(solved.value, product(q), q, solved.threshold, losses)
 
 
 def check_weights(weights: Any, count: int) -> Floats:

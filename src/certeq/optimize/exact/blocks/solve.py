@@ -30,6 +30,7 @@ from certeq.utilities.forms import form as form_of
 
 _RESCUES = 6  # starts from the worst scenarios, where the first one got nowhere
 _DRAWN = 1 << 26  # bytes of rows that are solved in memory first
+_WHOLE = 1 << 25  # bytes of a panel that is read as a whole
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def solve_panel(
     One pass checks the rows and draws a few of them, whose solution is the start. From there each step is one pass at
     a trial (theta, t): sums of u, u' and u'' over the rows, and, where u has kinks, the rows near them, which alone
     are kept. The subproblem is that of the solver in memory. A last pass proves the gap in the caller's units.
+    A panel of 32 MB at most is brought into memory by its first pass, and solved there.
     Where that leads nowhere the worst scenarios at the point reached are brought in beside the draw, for a new start.
     Where more scenarios than fit the memory set aside lie at a kink (one loss repeated a million times), the method
     may end as "stalled", with a gap that is valid; merge equal scenarios into one with a weight then.
@@ -92,8 +94,11 @@ def solve_panel(
     given = read_start(theta0, assets)
     box, rows = implied_box(asked.polyhedron), presolve_rows(asked.polyhedron)
     with one_blas_thread():
+        whole = 8 * len(panel) * assets <= _WHOLE
         rows_drawn = min(max(len(panel) // 4, 16), max(1000, _DRAWN // (8 * assets)))
-        extent = scan(panel, rows_drawn)
+        extent = scan(panel, len(panel) if whole else rows_drawn)
+        if whole:
+            return _in_memory(asked, extent, given, tol, max_iter, deadline)
         problem = replace(asked, polyhedron=rows.polyhedron)
         if given is None:
             given = _from_a_draw(problem, extent, tol, deadline)
@@ -171,6 +176,31 @@ def solve_panel(
         multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
         radius=proof.radius,
     )
+
+
+def _in_memory(
+    asked: Problem, extent: Extent, given: Vector | None, tol: float, max_iter: int, deadline: float
+) -> PanelResult:
+    """A panel so small that the pass which looks at it brings it along: as a table in memory."""
+    q = asked.polyhedron
+    found = solve_exact(
+        extent.drawn,
+        asked.utility,
+        weights=extent.drawn_weights,
+        linear=asked.linear,
+        lower=q.lower,
+        upper=q.upper,
+        C=q.C,
+        c=q.c,
+        G=q.G,
+        b=q.b,
+        theta0=given,
+        tol=tol,
+        max_iter=max_iter,
+        time_limit=None if deadline == np.inf else max(1e-3, deadline - time.perf_counter()),
+    )
+    shared = {name: getattr(found, name) for name in PanelResult.__dataclass_fields__ if name not in ("passes", "tilt")}
+    return PanelResult(**shared, passes=1)
 
 
 def _from_a_draw(problem: Problem, extent: Extent, tol: float, deadline: float) -> Vector | None:
