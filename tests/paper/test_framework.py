@@ -23,8 +23,7 @@ from certeq.paper._output._html import as_html
 from certeq.paper._output._png import as_png
 from certeq.paper._output._tables import as_csv, as_markdown, check_shape
 from certeq.paper._verdicts import RULES
-from certeq.report._labels import in_page
-from certeq.report._page import plotly_script
+from certeq.report._page import in_page, plotly_script
 from tests.conftest import ROOT
 from tests.paper import toy
 from tests.report import chromium

@@ -223,7 +223,7 @@ def _deliver(
 
 
 def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
-    from certeq.report._labels import plain
+    from certeq.report._page import plain
 
     table = Table(title=f"{strategy.name}: weights")
     table.add_column("Asset")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from certeq.paper._panels import Panel
 from certeq.report import METRICS
-from certeq.report._intervals import BLOCK, stationary_places
+from certeq.report._metrics import BLOCK, stationary_places
 
 REPLICATES = 500
 MEASURES = {metric.key: metric for metric in METRICS}

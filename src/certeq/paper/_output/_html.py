@@ -11,8 +11,7 @@ import numpy as np
 from certeq.paper._experiment import Figure, Panel, Series
 from certeq.paper._output._shapes import OTHERS, PALETTE, is_dated, named_places
 from certeq.report._chart import Chart, Node, axis, colour, log_ticks, rounded, series
-from certeq.report._labels import in_chart, in_page
-from certeq.report._page import asset, data_block
+from certeq.report._page import asset, data_block, in_chart, in_page
 
 PLOTLY = "plotly.min.js"
 _DASHES = ("dash", "dot", "dashdot")

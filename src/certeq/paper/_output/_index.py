@@ -17,8 +17,7 @@ from certeq.paper._registry import EXPERIMENTS
 from certeq.paper._verdicts import RULES
 from certeq.report import write_text
 from certeq.report._chart import Table
-from certeq.report._labels import in_page
-from certeq.report._page import asset, table_html
+from certeq.report._page import asset, in_page, table_html
 
 _VERDICTS = ("reproduced", "within noise", "not reproduced")
 _MARKS = {
