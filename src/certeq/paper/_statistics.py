@@ -1,19 +1,24 @@
-"""When a claim is reproduced: one rule for each kind of claim, applied here and printed on every report.
+"""When a claim is reproduced, and what its verdict rests on: paired differences, slopes, resampled held-out days.
 
-The kinds are told apart by what was found, not by what one would like to read: a figure without randomness, a figure
-of one unknown seed, a direction, a likeness, a rate.
+There is one rule for each kind of claim, applied here and printed on every report. The kinds are told apart by what was
+found, not by what one would like to read: a figure without randomness, a figure of one unknown seed, a direction, a
+likeness, a rate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq.paper._experiment import Claim, Verdict
+from certeq.paper._markets import Panel
+from certeq.report import METRICS
+from certeq.report._metrics import BLOCK, stationary_places
 
 ROUNDING = 5.0001e-5  # half of the last printed digit
 REACH = 2.0  # over seeds, and of the standard error of a slope
@@ -64,6 +69,9 @@ RULES = (
         "figure for it. Outside the tally of the other three.",
     ),
 )
+Floats = NDArray[np.float64]
+REPLICATES = 500
+MEASURES = {metric.key: metric for metric in METRICS}
 
 
 def of_row(printed: Any, values: Any) -> tuple[Verdict, NDArray[np.bool_]]:
@@ -100,3 +108,97 @@ def of_likeness(intervals: Sequence[tuple[float, float]], margin: float) -> Verd
 def unchecked(claim: Claim, why: str) -> Claim:
     """The claim with its figures, without a verdict, and the reason."""
     return replace(claim, verdict="not checked", why=why)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """``low`` and ``high`` end the 95 % interval of the mean, ``floor`` and ``ceiling`` the 90 % one of two one-sided
+    tests; ``p`` is two-sided."""
+
+    mean: float
+    deviation: float
+    p: float
+    low: float
+    high: float
+    floor: float
+    ceiling: float
+    count: int
+
+
+def paired(difference: Floats, overlap: float = 0.0) -> Paired:
+    """The t-test that paired differences are 0 on average.
+
+    Over random splits the test sets overlap; ``overlap`` = n_test/n_train widens the error accordingly (Nadeau and
+    Bengio, 2003).
+    """
+    from scipy.stats import t
+
+    k = len(difference)
+    if k < 2:
+        raise ValueError(f"a paired test needs at least 2 differences, found {k}.")
+    mean, deviation = float(np.mean(difference)), float(np.std(difference, ddof=1))
+    error = deviation * math.sqrt(1.0 / k + overlap)
+    if error == 0.0:
+        return Paired(mean, 0.0, 1.0 if mean == 0.0 else 0.0, mean, mean, mean, mean, k)
+    wide, narrow = (error * float(t.isf(tail, k - 1)) for tail in (0.025, 0.05))
+    p = float(2.0 * t.sf(abs(mean) / error, k - 1))
+    return Paired(mean, deviation, p, mean - wide, mean + wide, mean - narrow, mean + narrow, k)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In one figure on the held-out days, with the 95 % interval and the 90 % one (of two one-sided tests)."""
+
+    value: float
+    low: float
+    high: float
+    floor: float
+    ceiling: float
+
+
+class HeldOut:
+    """Portfolios of one panel on its held-out days, all resampled alike, so that any two can be compared in pairs."""
+
+    def __init__(self, panel: Panel, keys: tuple[str, ...]) -> None:
+        self._panel, self._keys = panel, keys
+        self._places = stationary_places(len(panel.test), REPLICATES, BLOCK, np.random.default_rng(0))
+        self._drawn: dict[bytes, dict[str, tuple[float, Floats]]] = {}
+
+    def less(self, one: Any, two: Any) -> dict[str, Difference]:
+        """The figures of one portfolio less those of another, by key."""
+        mine, theirs = self._figures(one), self._figures(two)
+        found = {}
+        for key in self._keys:
+            ends = np.quantile(mine[key][1] - theirs[key][1], [0.025, 0.975, 0.05, 0.95])
+            found[key] = Difference(mine[key][0] - theirs[key][0], *map(float, ends))
+        return found
+
+    def _figures(self, weights: Any) -> dict[str, tuple[float, Floats]]:
+        name = np.asarray(weights, dtype=np.float64).tobytes()
+        if name not in self._drawn:
+            days = self._panel.held_out(weights)
+            rows = days[self._places]
+            self._drawn[name] = {
+                key: (float(MEASURES[key].of(days[None, :])[0]), MEASURES[key].of(rows)) for key in self._keys
+            }
+        return self._drawn[name]
+
+
+def wanted_sign(key: str) -> float:
+    """1 where more is better, -1 where less is."""
+    return 1.0 if MEASURES[key].more_is_better else -1.0
+
+
+def slope(x: Any, y: Any) -> float:
+    """Slope of a straight line through the logarithms."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def jackknife(x: Any, runs: NDArray[np.float64]) -> float:
+    """Standard error of the slope of the mean over runs (runs, points): leave out one run at a time."""
+    count = len(runs)
+    if count < 2:
+        raise ValueError(f"a standard error needs at least 2 runs, found {count}.")
+    total = runs.sum(axis=0)
+    slopes = np.array([slope(x, (total - one) / (count - 1)) for one in runs])
+    return float(math.sqrt((count - 1) * slopes.var()))

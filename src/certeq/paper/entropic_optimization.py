@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 import certeq as ce
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table, Verdict
-from certeq.paper._slopes import jackknife, slope
-from certeq.paper._verdicts import REACH
+from certeq.paper._statistics import REACH, jackknife, slope
 
 Floats = NDArray[np.float64]
 ASSETS, BETA, MARKET = 5, 1.0, 0
@@ -191,8 +190,8 @@ def _weight_figure(k: Any, path: Floats, theta: Floats) -> Figure:
 
 EXPERIMENTS = (
     Experiment(
-        name="entropic-optimisation",
-        title="Entropic risk: optimisation",
+        name="entropic-optimization",
+        title="Entropic risk: optimization",
         where="Supplement, figure of the iterates",
         run=run,
     ),

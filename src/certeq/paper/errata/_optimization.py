@@ -10,7 +10,7 @@ import certeq as ce
 from certeq.optimize import inverse_sqrt, oce_smoothness
 from certeq.paper import bounds as paper
 from certeq.paper import convergence
-from certeq.paper._slopes import slope
+from certeq.paper._statistics import slope
 from certeq.paper.errata._finding import Finding
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from certeq.paper._experiment import Figure, Panel, Series
-from certeq.paper._output._shapes import OTHERS, PALETTE, is_dated, named_places
+from certeq.paper._figures import OTHERS, PALETTE, is_dated, named_places
 from certeq.report._chart import Chart, Node, axis, colour, log_ticks, rounded, series
 from certeq.report._page import asset, data_block, in_chart, in_page
 
