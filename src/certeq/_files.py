@@ -74,6 +74,61 @@ def write_bytes(target: str | os.PathLike[str], content: bytes, *, replace: bool
     write_whole(target, lambda file: file.write(content), replace=replace)
 
 
+def check_writable(path: str | Path, *, force: bool = False) -> Path:
+    """Refuse early what `write_text` would refuse after the work is done; returns the path.
+
+    Not a reservation: somebody else may take the name before the work is done.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from certeq.report import check_writable
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> check_writable(folder / "new.html").name
+    'new.html'
+    >>> check_writable(folder)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    IsADirectoryError: ... is a directory; name a file.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a directory; name a file.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the directory {target.parent} does not exist.")
+    if target.exists() and not force:
+        raise FileExistsError(f"{target} exists already; choose another name, or pass --force to replace it.")
+    check_folder(target)
+    return target
+
+
+def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
+    """Write UTF-8 text atomically: readers see the old file or the whole new one, whatever happens in between.
+
+    Without ``force`` an existing file stays, even one that appeared while the work was going on.
+
+    Not for large or binary data: the whole text is held in memory.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from certeq.report import write_text
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> write_text(folder / "note.txt", "kept whole").read_text()
+    'kept whole'
+    >>> write_text(folder / "note.txt", "again")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileExistsError: ... exists already; choose another name, or pass --force to replace it.
+    """
+    target = check_writable(path, force=force)
+    try:
+        write_bytes(target, text.encode(), replace=force)
+    except FileExistsError:
+        raise FileExistsError(f"{target} appeared while the work was going on; pass --force to replace it.") from None
+    return target
+
+
 def _open_draft(place: Path) -> tuple[int, Path]:
     # Not all of the name: with what is added it might be longer than a name may be.
     draft = place.with_name(f".{place.name[:32]}.{secrets.token_hex(8)}.part")

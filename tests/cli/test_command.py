@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from certeq.cli._choices import CHOICES, find
-from certeq.cli._draw import braille
+from certeq.cli._options import CHOICES, find
+from certeq.cli._utilities import braille
 
 
 def run(*arguments, **environment):

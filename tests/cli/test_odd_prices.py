@@ -12,7 +12,7 @@ pytest.importorskip("skfolio")
 pytest.importorskip("typer")
 
 from certeq.cli._console import BadData  # noqa: E402
-from certeq.cli._prices import load_panel  # noqa: E402
+from certeq.cli._inputs import load_panel  # noqa: E402
 
 
 @pytest.fixture

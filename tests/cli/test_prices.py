@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from certeq.cli._console import BadData
-from certeq.cli._prices import load_panel
+from certeq.cli._inputs import load_panel
 
 
 @pytest.fixture

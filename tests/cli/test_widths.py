@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from certeq.cli import _reproduce
-from certeq.cli._choices import CHOICES
-from certeq.cli._console import cell, print_table
-from certeq.cli._fit import PAGE, fit
+from certeq.cli._console import PAGE, cell, fit, print_table
+from certeq.cli._options import CHOICES
 from certeq.paper import Claim, Outcome, Result
 
 WIDTHS = [40, 60, 80, 120, 200]

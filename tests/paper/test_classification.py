@@ -7,16 +7,13 @@ import pytest
 
 from certeq.paper import classification as paper
 from certeq.paper._job import LocalJob
-from certeq.paper.classification import _claims as claims
-from certeq.paper.classification import _data as data
-from certeq.paper.classification import _models as models
-from certeq.paper.classification._differences import differences
+from certeq.paper.classification import differences
 
 pytest.importorskip("sklearn")
 
 
 def test_heart_table_is_whole():
-    X, y = data.load("heart")
+    X, y = paper.load("heart")
     assert X.shape == (297, 13)
     assert y.sum() == 137
     assert set(X[:, 2]) == {1, 2, 3, 4}
@@ -25,21 +22,21 @@ def test_heart_table_is_whole():
 
 
 @pytest.mark.parametrize("table", ["breast-cancer", "heart"])
-@pytest.mark.parametrize("model", data.BENCHMARKS)
+@pytest.mark.parametrize("model", paper.BENCHMARKS)
 def test_every_benchmark_cell_is_the_printed_one(table, model):
-    found = models.benchmark(table, model)
-    assert [round(x, 4) for x in found] == list(data.PRINTED[table][model])
+    found = paper.benchmark(table, model)
+    assert [round(x, 4) for x in found] == list(paper.PRINTED[table][model])
 
 
 def test_a_benchmark_on_another_split_is_another():
-    assert models.benchmark("heart", "Logistic regression", 3) != models.benchmark("heart", "Logistic regression")
+    assert paper.benchmark("heart", "Logistic regression", 3) != paper.benchmark("heart", "Logistic regression")
 
 
 def test_calibration_error_by_hand():
     y, p = np.array([0, 1, 1, 1]), np.array([0.2, 0.2, 0.95, 0.15])
     # 0.2 belongs to (0.1, 0.2] with 0.15: mean p 0.55/3, mean y 2/3; 0.95 stands alone.
-    assert data.calibration_error(y, p) == pytest.approx(0.75 * (2 / 3 - 0.55 / 3) + 0.25 * 0.05)
-    assert data.calibration_error(np.array([0, 1]), np.array([0.0, 1.0])) == 0.0
+    assert paper.calibration_error(y, p) == pytest.approx(0.75 * (2 / 3 - 0.55 / 3) + 0.25 * 0.05)
+    assert paper.calibration_error(np.array([0, 1]), np.array([0.0, 1.0])) == 0.0
 
 
 @pytest.mark.parametrize("loss", ["NN BCE", "CVaR", "S-CVaR"])
@@ -48,29 +45,29 @@ def test_a_stack_trains_what_the_estimator_trains(loss, activation):
     pytest.importorskip("skorch")
     from certeq.learn import OCENetworkClassifier
 
-    stack = models.train("heart", loss, activation, [[42, 0], [3, 5]], 4, [2, 4])
+    stack = paper.train("heart", loss, activation, [[42, 0], [3, 5]], 4, [2, 4])
     for (state, seed), scores in zip([(42, 0), (3, 5)], stack, strict=True):
-        X, X_test, y, y_test = data.split("heart", state)
+        X, X_test, y, y_test = paper.split("heart", state)
         for epochs, found in zip((2, 4), scores, strict=True):
-            model = OCENetworkClassifier(models.LOSSES[loss], activation=activation, epochs=epochs, random_state=seed)
+            model = OCENetworkClassifier(paper.LOSSES[loss], activation=activation, epochs=epochs, random_state=seed)
             p = model.fit(X, y).predict_proba(X_test)[:, 1]
-            np.testing.assert_allclose(found, data.score(y_test, p), atol=1e-6)
+            np.testing.assert_allclose(found, paper.score(y_test, p), atol=1e-6)
 
 
 def made_up(table, gain_seeds, gain_splits, column, noise=1e-3):
     """Scores of 20 seeds and 10 splits at two marks, in which every OCE loss changes a metric by so much."""
     rng, scores = np.random.default_rng(0), {}
     for bend in ("tanh", "relu"):
-        for loss in models.LOSSES:
-            start = np.broadcast_to(data.PRINTED[table]["NN BCE"], (30, 2, 4))
+        for loss in paper.LOSSES:
+            start = np.broadcast_to(paper.PRINTED[table]["NN BCE"], (30, 2, 4))
             values = start + rng.normal(0, noise, (30, 2, 4))
             gain = 0.0 if loss == "NN BCE" else np.repeat([gain_seeds, gain_splits], [20, 10])[:, None]
             values[:, :, column] += gain
             scores[bend, loss] = values
     last = {key: values[:, -1] for key, values in scores.items()}
-    fixed = {name: np.tile(data.PRINTED[table][name], (11, 1)) for name in data.BENCHMARKS}
+    fixed = {name: np.tile(paper.PRINTED[table][name], (11, 1)) for name in paper.BENCHMARKS}
     found = differences(last, fixed, 20)
-    return found, claims.network_claims(table, found, last, scores, 20, [5, 500])
+    return found, paper.network_claims(table, found, last, scores, 20, [5, 500])
 
 
 def pick(said, start, end=""):
@@ -103,7 +100,7 @@ def test_heart_is_judged_against_every_benchmark():
             (acc,) = pick(said, f"CVaR: Acc higher than {whose} ({bend})")
             assert acc.verdict == "reproduced"
             (auroc,) = pick(said, f"Entropic: AUROC higher than {whose} ({bend})")
-            printed = data.PRINTED["heart"]
+            printed = paper.PRINTED["heart"]
             name = {"logistic regression": "Logistic regression", "random forest": "Random forest"}.get(whose, "SVC")
             assert auroc.printed == f"{printed['Entropic'][3] - printed[name][3]:+.4f}"
             pick(said, f"OCE networks are comparable to {whose}", f"({bend})")
@@ -126,7 +123,7 @@ def test_a_printed_row_is_judged_by_two_deviations_and_says_where_training_was_n
     assert row.verdict == "not reproduced"
     assert "ECE (printed 0.3358) after" in row.why
     assert ", sd 0.00" in row.why
-    assert len(pick(said, "", "tanh")) == len(models.LOSSES)
+    assert len(pick(said, "", "tanh")) == len(paper.LOSSES)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Entropic estimation and optimisation: slopes, limits and the optimum, each against an independent account."""
+"""Entropic estimation and optimization: slopes, limits and the optimum, each against an independent account."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from certeq.paper import entropic_estimation, entropic_optimisation
+from certeq.paper import entropic_estimation, entropic_optimization
 from certeq.paper._job import LocalJob
-from certeq.paper._slopes import jackknife, slope
+from certeq.paper._statistics import jackknife, slope
 
 pytest.importorskip("sklearn")
 
@@ -39,8 +39,8 @@ def test_every_seed_is_the_experiment_once_more(estimation):
 
 def test_errors_have_bars_of_one_standard_error_in_both_kinds_of_figure(estimation):
     pytest.importorskip("plotly")
-    from certeq.paper._output._html import as_html
-    from certeq.paper._output._png import as_png
+    from certeq.paper._figures import as_png
+    from certeq.paper._html import as_html
 
     (figure,) = estimation.figures
     errors = {row[0]: row[1:5] for row in estimation.tables[0].rows}
@@ -70,19 +70,19 @@ def test_errors_repeat_with_the_seed():
 
 def test_optimum_solves_the_quadratic_programme():
     """All 31 supports tried: the one whose weights are positive and whose other assets do not pay."""
-    mean, covariance = entropic_optimisation.market()
-    theta, gap = entropic_optimisation.optimum(mean, covariance)
+    mean, covariance = entropic_optimization.market()
+    theta, gap = entropic_optimization.optimum(mean, covariance)
     assert 0 <= gap < 1e-10
     found = []
     for size in range(1, 6):
         for held in combinations(range(5), size):
             matrix = np.zeros((size + 1, size + 1))
-            matrix[:size, :size] = entropic_optimisation.BETA * covariance[np.ix_(held, held)]
+            matrix[:size, :size] = entropic_optimization.BETA * covariance[np.ix_(held, held)]
             matrix[:size, size] = matrix[size, :size] = 1.0
             solved = np.linalg.solve(matrix, np.append(mean[list(held)], 1.0))
             weights = np.zeros(5)
             weights[list(held)] = solved[:size]
-            gradient = entropic_optimisation.BETA * covariance @ weights - mean
+            gradient = entropic_optimization.BETA * covariance @ weights - mean
             if weights.min() >= 0 and gradient.min() >= -solved[size] - 1e-12:
                 found.append(weights)
     assert len(found) == 1
@@ -90,42 +90,42 @@ def test_optimum_solves_the_quadratic_programme():
 
 
 @pytest.fixture(scope="module")
-def optimisation():
+def optimization():
     with LocalJob(quick=True, seeds=4, jobs=1) as job:
-        return entropic_optimisation.run(job)
+        return entropic_optimization.run(job)
 
 
-def test_iterates_approach_the_optimum(optimisation):
-    mse = optimisation.numbers["mse"]
+def test_iterates_approach_the_optimum(optimization):
+    mse = optimization.numbers["mse"]
     assert mse[-1] < 1e-3 * mse[0]
-    assert optimisation.claims[0].verdict == "reproduced"
-    np.testing.assert_allclose(optimisation.tables[1].rows[0][1:], optimisation.tables[1].rows[1][1:], atol=0.01)
+    assert optimization.claims[0].verdict == "reproduced"
+    np.testing.assert_allclose(optimization.tables[1].rows[0][1:], optimization.tables[1].rows[1][1:], atol=0.01)
 
 
-def test_slope_of_the_iterates_is_that_of_theory(optimisation):
-    numbers = optimisation.numbers
+def test_slope_of_the_iterates_is_that_of_theory(optimization):
+    numbers = optimization.numbers
     assert abs(numbers["slopes"]["mse"] - numbers["slope_in_theory"]["mse"]) <= 2.0 * numbers["slopes_se"]["mse"]
     assert 0.0 < numbers["slopes_se"]["mse"] < 0.2
     assert numbers["slopes"]["mae"] == pytest.approx(-0.75, abs=0.13)
-    assert optimisation.claims[1].verdict == "reproduced"
-    assert "standard error" in optimisation.claims[1].spread
-    assert len(optimisation.seeds) == 20
+    assert optimization.claims[1].verdict == "reproduced"
+    assert "standard error" in optimization.claims[1].spread
+    assert len(optimization.seeds) == 20
 
 
 def test_the_slope_in_theory_tends_to_its_limit(monkeypatch):
     """Much later than 500 steps the recursion falls as k^(-3/2)."""
-    mean, covariance = entropic_optimisation.market()
-    theta, _ = entropic_optimisation.optimum(mean, covariance)
-    monkeypatch.setattr(entropic_optimisation, "ITERATIONS", 20_000)
-    mse = entropic_optimisation.predicted_mse(theta, mean, covariance)
+    mean, covariance = entropic_optimization.market()
+    theta, _ = entropic_optimization.optimum(mean, covariance)
+    monkeypatch.setattr(entropic_optimization, "ITERATIONS", 20_000)
+    mse = entropic_optimization.predicted_mse(theta, mean, covariance)
     k = np.arange(1, len(mse) + 1)
     assert slope(k[10_000:], mse[10_000:]) == pytest.approx(-1.5, abs=0.01)
 
 
-def test_theory_gives_the_size_of_the_error_too(optimisation):
-    mse, head = optimisation.numbers["mse"], entropic_optimisation.MARKS
-    mean, covariance = entropic_optimisation.market()
-    forecast = entropic_optimisation.predicted_mse(np.array(optimisation.numbers["theta"]), mean, covariance)
+def test_theory_gives_the_size_of_the_error_too(optimization):
+    mse, head = optimization.numbers["mse"], entropic_optimization.MARKS
+    mean, covariance = entropic_optimization.market()
+    forecast = entropic_optimization.predicted_mse(np.array(optimization.numbers["theta"]), mean, covariance)
     for mark in (100, 300, 500):
         assert mse[head.index(mark)] == pytest.approx(forecast[mark - 1], rel=0.5)
 

@@ -28,8 +28,8 @@ def test_correction_holds(name):
 
 def test_the_trading_days_are_those_of_a_panel_that_is_at_hand():
     pytest.importorskip("skfolio")
-    from certeq.paper._panels import load_panel
-    from certeq.paper.errata._data_sets import trading_days
+    from certeq.paper._markets import load_panel
+    from certeq.paper.errata._practice import trading_days
 
     panel = load_panel("sp500")
     days = panel.train.index.append(panel.test.index)
@@ -39,17 +39,17 @@ def test_the_trading_days_are_those_of_a_panel_that_is_at_hand():
 
 def test_data_sets_are_checked_without_their_files(monkeypatch):
     pytest.importorskip("skfolio")
-    from certeq.paper import _panels
-    from certeq.paper.errata import _data_sets
+    from certeq.paper import _markets
+    from certeq.paper.errata import _practice
 
     absent = type("Panel", (), {"synthetic": True})
-    monkeypatch.setattr(_panels, "find_panel", lambda key: absent)
-    found = _data_sets.data_sets()
+    monkeypatch.setattr(_markets, "find_panel", lambda key: absent)
+    found = _practice.data_sets()
     assert found.holds is True
     assert "FTSE 100, without its file: skfolio describes 5960 prices of 64 assets to 2023-05-31" in found.found
     assert "traded on 1362 days" in found.found
-    monkeypatch.setattr(_data_sets, "description", lambda loader: ("2000-01-04", "2026-05-26", 5960, 64))
-    assert _data_sets.data_sets().holds is False
+    monkeypatch.setattr(_practice, "description", lambda loader: ("2000-01-04", "2026-05-26", 5960, 64))
+    assert _practice.data_sets().holds is False
 
 
 def test_there_are_thirty():

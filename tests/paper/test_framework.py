@@ -16,15 +16,13 @@ pytest.importorskip("matplotlib", reason="figures need the extra [paper]")
 pytest.importorskip("plotly", reason="figures need the extra [paper]")
 pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 
-from certeq.paper import EXPERIMENTS, Figure, Panel, Series, Table, _registry, reproduce
+from certeq.paper import EXPERIMENTS, Figure, Panel, Series, Table, _output, _run, reproduce
+from certeq.paper._figures import as_png
+from certeq.paper._html import as_html
 from certeq.paper._job import LocalJob
-from certeq.paper._output import _origin
-from certeq.paper._output._html import as_html
-from certeq.paper._output._png import as_png
-from certeq.paper._output._tables import as_csv, as_markdown, check_shape
-from certeq.paper._verdicts import RULES
-from certeq.report._labels import in_page
-from certeq.report._page import plotly_script
+from certeq.paper._output import as_csv, as_markdown, check_shape
+from certeq.paper._statistics import RULES
+from certeq.report._page import in_page, plotly_script
 from tests.conftest import ROOT
 from tests.paper import toy
 from tests.report import chromium
@@ -161,7 +159,7 @@ def test_the_experiments_have_their_names():
     assert EXPERIMENTS[:4] == ("portfolio-sp500", "portfolio-ftse100", "portfolio-nasdaq", "cvar-solver")
     assert len(EXPERIMENTS) == len(set(EXPERIMENTS)) == 12
     for name in EXPERIMENTS[:4]:
-        found = _registry.find_experiment(name)
+        found = _run.find_experiment(name)
         assert found.name == name
         assert found.title
         assert found.where
@@ -227,11 +225,11 @@ def test_the_page_states_its_rules_and_counts_what_was_not_checked_apart(tmp_pat
 
 
 def test_every_experiment_says_what_a_seed_is(tmp_path, monkeypatch):
-    assert set(_registry.SEEDING) == set(EXPERIMENTS)
-    assert "does not apply" in _registry.SEEDING["errata"]
-    assert "at most 5" in _registry.SEEDING["portfolio-nasdaq"]
+    assert set(_run.SEEDING) == set(EXPERIMENTS)
+    assert "does not apply" in _run.SEEDING["errata"]
+    assert "at most 5" in _run.SEEDING["portfolio-nasdaq"]
     toy.register(monkeypatch)
-    monkeypatch.setitem(_registry.SEEDING, "toy", "matrices, one for each seed")
+    monkeypatch.setitem(_run.SEEDING, "toy", "matrices, one for each seed")
     reproduce(["toy"], seeds=2, out=tmp_path, jobs=1)
     assert json.loads((tmp_path / "toy/result.json").read_text())["seeds_are"] == "matrices, one for each seed"
     assert "matrices, one for each seed" in (tmp_path / "index.html").read_text()
@@ -256,7 +254,7 @@ def test_a_result_knows_its_commit_and_that_a_variable_was_set(tmp_path, monkeyp
 
 def test_without_git_there_is_no_commit(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert _origin.commit.__wrapped__() is None
+    assert _output.commit.__wrapped__() is None
 
 
 def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):

@@ -12,14 +12,20 @@ from pathlib import Path
 import threadpoolctl
 from skfolio.datasets import _base as skfolio_data
 
-from certeq.paper import _panels, cvar_solver, portfolios
-from certeq.paper._comparisons import HeldOut, wanted_sign
-from certeq.paper._fits import fit_benchmark, fit_exact, fit_printed_weights, fit_sg, log_spaced
+from certeq.paper import _markets, cvar_solver, portfolios
 from certeq.paper._job import LocalJob
-from certeq.paper._panels import Market, load_panel, synthetic_returns
+from certeq.paper._markets import (
+    Market,
+    fit_benchmark,
+    fit_exact,
+    fit_printed_weights,
+    fit_sg,
+    load_panel,
+    log_spaced,
+    synthetic_returns,
+)
 from certeq.paper._printed import CVAR_TABLES, PORTFOLIOS
-from certeq.paper.cvar_solver import _claims as cvar_claims
-from certeq.paper.portfolios import _claims, _protocol
+from certeq.paper._statistics import HeldOut, wanted_sign
 from tests.conftest import SHARED
 
 
@@ -33,7 +39,7 @@ def panel_items(key, monkeypatch):
     return {"panel": key, "digest": load_panel(key).digest}
 
 
-def figures(fit, keys=_protocol.KEYS):
+def figures(fit, keys=portfolios.KEYS):
     return np.array([fit["metrics"][key] for key in keys])
 
 
@@ -56,7 +62,7 @@ def test_the_cvar_solver_is_as_printed(market, monkeypatch):
     where = panel_items(market, monkeypatch)
     solver, exact = fit_benchmark(**where, row="solver"), fit_exact(**where, row="cvar")
     for fit in (solver, exact):
-        assert np.round(figures(fit, cvar_claims.KEYS), 4).tolist() == list(CVAR_TABLES[market]["solver"])
+        assert np.round(figures(fit, cvar_solver.KEYS), 4).tolist() == list(CVAR_TABLES[market]["solver"])
     np.testing.assert_allclose(exact["weights"], solver["weights"], atol=1e-5)
 
 
@@ -149,16 +155,16 @@ def small_markets(monkeypatch):
     def nothing(market):
         raise OSError("no network")
 
-    small = {key: Market(key, m.title, m.loader, (240, 6), m.seed) for key, m in _panels.MARKETS.items()}
-    monkeypatch.setattr(_panels, "_real_returns", nothing)
+    small = {key: Market(key, m.title, m.loader, (240, 6), m.seed) for key, m in _markets.MARKETS.items()}
+    monkeypatch.setattr(_markets, "_real_returns", nothing)
     for key, market in small.items():
-        monkeypatch.setitem(_panels.MARKETS, key, market)
-    monkeypatch.setattr(_protocol, "QUICK_STEPS", {})
+        monkeypatch.setitem(_markets.MARKETS, key, market)
+    monkeypatch.setattr(portfolios, "QUICK_STEPS", {})
     load_panel.cache_clear()
-    _panels.find_panel.cache_clear()
+    _markets.find_panel.cache_clear()
     yield
     load_panel.cache_clear()
-    _panels.find_panel.cache_clear()
+    _markets.find_panel.cache_clear()
 
 
 def test_without_its_file_a_market_is_synthetic_and_says_so(small_markets, tmp_path):
@@ -213,21 +219,21 @@ class Asked:
 
 def test_seeds_are_starts_and_capped_where_one_is_dear():
     small, large = load_panel("sp500"), load_panel("nasdaq-synthetic")
-    assert [_protocol.starts_of(small, Asked(n)) for n in (1, 2, 20, 50)] == [2, 2, 20, 50]
-    assert _protocol.starts_of(large, Asked(20)) == 2
-    real = _panels.Panel("nasdaq", large.train, large.test, large.digest)
-    assert _protocol.starts_of(real, Asked(20)) == 5
-    assert _protocol.starts_of(real, Asked(20, quick=True)) == 2
+    assert [portfolios.starts_of(small, Asked(n)) for n in (1, 2, 20, 50)] == [2, 2, 20, 50]
+    assert portfolios.starts_of(large, Asked(20)) == 2
+    real = _markets.Panel("nasdaq", large.train, large.test, large.digest)
+    assert portfolios.starts_of(real, Asked(20)) == 5
+    assert portfolios.starts_of(real, Asked(20, quick=True)) == 2
 
 
 def test_a_row_is_judged_by_its_mean_over_starts_and_nothing_else():
     printed = np.array(PORTFOLIOS["sp500"]["mv"])
     wave = np.array([-1.0, 1.0, -1.0, 1.0])[:, None]  # deviation 1.155
-    fit = {"metrics": dict(zip(_protocol.KEYS, printed, strict=True)), "value": 1.0}  # equal weights: as printed
+    fit = {"metrics": dict(zip(portfolios.KEYS, printed, strict=True)), "value": 1.0}  # equal weights: as printed
     best = {"value": 0.9}
-    far = _claims.row_claim("sp500", "mv", 1.1 * printed + 1e-3 * wave, fit, best, False)
+    far = portfolios.row_claim("sp500", "mv", 1.1 * printed + 1e-3 * wave, fit, best, False)
     assert far.verdict == "not reproduced"
-    near = _claims.row_claim("sp500", "mv", printed + 1e-3 + 1e-3 * wave, fit, best, False)
+    near = portfolios.row_claim("sp500", "mv", printed + 1e-3 + 1e-3 * wave, fit, best, False)
     assert near.verdict == "within noise"
 
 
@@ -246,13 +252,13 @@ def test_a_paired_bootstrap_of_the_held_out_days():
 
 
 def test_outperforming_is_judged_on_the_rows_printed_above_the_benchmark():
-    from certeq.paper._comparisons import Difference
+    from certeq.paper._statistics import Difference
 
     def said(value, low):
-        keys = (_claims.RETURN, _claims.SHARPE)
+        keys = (portfolios.RETURN, portfolios.SHARPE)
         one = {key: Difference(value, low, value + 0.1, low, value + 0.1) for key in keys}
-        table = {(row, "protocol", other): one for row in _protocol.OCES for other in _protocol.BENCHMARKS}
-        return {claim.text: claim for claim in _claims.outperform_claims("sp500", table, _protocol.BENCHMARKS)}
+        table = {(row, "protocol", other): one for row in portfolios.OCES for other in portfolios.BENCHMARKS}
+        return {claim.text: claim for claim in portfolios.outperform_claims("sp500", table, portfolios.BENCHMARKS)}
 
     clear, close, worse = said(0.1, 0.05), said(0.1, -0.05), said(-0.1, -0.2)
     name = "OCE portfolios outperform HRP in return"

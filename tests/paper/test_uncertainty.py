@@ -11,9 +11,7 @@ pytest.importorskip("uncertainty_toolbox")
 
 from certeq.paper import uncertainty as paper  # noqa: E402
 from certeq.paper._job import LocalJob  # noqa: E402
-from certeq.paper.uncertainty import _claims as claims  # noqa: E402
-from certeq.paper.uncertainty import _training as training  # noqa: E402
-from certeq.paper.uncertainty._tables import PRINTED  # noqa: E402
+from certeq.paper.uncertainty import PRINTED  # noqa: E402
 
 # A figure moves in steps of 0.0002: one of 50 points crosses one of 99 quantiles. Training in single precision rounds
 # differently on another processor, and a few points cross: data that differ by 1e-7 of themselves move the figures by
@@ -22,12 +20,12 @@ ARITHMETIC = 0.001
 
 
 def test_deep_ensembles_are_the_printed_figures():
-    found = training.train("Deep ensembles", 0, 42, 1, 500)["test"]
+    found = paper.train("Deep ensembles", 0, 42, 1, 500)["test"]
     np.testing.assert_allclose(found, PRINTED["Deep ensembles"], rtol=0.0, atol=ARITHMETIC)
 
 
 def test_mve_at_seed_0_is_within_its_spread_of_the_printed_figures():
-    found = training.train("MVE", 0, 42, 1, 500)["test"]
+    found = paper.train("MVE", 0, 42, 1, 500)["test"]
     np.testing.assert_allclose(found, [0.0708, 0.0809, 0.0715], rtol=0.0, atol=ARITHMETIC)
     np.testing.assert_allclose(found, PRINTED["MVE"], atol=0.0045)  # the deviation over seeds
 
@@ -37,7 +35,7 @@ def test_mve_at_seed_0_is_within_its_spread_of_the_printed_figures():
     ("MVE", 0.0736, 0.0045), ("Deep ensembles", 0.0704, 0.0053), ("OCE, beta 0.1, recipe of MVE", 0.0689, 0.0044)
 ])  # fmt: skip
 def test_spread_over_the_first_twenty_seeds_is_that_of_an_independent_account(model, mean, deviation):
-    mace = np.array([training.train(model, seed, 42, 1, 500)["test"][0] for seed in range(20)])
+    mace = np.array([paper.train(model, seed, 42, 1, 500)["test"][0] for seed in range(20)])
     assert mace.mean() == pytest.approx(mean, abs=1e-4)
     assert mace.std(ddof=1) == pytest.approx(deviation, abs=1e-4)
 
@@ -49,8 +47,8 @@ def test_the_loop_under_an_oce_descends_on_it():
     from certeq.torch import oce
 
     sample = toy_heteroscedastic(random_state=42)
-    recipe = training.Recipe(0.5, hidden=(4,), epochs=1, burn_in=0, batch=None, rate=0.1)
-    mean, deviation = training._predictions(recipe, 3, 1, sample, {"test": sample.X_test})["test"]
+    recipe = paper.Recipe(0.5, hidden=(4,), epochs=1, burn_in=0, batch=None, rate=0.1)
+    mean, deviation = paper._predictions(recipe, 3, 1, sample, {"test": sample.X_test})["test"]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
@@ -65,8 +63,8 @@ def test_the_loop_under_an_oce_descends_on_it():
 
 
 def test_a_run_that_diverges_says_so(monkeypatch):
-    monkeypatch.setitem(training.MODELS, "wild", training.Recipe(1.0, rate=1e3, epochs=20, burn_in=0))
-    assert training.train("wild", 0, 42, 1, 100) == {}
+    monkeypatch.setitem(paper.MODELS, "wild", paper.Recipe(1.0, rate=1e3, epochs=20, burn_in=0))
+    assert paper.train("wild", 0, 42, 1, 100) == {}
 
 
 def test_order_is_that_of_a_shuffling_data_loader():
@@ -77,7 +75,7 @@ def test_order_is_that_of_a_shuffling_data_loader():
         torch.manual_seed(0)
         theirs = [torch.cat([batch for (batch,) in loader]) for _ in range(3)]
         torch.manual_seed(0)
-        ours = [training._loader_order(175) for _ in range(3)]
+        ours = [paper._loader_order(175) for _ in range(3)]
     for a, b in zip(ours, theirs, strict=True):
         assert torch.equal(a, b)
 
@@ -123,26 +121,26 @@ def test_the_stream_is_that_of_lightning():
             net = nn.Linear(1, 1)
             adam = torch.optim.Adam(net.parameters(), lr=0.1)
             for _ in range(3):
-                for batch in training._loader_order(175).split(100):
+                for batch in paper._loader_order(175).split(100):
                     adam.zero_grad()
                     (net(X[batch]) - X[batch].square()).square().mean().backward()
                     adam.step()
                 if validates:
-                    training._whole_number()
+                    paper._whole_number()
         torch.testing.assert_close(theirs.net.weight, net.weight)
 
 
 def test_truth_scores_more_than_the_printed_oce():
-    true = training.truth(42, 2_000)
+    true = paper.truth(42, 2_000)
     assert [round(x, 4) for x in true["test"]] == [0.0656, 0.0817, 0.0660]
     assert true["test"][0] > PRINTED["MVE with OCE"][0]
     assert true["fresh"][0] < 0.01
 
 
 def test_a_run_is_repeatable():
-    once = training.train("OCE, beta 0.1, recipe of MVE", 1, 42, 50, 500)
-    assert once == training.train("OCE, beta 0.1, recipe of MVE", 1, 42, 50, 500)
-    assert once != training.train("OCE, beta 0.1, recipe of MVE", 2, 42, 50, 500)
+    once = paper.train("OCE, beta 0.1, recipe of MVE", 1, 42, 50, 500)
+    assert once == paper.train("OCE, beta 0.1, recipe of MVE", 1, 42, 50, 500)
+    assert once != paper.train("OCE, beta 0.1, recipe of MVE", 2, 42, 50, 500)
 
 
 @pytest.mark.parametrize("shift, verdict", [(-0.02, "reproduced"), (-0.001, "within noise"), (0.02, "not reproduced")])
@@ -155,7 +153,7 @@ def test_verdicts_are_paired(shift, verdict):
         "OCE": [{"test": [x, 0.0, 0.0]} for x in base + shift + noise - noise.mean()],
     }
     table["OCE"][3] = {}  # diverged: its pair is left out
-    claim = claims._compared("somehow", table, "test", "OCE", "MVE", "-0.0433")
+    claim = paper._compared("somehow", table, "test", "OCE", "MVE", "-0.0433")
     assert claim.verdict == verdict
     assert "over 9 seeds" in claim.spread
 
@@ -169,7 +167,7 @@ def made_up(models, level):
 
 
 def test_the_printed_gain_stands_beside_the_printed_comparison_alone():
-    said = claims.claims(made_up(training.MODELS, 0.07), made_up(paper.ACROSS, 0.02), 0.0656)
+    said = paper.claims(made_up(paper.MODELS, 0.07), made_up(paper.ACROSS, 0.02), 0.0656)
     printed = {claim.text: claim.printed for claim in said}
     points = "MACE on the paper's 50 points"
     assert printed[f"MVE with OCE outperforms MVE: {points}"] == "-0.0433"

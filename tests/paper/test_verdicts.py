@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import ttest_1samp, ttest_rel
 
 from certeq.paper._experiment import Claim
-from certeq.paper._paired import paired
-from certeq.paper._verdicts import MARGIN, RULES, of_difference, of_likeness, of_row, unchecked, weakest
+from certeq.paper._statistics import MARGIN, RULES, of_difference, of_likeness, of_row, paired, unchecked, weakest
 from tests.conftest import ROOT
 
 # Mean 0.5, standard deviation 0.01 over five seeds.

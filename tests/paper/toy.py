@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from certeq.paper import _registry
+from certeq.paper import _run
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
 
 
@@ -77,13 +77,10 @@ EXPERIMENTS = (
 def register(patch=None) -> None:
     """Put the toys in the place of the paper's experiments; with pytest's monkeypatch, for one test."""
     names = {"toy": "toy", "slow": "slow", "bad": "bad", "absent": "absent"}
-    import certeq.paper._output._index as index
-
     for module, name, value in (
-        (_registry, "_MODULES", names),
-        (_registry, "EXPERIMENTS", tuple(names)),
-        (index, "EXPERIMENTS", tuple(names)),
-        (_registry, "import_module", _import_toy),
+        (_run, "_MODULES", names),
+        (_run, "EXPERIMENTS", tuple(names)),
+        (_run, "import_module", _import_toy),
     ):
         patch.setattr(module, name, value) if patch is not None else setattr(module, name, value)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certeq.report import METRICS, intervals, measure
-from certeq.report._intervals import stationary_places
+from certeq.report._metrics import stationary_places
 
 skfolio = pytest.importorskip("skfolio")
 

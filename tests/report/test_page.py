@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from certeq.report import render, save
-from certeq.report._charts_time import time_charts
-from certeq.report._labels import distinct, in_chart, plain
-from certeq.report._page import data_block
+from certeq.report._charts_paths import time_charts
+from certeq.report._page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
 

@@ -10,13 +10,20 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from certeq.cli._choices import CHOICES, UNITS_HELP, Choice, UnknownChoice, find
-from certeq.cli._console import BadData, cell, explained, note, print_json, print_table, progress
-from certeq.cli._options import AreReturns, AsJson, Force, Prices
-from certeq.cli._outputs import check_output, free_name
-from certeq.cli._prices import LEAST_DAYS, Panel, load_panel
-from certeq.cli._strategies import benchmarks, fitted, minimizer
-from certeq.cli._sweeps import steps, swept
+from certeq.cli._console import (
+    BadData,
+    cell,
+    check_output,
+    explained,
+    free_name,
+    note,
+    print_json,
+    print_table,
+    progress,
+)
+from certeq.cli._inputs import LEAST_DAYS, Panel, load_panel
+from certeq.cli._options import CHOICES, UNITS_HELP, AreReturns, AsJson, Choice, Force, Prices, UnknownChoice, find
+from certeq.cli._portfolio import benchmarks, fitted, minimizer, steps, swept
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study

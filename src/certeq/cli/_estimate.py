@@ -5,20 +5,16 @@ from __future__ import annotations
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from certeq.cli._console import BadData, cell, explained, note, print_json, print_table
-from certeq.cli._lazy import dask_at, is_many, lazy_column
+from certeq.cli._console import cell, explained, note, print_json, print_table
+from certeq.cli._inputs import dask_at, is_many, lazy_column, read_column
 from certeq.cli._options import Alpha, AsJson, Beta, Normalized, Power, Scale, Tau, UtilityName, chosen, described
-from certeq.cli._tables import column_names, missing_column, only_numeric, pandas, read_table
 from certeq.risk import Estimate, estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NAME = "estimate"
 NEEDS_FILE = True
@@ -92,41 +88,6 @@ def run(
             print_json(_facts(file, name, choice, given, normalized, result, level, (low, high)))
         else:
             print_table(_table(name, result, level, low, high))
-
-
-def read_column(path: Path, wanted: str | None) -> tuple[str, NDArray[np.float64]]:
-    """One column of finite numbers, and its name."""
-    if not path.exists() or path.is_dir() or path.stat().st_size == 0:
-        read_table(path)  # complains
-    names = column_names(path)
-    if wanted is not None and wanted not in names:
-        raise missing_column(path, wanted, names)
-    table = read_table(path, None if wanted is None else [wanted])
-    if wanted is None:
-        wanted = only_numeric(path, table.dtypes, names)
-    return wanted, _finite(table[wanted], path, wanted)
-
-
-def _finite(column: Any, path: Path, name: str) -> NDArray[np.float64]:
-    pd = pandas()
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = (numbers.isna() & column.notna()).to_numpy()
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise BadData(
-            f"{path}: column {name!r} holds {str(column.iloc[row])[:40]!r} in row {row + 1}, which is not a number."
-        )
-    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    if values.size == 0:
-        raise BadData(f"{path}: column {name!r} has no rows.")
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row = int(np.argmax(bad))
-        what = "empty" if np.isnan(values[row]) else "infinite"
-        raise BadData(
-            f"{path}: column {name!r} is {what} in row {row + 1} ({int(bad.sum())} such row(s)); remove them first."
-        )
-    return np.asarray(values)
 
 
 def _facts(

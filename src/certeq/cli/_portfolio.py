@@ -1,7 +1,12 @@
-"""``certeq portfolio``: the weights of least risk, with a proof of how good they are."""
+"""``certeq portfolio``: the weights of least risk, with a proof of how good they are.
+
+`certeq compare` fits the same strategies, and draws the same paths in its report.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,14 +15,25 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from certeq.cli._bounds import check_bounds, read_bounds
-from certeq.cli._choices import UNITS_HELP, Choice
-from certeq.cli._console import BadData, cell, explained, note, print_json, print_table, progress
+from certeq.cli._console import (
+    BadData,
+    cell,
+    check_output,
+    explained,
+    note,
+    print_json,
+    print_table,
+    progress,
+    write_weights,
+)
+from certeq.cli._inputs import LEAST_DAYS, Panel, load_panel
 from certeq.cli._options import (
+    UNITS_HELP,
     Alpha,
     AreReturns,
     AsJson,
     Beta,
+    Choice,
     Force,
     Normalized,
     Power,
@@ -25,16 +41,16 @@ from certeq.cli._options import (
     Scale,
     Tau,
     UtilityName,
+    check_bounds,
     chosen,
     described,
+    read_bounds,
 )
-from certeq.cli._outputs import check_output, write_weights
-from certeq.cli._prices import LEAST_DAYS, Panel, load_panel
-from certeq.cli._strategies import benchmarks, fitted, minimizer
-from certeq.cli._sweeps import steps, swept
 
 if TYPE_CHECKING:
-    from certeq.report import Strategy, Study
+    import pandas as pd
+
+    from certeq.report import Strategy, Study, Sweep
 
 NAME = "portfolio"
 NEEDS_FILE = False
@@ -45,6 +61,8 @@ EXAMPLES = (
     "certeq portfolio --max-weight AAPL=0.1 --constraint 'KO >= 0.5 * PEP'",
 )
 _SHOWN = 25
+MANY_ASSETS = 2500  # a covariance matrix beyond this takes minutes and gigabytes
+Tick = Callable[[], None]
 
 
 def run(
@@ -223,7 +241,7 @@ def _deliver(
 
 
 def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
-    from certeq.report._labels import plain
+    from certeq.report._page import plain
 
     table = Table(title=f"{strategy.name}: weights")
     table.add_column("Asset")
@@ -241,6 +259,87 @@ def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
     if len(held) > _SHOWN:
         table.add_row(cell(f"{len(held) - _SHOWN} more"), cell(f"{sum(values[i] for i in held[_SHOWN:]):.2%}"))
     return table
+
+
+def minimizer(choice: Choice, given: dict[str, float], *, normalized: bool = False, **settings: Any) -> Any:
+    """`certeq.portfolio.MinimumOCE` for a choice and its parameters."""
+    try:
+        from certeq.portfolio import MinimumOCE
+    except ImportError as error:
+        raise _named(error) from None
+    return MinimumOCE(choice.build(given, normalized=normalized), **settings)
+
+
+def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
+    """Equal weights, hierarchical risk parity and the largest Sharpe ratio: an estimator, or why it is left out."""
+    try:
+        from skfolio.optimization import EqualWeighted, HierarchicalRiskParity, MeanRisk, ObjectiveFunction
+    except ImportError as error:
+        raise _named(error) from None
+    reason = f"left out: {assets} assets are more than {MANY_ASSETS}" if assets > MANY_ASSETS else None
+    return {
+        "Equal weights": (EqualWeighted(), None),
+        "Risk parity (HRP)": (HierarchicalRiskParity(), reason),
+        "Maximum Sharpe": (MeanRisk(objective_function=ObjectiveFunction.MAXIMIZE_RATIO), reason),
+    }
+
+
+def fitted(name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True) -> Strategy:
+    """Fit, with whatever goes wrong turned into one sentence about this strategy."""
+    from certeq.report import fit_strategy
+
+    with in_one_line(name):
+        return fit_strategy(name, estimator, returns, contributions=contributions)
+
+
+@contextmanager
+def in_one_line(what: str) -> Iterator[None]:
+    """Turn what a fit may raise into one sentence about it."""
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        raise BadData(f"{what}: {error}") from error
+    except Exception as error:  # skfolio and its solvers have exceptions of their own
+        if type(error).__module__.split(".")[0] in {"skfolio", "cvxpy", "certeq", "numpy", "sklearn"}:
+            raise BadData(f"{what}: {error}") from error
+        raise
+
+
+def _named(error: ImportError) -> ImportError:
+    return ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[portfolio]'", name=error.name)
+
+
+def steps(choice: Choice, given: dict[str, float]) -> int:
+    """How often `swept` ticks."""
+    return len(choice.cases(given)) + 1
+
+
+def swept(
+    estimator: Any, choice: Choice, given: dict[str, float], returns: pd.DataFrame, *, normalized: bool, tick: Tick
+) -> tuple[Sweep | None, Sweep | None, list[str]]:
+    """Frontier, sensitivity to the risk parameter, and notes on what was left out."""
+    from certeq.report import frontier, sensitivity
+
+    if returns.shape[1] > MANY_ASSETS:
+        return None, None, [f"no frontier or sensitivity: {returns.shape[1]} assets are more than {MANY_ASSETS}."]
+    path = turned = None
+    notes = []
+    if estimator.min_return is None:
+        try:
+            with in_one_line("frontier"):
+                path = frontier(estimator, returns)
+        except BadData as error:
+            notes.append(f"no {error}")
+    tick()
+    built = [(place, choice.build(changed, normalized=normalized)) for place, changed in choice.cases(given)]
+    try:
+        with in_one_line("sensitivity"):
+            turned = sensitivity(
+                estimator, returns, built, label=choice.turned, current=given[choice.turned], tick=tick
+            )
+    except BadData as error:
+        notes.append(f"no {error}")
+    return path, turned, notes
 
 
 run.__doc__ = f"{run.__doc__}\n\n{UNITS_HELP}"

@@ -40,7 +40,7 @@ SEEDS = (
     ("classification-*", "initial weights, and as many splits of the patients"),
     ("uncertainty", "seeds of every network, and as many data sets"),
     ("entropic-estimation, bounds", "repetitions of what is simulated"),
-    ("entropic-optimisation", "five runs of OCE-SG for each seed"),
+    ("entropic-optimization", "five runs of OCE-SG for each seed"),
     ("convergence", "two runs of OCE-SG for each seed"),
     ("errata", "does not apply: every check has a fixed seed"),
 )
@@ -48,7 +48,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def _complete(incomplete: str) -> list[str]:
-    from certeq.paper._registry import EXPERIMENTS
+    from certeq.paper._run import EXPERIMENTS
 
     return [name for name in EXPERIMENTS if name.startswith(incomplete)]
 
@@ -80,7 +80,7 @@ def run(
     A run that was interrupted (exit code 130) goes on where it stopped. Experiments of earlier runs in the folder stay
     in the page.
     """
-    from certeq.paper._registry import EXPERIMENTS, check_names
+    from certeq.paper._run import EXPERIMENTS, check_names
 
     if listed:
         print("\n".join(EXPERIMENTS))

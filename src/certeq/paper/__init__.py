@@ -5,8 +5,7 @@ every claim, and one page that joins them.
 """
 
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Panel, Series, Table
-from certeq.paper._registry import EXPERIMENTS
-from certeq.paper._reproduce import Result, reproduce
+from certeq.paper._run import EXPERIMENTS, Result, reproduce
 
 __all__ = [
     "EXPERIMENTS",
@@ -20,3 +19,7 @@ __all__ = [
     "Table",
     "reproduce",
 ]
+
+for _kind in (Claim, Experiment, Figure, Outcome, Panel, Result, Series, Table):
+    _kind.__module__ = __name__  # pickles name the package, whose modules may move
+del _kind

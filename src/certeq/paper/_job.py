@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from certeq.report import write_text
+from certeq._files import write_text
 
 LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch", "skorch", "uncertainty-toolbox")
 _ROOMS = ("utilities", "risk", "optimize", "torch", "portfolio", "learn", "report")  # all that is below this one

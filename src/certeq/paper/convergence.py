@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 import certeq as ce
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table, Verdict
-from certeq.paper._slopes import jackknife, slope
-from certeq.paper._verdicts import REACH
+from certeq.paper._statistics import REACH, jackknife, slope
 
 Floats = NDArray[np.float64]
 # Entropic risk of Gaussian losses is mean + beta/2 variance: value, gradient and optimum are closed forms.

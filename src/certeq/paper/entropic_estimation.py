@@ -12,8 +12,7 @@ import numpy as np
 
 import certeq as ce
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table, Verdict
-from certeq.paper._slopes import slope
-from certeq.paper._verdicts import REACH, SLOPE
+from certeq.paper._statistics import REACH, SLOPE, slope
 
 MEAN, DEVIATION, BETA = -1.0, 2.0, 0.5
 TRUE = MEAN + 0.5 * BETA * DEVIATION**2

@@ -1,12 +1,10 @@
 """Reports: one HTML file per study, with charts, tables, intervals and certificates, that opens without a network."""
 
-from certeq.report._intervals import intervals
-from certeq.report._metrics import METRICS, Metric, measure
+from certeq._files import check_writable, write_text
+from certeq.report._metrics import METRICS, Metric, intervals, measure
 from certeq.report._report import render, save
-from certeq.report._study import Strategy, Study, Sweep, fit_strategy
-from certeq.report._sweep import frontier, sensitivity
+from certeq.report._study import Strategy, Study, Sweep, fit_strategy, frontier, sensitivity
 from certeq.report._tables import figures
-from certeq.report._write import check_writable, write_text
 
 __all__ = [
     "METRICS",
@@ -25,3 +23,7 @@ __all__ = [
     "sensitivity",
     "write_text",
 ]
+
+for _kind in (Metric, Strategy, Study, Sweep):
+    _kind.__module__ = __name__  # pickles name the package, whose modules may move
+del _kind

@@ -1,16 +1,20 @@
-"""The page: one HTML file that needs no network and runs nothing but its own two scripts."""
+"""The page: one HTML file that needs no network and runs nothing but its own two scripts, and names made harmless."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import unicodedata
+from collections.abc import Iterable
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
 from certeq.report._chart import Chart, Table
-from certeq.report._labels import in_page
+
+LONGEST = 24
 
 
 def page(title: str, lead: str, cards: list[tuple[str, str]], sections: list[str], charts: list[Chart]) -> str:
@@ -97,6 +101,37 @@ def plotly_script() -> str:
     if "</script" in script.lower():
         raise ValueError("The installed plotly.js cannot be embedded safely: it contains a closing script tag.")
     return script
+
+
+def plain(name: object, longest: int = LONGEST) -> str:
+    """One line of visible text: control and direction-changing characters become spaces, the rest is cut short."""
+    text = "".join(" " if unicodedata.category(char).startswith(("C", "Z")) else char for char in str(name))
+    text = " ".join(text.split()) or "(no name)"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def distinct(names: Iterable[object], longest: int = LONGEST) -> list[str]:
+    """`plain` names, numbered where cutting made two alike: a chart would add up what shares a label."""
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        label = plain(name, longest)
+        while label in seen:
+            seen[label] += 1
+            label = f"{plain(name, longest - 5)} ({seen[label]})"
+        seen[label] = 1
+        labels.append(label)
+    return labels
+
+
+def in_chart(name: object) -> str:
+    """For Plotly, which reads a small HTML of its own (b, a href, br) in every text it draws."""
+    return str(name).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def in_page(name: object) -> str:
+    """For the page: text content or a quoted attribute."""
+    return escape(str(name), quote=True)
 
 
 def _data(charts: list[Chart]) -> dict[str, Any]:

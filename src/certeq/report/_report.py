@@ -6,17 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from certeq._files import write_text
 from certeq.report._chart import percent
-from certeq.report._charts_sweep import frontier_chart, sensitivity_charts
-from certeq.report._charts_tail import days_chart, loss_chart
-from certeq.report._charts_time import time_charts
-from certeq.report._charts_weights import contributions_chart, weights_chart
+from certeq.report._charts_holdings import contributions_chart, days_chart, loss_chart, weights_chart
+from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
 from certeq.report._page import figure_section, page, table_section
 from certeq.report._study import Study, Tail
-from certeq.report._tables import certificate_table, figures, metrics_caption, metrics_table, run_table
-from certeq.report._write import write_text
-
-Figures = dict[str, dict[str, tuple[float, float, float]]]
+from certeq.report._tables import Figures, certificate_table, figures, metrics_caption, metrics_table, run_table
 
 
 def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:

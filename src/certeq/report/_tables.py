@@ -11,16 +11,16 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from certeq.report._chart import Table, percent
-from certeq.report._intervals import BLOCK, REPLICATES, intervals
-from certeq.report._labels import plain
-from certeq.report._metrics import METRICS, measure
+from certeq.report._metrics import BLOCK, METRICS, REPLICATES, intervals, measure
+from certeq.report._page import plain
 from certeq.report._study import Strategy, Study
 from certeq.risk import estimate
 
+Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and high by strategy and key
 _PACKAGES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "plotly")
 
 
-def figures(study: Study, level: float = 0.95) -> dict[str, dict[str, tuple[float, float, float]]]:
+def figures(study: Study, level: float = 0.95) -> Figures:
     """Value, low and high of every figure of every strategy that has weights, by name and key.
 
     Not with intervals where there are fewer than 60 days: they come from a bootstrap of blocks of days.
@@ -45,7 +45,7 @@ def figures(study: Study, level: float = 0.95) -> dict[str, dict[str, tuple[floa
     return found
 
 
-def metrics_table(study: Study, found: dict[str, dict[str, tuple[float, float, float]]]) -> Table:
+def metrics_table(study: Study, found: Figures) -> Table:
     """One row per strategy; each cell is a value, a line break and its interval. The best value carries a star."""
     best = {
         metric.key: _best([row[metric.key][0] for row in found.values()], metric.more_is_better) for metric in METRICS

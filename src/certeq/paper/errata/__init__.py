@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from certeq.paper._experiment import Claim, Experiment, Job, Outcome, Table, Verdict
-from certeq.paper.errata import _estimation, _measures, _optimisation, _practice
+from certeq.paper.errata import _measures, _optimization, _practice
 from certeq.paper.errata._finding import Finding
 
 CHECKS: dict[str, Callable[[], Finding]] = {
-    check.__name__.replace("_", "-"): check
-    for room in (_measures, _estimation, _optimisation, _practice)
-    for check in room.CHECKS
+    check.__name__.replace("_", "-"): check for part in (_measures, _optimization, _practice) for check in part.CHECKS
 }
 
 

@@ -1,0 +1,298 @@
+"""The three panels of daily returns, and portfolios fitted on them as pieces that run in any process.
+
+Returns come by skfolio's own loaders, or are synthetic where a file is not to be had. Portfolios are OCE-SG by the
+paper's protocol, the true optimum, and the benchmarks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.optimize import LinearLoss, Simplex, minimize
+from certeq.optimize.sg import Snapshot
+from certeq.report import measure
+from certeq.risk import oce
+from certeq.utilities import (
+    CVaR,
+    Entropic,
+    LeakyCVaR,
+    Mean,
+    MeanVariance,
+    MonotoneMeanVariance,
+    Quartic,
+    SmoothCVaR,
+    Utility,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+SYNTHETIC = "-synthetic"
+UNCHECKED = "Synthetic data: the market's file was not to be had, so there is nothing to compare with."
+_PATIENCE = 20.0  # seconds a server may keep silent
+STEPS = 15_000  # the paper's
+LOG_EVERY = 25
+
+
+@dataclass(frozen=True)
+class Market:
+    """A panel of the paper: the loader's name, what the paper calls it, its size there and the seed of its stand-in."""
+
+    key: str
+    title: str
+    loader: str
+    shape: tuple[int, int]
+    seed: int
+
+
+MARKETS = {
+    market.key: market
+    for market in (
+        Market("sp500", "S&P 500", "load_sp500_dataset", (8312, 20), 500),
+        Market("ftse100", "FTSE 100", "load_ftse100_dataset", (5959, 64), 100),
+        Market("nasdaq", "Nasdaq", "load_nasdaq_dataset", (1361, 1455), 1455),
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Daily returns split in time, the last quarter held out, and what must be said about where they came from."""
+
+    key: str
+    train: pd.DataFrame
+    test: pd.DataFrame
+    digest: str
+    synthetic: bool = False
+    note: str = ""
+
+    @property
+    def losses(self) -> Floats:
+        """Of the training days: returns are negated here and nowhere else."""
+        return np.ascontiguousarray(-self.train.to_numpy(dtype=np.float64))
+
+    def held_out(self, weights: Any) -> Floats:
+        """The daily returns of a portfolio on the days it was not fitted on."""
+        return np.asarray(self.test.to_numpy(dtype=np.float64) @ np.asarray(weights, dtype=np.float64))
+
+
+@cache
+def find_panel(market: str) -> Panel:
+    """The real panel, cached or downloaded by skfolio; if it cannot be had, a synthetic one of its size and a note."""
+    try:
+        return load_panel(market)
+    except OSError as error:
+        reason = " ".join(str(error).split())
+    stand_in = load_panel(market + SYNTHETIC)
+    rows, columns = MARKETS[market].shape
+    note = (
+        f"SYNTHETIC DATA: skfolio's {MARKETS[market].title} file is not cached and could not be downloaded ({reason}). "
+        f"What follows is computed on a seeded synthetic panel of its size ({rows} x {columns}, a factor model with "
+        f"heavy tails) and cannot be compared with the printed figures. With the file where SKFOLIO_DATA points to, "
+        f"the same command runs the real one."
+    )
+    return Panel(stand_in.key, stand_in.train, stand_in.test, stand_in.digest, True, note)
+
+
+@cache
+def load_panel(key: str) -> Panel:
+    """The panel of that key; ``-synthetic`` at its end asks for the stand-in. OSError where a file is not to be had."""
+    market = MARKETS[key.removesuffix(SYNTHETIC)]
+    synthetic = key.endswith(SYNTHETIC)
+    returns = synthetic_returns(*market.shape, seed=market.seed) if synthetic else _real_returns(market)
+    held = int(np.ceil(0.25 * len(returns)))  # as scikit-learn's train_test_split rounds it
+    digest = hashlib.sha256(np.ascontiguousarray(returns.to_numpy(dtype=np.float64)).tobytes()).hexdigest()[:16]
+    return Panel(key, returns.iloc[:-held], returns.iloc[-held:], digest, synthetic)
+
+
+def synthetic_returns(days: int, assets: int, *, seed: int) -> pd.DataFrame:
+    """A market, a dozen sectors and own noise, all Student's t, with spells of volatility that they share."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    sectors = 12
+    spells = np.empty(days)
+    level = 0.0
+    for day, shock in enumerate(rng.standard_normal(days)):
+        level = 0.97 * level + 0.1 * shock
+        spells[day] = np.exp(level)
+    market = 0.006 * spells * rng.standard_t(4, size=days)
+    sector = 0.005 * spells[:, None] * rng.standard_t(5, size=(days, sectors))
+    exposure = np.clip(rng.normal(1.0, 0.35, assets), 0.1, None)
+    belongs = rng.normal(0.0, 0.6, (assets, sectors)) * (rng.random((assets, sectors)) < 0.25)
+    own = np.exp(rng.normal(np.log(0.014), 0.45, assets)) * rng.standard_t(4, size=(days, assets))
+    drift = rng.normal(3e-4, 4e-4, assets)
+    # einsum and not @: a matrix product's last bits depend on the number of threads.
+    sectors_of = np.einsum("ts,as->ta", sector, belongs)
+    returns = np.maximum(drift + np.outer(market, exposure) + sectors_of + own, -0.9)
+    names = [f"S{number:04d}" for number in range(1, assets + 1)]
+    return pd.DataFrame(returns, index=pd.bdate_range("2018-01-03", periods=days), columns=names)
+
+
+def _real_returns(market: Market) -> pd.DataFrame:
+    try:
+        import skfolio.datasets
+        from skfolio.preprocessing import prices_to_returns
+    except ImportError as error:
+        raise ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[paper]'.") from None
+    with _patient(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        returns: pd.DataFrame = prices_to_returns(getattr(skfolio.datasets, market.loader)())
+    if returns.shape != market.shape:
+        raise ValueError(f"skfolio's {market.title} panel is {returns.shape}; the paper's is {market.shape}.")
+    return returns
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """A download that hears nothing for a while gives up instead of waiting for ever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_PATIENCE)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A portfolio of the tables; one without a utility is a benchmark."""
+
+    key: str
+    title: str
+    utility: Utility | None = None
+
+
+# The paper states neither alpha nor beta: here alpha is that of the CVaR the portfolios are judged by, beta is 1.
+ROWS = {
+    row.key: row
+    for row in (
+        Row("hrp", "HRP"),
+        Row("equal", "Equal weights"),
+        Row("sharpe", "Maximum Sharpe"),
+        Row("solver", "CVaR solver"),
+        Row("entropic", "Entropic", Entropic(1.0)),
+        Row("cvar", "CVaR", CVaR(0.05)),
+        Row("leaky", "Leaky CVaR", LeakyCVaR(0.05)),
+        Row("smooth", "Smooth CVaR", SmoothCVaR(0.05)),
+        Row("mv", "Mean-variance", MeanVariance(1.0)),
+        Row("mmv", "Monotone mean-variance", MonotoneMeanVariance(2)),
+        Row("quartic", "Quartic", Quartic()),
+        Row("mean", "Risk neutral", Mean()),
+    )
+}
+
+
+def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, snapshots: bool) -> dict[str, Any]:
+    """OCE-SG as the paper runs it: all M training days in each step, step 1/sqrt(M), the last iterate.
+
+    ``start`` None begins at equal weights; a number seeds a start drawn uniformly from the simplex. ``snapshots`` keeps
+    some forty iterates along the way.
+    """
+    data = _panel(panel, digest)
+    utility = _utility(row)
+    days, assets = data.train.shape
+    begin = np.full(assets, 1.0 / assets) if start is None else np.random.default_rng(start).dirichlet(np.ones(assets))
+    wanted = log_spaced(steps) if snapshots else set()
+    seen: list[tuple[int, list[float]]] = [(0, begin.tolist())] if snapshots else []
+
+    def keep(at: Snapshot) -> None:
+        if at.iteration in wanted:
+            seen.append((at.iteration, at.theta.tolist()))
+
+    found = minimize(
+        LinearLoss(data.losses), utility, domain=Simplex(), theta0=begin, method="sg", batch="full",
+        step=1.0 / np.sqrt(days), average="last", iterations=steps, log_every=LOG_EVERY, callback=keep, rng=0,
+        progress=False,
+    )  # fmt: skip
+    answer = _answer(data, found.theta, found.value, found.gap)
+    if snapshots:
+        answer |= {
+            "steps": found.trace.iteration.tolist(),
+            "values": found.trace.value.tolist(),
+            "snapshot_steps": [step for step, _ in seen],
+            "snapshots": [theta for _, theta in seen],
+        }
+    return answer
+
+
+def fit_printed_weights(*, panel: str, digest: str, steps: int) -> dict[str, Any]:
+    """CVaR by OCE-SG from equal weights with the weights as printed, u'(z - t) = 1/alpha above the quantile, else 0.
+
+    They sum to floor(m alpha)/(m alpha), not to 1: the mass on the quantile itself is missing. The corrected ones of
+    `fit_sg` put it there.
+    """
+    data = _panel(panel, digest)
+    losses, simplex = data.losses, Simplex()
+    days, assets = losses.shape
+    held = int(np.floor(0.05 * days + 1e-9))  # days strictly above the quantile
+    theta, step = np.full(assets, 1.0 / assets), 1.0 / np.sqrt(days)
+    for _ in range(steps):
+        worst = np.argpartition(losses @ theta, days - held)[days - held :]
+        gradient = losses[worst].sum(axis=0) / (0.05 * days)
+        theta = simplex.project(theta - step * gradient)
+    return _answer(data, theta, float(oce(losses @ theta, CVaR(0.05))))
+
+
+def fit_exact(*, panel: str, digest: str, row: str) -> dict[str, Any]:
+    """The true optimum of the same problem, with the gap that proves it."""
+    data = _panel(panel, digest)
+    found = minimize(LinearLoss(data.losses), _utility(row), domain=Simplex())
+    if not found.converged:
+        raise ValueError(f"the exact solver stopped with {found.status!r} and a gap of {found.gap:.1e}.")
+    return _answer(data, found.theta, found.value, found.gap)
+
+
+def fit_benchmark(*, panel: str, digest: str, row: str) -> dict[str, Any]:
+    """Equal weights, hierarchical risk parity, the largest Sharpe ratio, or the least CVaR by a conic solver."""
+    from skfolio import RiskMeasure
+    from skfolio.optimization import EqualWeighted, HierarchicalRiskParity, MeanRisk, ObjectiveFunction
+
+    data = _panel(panel, digest)
+    estimator = {
+        "equal": lambda: EqualWeighted(),
+        "hrp": lambda: HierarchicalRiskParity(),
+        "sharpe": lambda: MeanRisk(objective_function=ObjectiveFunction.MAXIMIZE_RATIO),
+        "solver": lambda: MeanRisk(risk_measure=RiskMeasure.CVAR),
+    }[row]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # more assets than days: skfolio says that it mends the covariance
+        estimator.fit(data.train)
+    return _answer(data, np.asarray(estimator.weights_, dtype=np.float64))
+
+
+def log_spaced(steps: int, points: int = 40) -> set[int]:
+    """Steps evenly spaced on a logarithmic scale, all of them logged ones."""
+    places = np.geomspace(LOG_EVERY, steps, points)
+    return {int(LOG_EVERY * round(place / LOG_EVERY)) for place in places}
+
+
+def _answer(
+    data: Panel, theta: NDArray[np.float64], value: float | None = None, gap: float | None = None
+) -> dict[str, Any]:
+    return {"weights": theta.tolist(), "metrics": measure(data.held_out(theta)), "value": value, "gap": gap}
+
+
+def _panel(key: str, digest: str) -> Panel:
+    data = load_panel(key)
+    if data.digest != digest:
+        raise ValueError(f"the {key} panel changed while the work was going on: {data.digest} instead of {digest}.")
+    return data
+
+
+def _utility(row: str) -> Utility:
+    utility = ROWS[row].utility
+    if utility is None:
+        raise ValueError(f"row {row!r} is a benchmark and has no utility.")
+    return utility

@@ -1,0 +1,266 @@
+"""Charts of what is held: who holds what, which holdings carry the risk, and on which days it falls due."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from certeq.report._chart import Chart, Node, Table, axis, colour, percent, rounded, series
+from certeq.report._metrics import Floats
+from certeq.report._page import distinct, in_chart
+from certeq.report._study import Study, Tail
+
+MOST = 25  # assets drawn one by one; the rest are added up
+BINS = 90
+DAYS = 15
+
+
+def weights_chart(study: Study) -> Chart:
+    """Bars for one strategy, a shaded table of strategies by assets for several."""
+    optimized = [s for s in study.held if not s.is_benchmark]
+    return _heat_chart(study) if len(optimized) > 1 else _bar_chart(study)
+
+
+def _bar_chart(study: Study) -> Chart:
+    weights = _held(study)
+    labels, (values,) = gathered(study.assets, [weights], np.abs(weights))
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [in_chart(label) for label in labels],
+        "x": rounded(values),
+        "marker": {"color": series(0)},
+        "text": [percent(value) for value in values],
+        "textposition": "auto",
+        "insidetextfont": {"color": colour("on-series")},
+        "hovertemplate": "%{y}: %{x:.2%}<extra></extra>",
+    }
+    held = int((np.abs(weights) > 1e-6).sum())
+    top = int(np.abs(weights).argmax())
+    text = (
+        f"{study.focus} holds {held} of {weights.size} assets; the largest position is "
+        f"{distinct([study.assets[top]])[0]} with {percent(float(weights[top]))}."
+    )
+    layout = {"yaxis": axis("", type="category", autorange="reversed"), "xaxis": axis("Weight", tickformat=".0%")}
+    rows = tuple(zip(labels, [percent(value, 2) for value in values], strict=True))
+    return Chart(
+        "weights", "Weights", text, [bars], layout, Table(("Asset", "Weight"), rows, frozenset({1})), _height(labels)
+    )
+
+
+def _heat_chart(study: Study) -> Chart:
+    names = [strategy.name for strategy in study.held]
+    columns = [np.asarray(strategy.weights) for strategy in study.held]
+    labels, values = gathered(study.assets, columns, np.abs(np.array(columns)).mean(axis=0))
+    grid = np.array(values).T
+    heat = {
+        "type": "heatmap",
+        "x": [in_chart(name) for name in names],
+        "y": [in_chart(label) for label in labels],
+        "z": [rounded(row, 4) for row in grid],
+        # A cell without a position says nothing: only what is held gets a number.
+        "text": [[f"{100 * cell:.0f}" if abs(cell) >= 0.005 else "" for cell in row] for row in grid],
+        "texttemplate": "%{text}",
+        "zmin": min(0.0, float(grid.min())),
+        "colorscale": [[0.0, colour("heat-low")], [1.0, colour("heat-high")]],
+        "xgap": 1,
+        "ygap": 1,
+        "showscale": False,
+        "hovertemplate": "%{x}<br>%{y}: %{z:.2%}<extra></extra>",
+    }
+    counts = {s.name: int((np.abs(np.asarray(s.weights)) > 1e-6).sum()) for s in study.held}
+    said = ", ".join(f"{name} {count}" for name, count in counts.items())
+    layout = {
+        "xaxis": axis("", type="category", side="top", tickangle=-45),
+        "yaxis": axis("", type="category", autorange="reversed"),
+    }
+    rows = tuple((label, *[percent(cell) for cell in row]) for label, row in zip(labels, grid, strict=True))
+    table = Table(("Asset", *names), rows, frozenset(range(1, len(names) + 1)))
+    text = f"Weights in percent, largest holdings first. Number of assets held: {said}."
+    return Chart("weights", "Weights", text, [heat], layout, table, 140 + 24 * len(labels))
+
+
+def contributions_chart(study: Study, tail: Tail) -> Chart:
+    """Each asset's part of the OCE beside its weight: who holds more risk than money."""
+    weights, parts = _held(study), study.focused.contributions
+    what = "OCE less OCE(0)"
+    if parts is None:  # weights from elsewhere: Euler's rule, w_j E_q[loss_j]
+        parts = weights * (tail.tilt @ -study.fitted_on.to_numpy(dtype=float))
+        what = "expected loss under the tilt"
+    total = float(parts.sum())
+    shares = parts / total if total != 0.0 else np.full_like(parts, np.nan)
+    labels, (risk, money) = gathered(study.assets, [shares, weights], np.abs(shares) + 1e-9 * np.abs(weights))
+    names = [in_chart(label) for label in labels]
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": names,
+            "x": rounded(values),
+            "marker": {"color": tone},
+            "hovertemplate": f"%{{y}}: %{{x:.1%}} of the {name.lower()}<extra></extra>",
+        }
+        for name, values, tone in (("Risk", risk, series(1)), ("Money", money, colour("muted")))
+    ]
+    first, second = labels[0], labels[1] if len(labels) > 1 else labels[0]
+    text = (
+        f"Each asset's share of the {what}, {percent(total, 3)} a day, beside its share of the money. "
+        f"{first} carries {percent(float(risk[0]))} of the risk with {percent(float(money[0]))} of the money, "
+        f"{second} {percent(float(risk[min(1, len(risk) - 1)]))}. The shares add up to 100 %; a negative one hedges."
+    )
+    if study.focused.utility is not None and study.focused.utility.is_coherent and np.abs(risk - money).max() < 1e-3:
+        text += " That risk and money agree is no accident: at the least risk no holding is riskier at the margin."
+    layout = {
+        "barmode": "group",
+        "yaxis": axis("", type="category", autorange="reversed"),
+        "xaxis": axis("Share", tickformat=".0%"),
+    }
+    rows = tuple((a, percent(float(r)), percent(float(m))) for a, r, m in zip(labels, risk, money, strict=True))
+    table = Table(("Asset", "Share of risk", "Share of money"), rows, frozenset({1, 2}))
+    return Chart("contributions", "Risk contributions", text, traces, layout, table, _height(labels, 26))
+
+
+def gathered(assets: list[str], columns: list[Floats], size: Floats) -> tuple[list[str], list[Floats]]:
+    """The assets of largest ``size``, in that order, and the rest added up in one last row."""
+    order = np.argsort(-np.nan_to_num(size), kind="stable")
+    order = order[np.nan_to_num(size)[order] > 1e-6] if size.size > 12 else order
+    if order.size == 0:
+        order = np.arange(min(MOST, size.size))
+    shown = order[:MOST]
+    labels = distinct(assets[place] for place in shown)
+    values = [column[shown] for column in columns]
+    rest = np.setdiff1d(np.arange(size.size), shown)
+    if any(np.abs(column[rest]).sum() > 1e-6 for column in columns):
+        labels.append(f"{rest.size} others")
+        values = [np.append(kept, column[rest].sum()) for kept, column in zip(values, columns, strict=True)]
+    return labels, values
+
+
+def _held(study: Study) -> Floats:
+    return np.asarray(study.focused.weights, dtype=np.float64)
+
+
+def _height(labels: list[str], each: int = 22) -> int:
+    return max(240, 110 + each * len(labels))
+
+
+def loss_chart(study: Study, tail: Tail) -> Chart:
+    """The losses as they came and as the tilt reweighs them, with t* and the OCE."""
+    losses, n = tail.losses, tail.losses.size
+    edges = _edges(losses, tail.shortfall)
+    days, _ = np.histogram(losses, edges)
+    tilted, _ = np.histogram(losses, edges, weights=tail.tilt)
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    traces: list[Node] = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": rounded(middle),
+            "y": rounded(heights),
+            "width": float(f"{edges[1] - edges[0]:.5g}"),
+            "marker": {"color": tone, "line": {"width": 0}},
+            "opacity": opacity,
+            "hovertemplate": f"loss near %{{x:.2%}}: %{{y:.2%}} of {what}<extra></extra>",
+        }
+        for name, heights, tone, opacity, what in (
+            ("As it happened", days / n, colour("muted"), 0.75, "the days"),
+            ("Under the tilt", tilted, series(1), 0.65, "the tilt"),
+        )
+    ]
+    top = float(max((days / n).max(), tilted.max()))
+    marks = [("t*", tail.shortfall, series(0), "dash"), ("OCE", tail.value, series(1), "solid")]
+    traces += [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"{name} = {percent(place, 2)}",
+            "x": [place, place],
+            "y": [0.0, 1.05 * top],
+            "line": {"color": tone, "dash": dash, "width": 2},
+            "hovertemplate": f"{name} = {percent(place, 3)}<extra></extra>",
+        }
+        for name, place, tone, dash in marks
+    ]
+    beyond = losses > tail.shortfall
+    order = np.argsort(losses)
+    cumulated = np.cumsum(tail.tilt[order])
+    # Extreme days that carry next to nothing would squeeze the rest; they stay in reach by zooming out.
+    far = float(losses[order][min(n - 1, int(np.searchsorted(cumulated, 0.995)))])
+    reach = [
+        min(float(np.quantile(losses, 0.001)), tail.shortfall),
+        max(float(np.quantile(losses, 0.999)), far + edges[1] - edges[0], 1.1 * tail.value, 1.1 * tail.shortfall),
+    ]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0,
+        "xaxis": axis("Daily loss", tickformat=".1%", range=reach),
+        "yaxis": axis("Share", tickformat=".0%"),
+    }
+    ess = 1.0 / float((tail.tilt**2).sum())
+    text = (
+        f"Daily losses of {study.focus} on the data it was fitted on. The shortfall t* is "
+        f"{percent(tail.shortfall, 2)} and the "
+        f"OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} days ({percent(float(beyond.mean()))}) lie "
+        "beyond t*; they "
+        f"carry {percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} days "
+        f"(effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
+    )
+    levels = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+    rows = tuple(
+        (
+            percent(level, 0),
+            percent(float(np.quantile(losses, level)), 2),
+            percent(float(losses[order][min(n - 1, int(np.searchsorted(cumulated, level)))]), 2),
+        )
+        for level in levels
+    )
+    table = Table(("Quantile", "Loss", "Loss under the tilt"), rows, frozenset({1, 2}))
+    return Chart("losses", "Loss distribution, t* and tilt", text, traces, layout, table, 400)
+
+
+def _edges(losses: Floats, shortfall: float) -> Floats:
+    """Bins of equal width with an edge at t*, so that none is half tail and half not."""
+    low, high = float(losses.min()), float(losses.max())
+    width = (high - low) / min(BINS, max(10, losses.size // 10)) or max(1e-6, abs(low))
+    return shortfall + width * np.arange(np.floor((low - shortfall) / width), np.ceil((high - shortfall) / width) + 1)
+
+
+def days_chart(study: Study, tail: Tail) -> Chart:
+    """The days that matter most to this utility, by tilt and then by loss."""
+    losses, n = tail.losses, tail.losses.size
+    order = np.lexsort((-losses, -np.round(tail.tilt * n, 9)))[: min(DAYS, n)]
+    carried = tail.tilt * losses
+    total = float(carried.sum())
+    share = carried / total if total != 0.0 else np.full(n, np.nan)
+    dates = [str(study.fitted_on.index[place])[:10] for place in order]
+    # Two days of one date cannot happen in daily data, but a chart would add them up.
+    labels = [f"{date} " if dates[:i].count(date) else date for i, date in enumerate(dates)]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": labels,
+        "x": rounded(losses[order]),
+        "marker": {"color": series(1)},
+        "text": [f"counts as {tail.tilt[place] * n:.1f} days" for place in order],
+        "textposition": "auto",
+        "insidetextfont": {"color": colour("on-series")},
+        "customdata": [[round(float(100 * share[place]), 3)] for place in order],
+        "hovertemplate": "%{y}: loss %{x:.2%}, %{text}, %{customdata[0]} % of the risk<extra></extra>",
+    }
+    first = int(order[0])
+    text = (
+        f"The {len(order)} days with the largest tilt carry {percent(float(share[order].sum()))} of the risk. First is "
+        f"{dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as {tail.tilt[first] * n:.1f} "
+        "ordinary days. "
+        "Where tilts are equal, as in the tail of CVaR, the larger loss comes first."
+    )
+    layout = {
+        "yaxis": axis("", type="category", autorange="reversed"),
+        "xaxis": axis("Loss on the day", tickformat=".0%"),
+    }
+    rows = tuple(
+        (date, percent(float(losses[place]), 2), f"{tail.tilt[place] * n:.2f}", percent(float(share[place]), 2))
+        for date, place in zip(dates, order, strict=True)
+    )
+    table = Table(("Day", "Loss", "Counts as days", "Share of risk"), rows, frozenset({1, 2, 3}))
+    return Chart("days", "Worst days by tilt", text, [bars], layout, table, 110 + 24 * len(order))

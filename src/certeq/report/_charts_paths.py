@@ -1,0 +1,312 @@
+"""Charts of paths: wealth and drawdowns over time, return against risk, weights against the risk parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq.report._chart import (
+    SERIES,
+    Chart,
+    Node,
+    Table,
+    axis,
+    colour,
+    log_ticks,
+    percent,
+    rounded,
+    series,
+    shared,
+    thin,
+)
+from certeq.report._metrics import DAYS_PER_YEAR, Floats, measure
+from certeq.report._page import distinct, in_chart, plain
+from certeq.report._study import Study, Sweep
+from certeq.risk import oce
+from certeq.utilities import Utility
+
+Paths = dict[str, Floats]
+_CROWD = 5  # more lines than this hide each other where they all fall at once
+_FEW_ASSETS = 60
+
+
+def time_charts(study: Study) -> list[Chart]:
+    """Cumulative returns and drawdowns of every strategy, on the data they are judged on."""
+    wealth: Paths = {s.name: np.cumprod(1.0 + study.judged_returns(s), dtype=np.float64) for s in study.held}
+    under = {name: path / np.maximum(np.maximum.accumulate(path), 1.0) - 1.0 for name, path in wealth.items()}
+    places = thin(len(study.judged_on), [int(path.argmin()) for path in under.values()])
+    return [_wealth_chart(study, wealth, places), _under_chart(study, under, places)]
+
+
+def day(when: object) -> str:
+    """A date; the hour too, where there is one."""
+    text = str(when)
+    return text[:10] if text[10:] in ("", " 00:00:00") else text
+
+
+def _line_styles(study: Study) -> dict[str, Node]:
+    """Colours for utilities, grey dashes for benchmarks: the kinds differ for an eye that sees no colour."""
+    dashes, utilities, benchmarks = ("dash", "dot", "dashdot", "longdash"), 0, 0
+    styles: dict[str, Node] = {}
+    for strategy in study.held:
+        if strategy.is_benchmark:
+            styles[strategy.name] = {"color": colour("muted"), "dash": dashes[benchmarks % len(dashes)], "width": 1.6}
+            benchmarks += 1
+        else:
+            dash, width = "solid" if utilities < SERIES else "longdashdot", 2.6 if strategy.name == study.focus else 1.6
+            styles[strategy.name] = {"color": series(utilities), "dash": dash, "width": width}
+            utilities += 1
+    return styles
+
+
+def _lines(study: Study, paths: Paths, places: NDArray[np.intp], form: str) -> list[Node]:
+    styles = _line_styles(study)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": in_chart(name),
+            "x": shared("days"),
+            "y": rounded(path[places]),
+            "line": styles[name],
+            "hovertemplate": f"%{{y:{form}}}",
+        }
+        for name, path in paths.items()
+    ]
+
+
+def _wealth_chart(study: Study, wealth: Paths, places: NDArray[np.intp]) -> Chart:
+    days = [day(study.judged_on.index[place]) for place in places]
+    ends = {name: float(path[-1]) for name, path in wealth.items()}
+    best, worst = max(ends, key=lambda k: ends[k]), min(ends, key=lambda k: ends[k])
+    text = f"1 invested on {days[0]} became {ends[study.focus]:.2f} by {days[-1]} with {study.focus}"
+    if len(ends) > 1:
+        text += f"; the most was {ends[best]:.2f} ({best}), the least {ends[worst]:.2f} ({worst})"
+    rows = tuple((name, f"{value:.3f}") for name, value in ends.items())
+    return Chart(
+        "wealth",
+        "Cumulative returns",
+        f"{text}. Compounded, weights kept constant by daily rebalancing, no costs.",
+        _lines(study, wealth, places, ".3f"),
+        {"xaxis": axis("", type="date"), "yaxis": _money_axis(wealth), "hovermode": "x unified"},
+        Table(("Strategy", "Value of 1 at the end"), rows, frozenset({1})),
+        420,
+        True,
+        {"days": days},
+    )
+
+
+def _under_chart(study: Study, under: Paths, places: NDArray[np.intp]) -> Chart:
+    index, rows = study.judged_on.index, []
+    for name, path in under.items():
+        low = int(path.argmin())
+        rows.append((name, percent(-float(path[low])), day(index[low]), percent(float((path < 0).mean()), 0)))
+    mine = next(row for row in rows if row[0] == study.focus)
+    text = f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; {mine[3]} of its days lie below a peak."
+    traces = _lines(study, under, places, ".1%")
+    if len(traces) > _CROWD:
+        for trace, strategy in zip(traces, study.held, strict=True):
+            if not strategy.is_benchmark and strategy.name != study.focus:
+                trace["visible"] = "legendonly"
+        text += " The other utilities are hidden at first: click on their names."
+    layout: dict[str, Any] = {
+        "xaxis": axis("", type="date"),
+        "yaxis": axis("Below the last peak", tickformat=".0%"),
+        "hovermode": "x unified",
+    }
+    table = Table(("Strategy", "Deepest", "On", "Days below a peak"), tuple(rows), frozenset({1, 3}))
+    return Chart("drawdowns", "Drawdowns", text, traces, layout, table, 380, True)
+
+
+def _money_axis(wealth: Paths) -> Node:
+    """Where money multiplies, equal steps are equal factors; else the early years would look flat."""
+    low, high = min(float(path.min()) for path in wealth.values()), max(float(path.max()) for path in wealth.values())
+    if low > 0.0 and high > 5.0 * low:
+        return axis("Value of 1 invested, log scale", type="log", **log_ticks(low, high))
+    return axis("Value of 1 invested")
+
+
+def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
+    """Mean against OCE on the data fitted on: the frontier, the strategies, and the single assets."""
+    returns = study.fitted_on.to_numpy(dtype=float)
+    x, y = _risk_return(returns @ sweep.weights.T, utility)
+    traces: list[Node] = []
+    if returns.shape[1] <= _FEW_ASSETS:
+        risks, gains = _risk_return(returns, utility)
+        names = [in_chart(label) for label in distinct(study.assets)]
+        traces.append(_dots("Single assets", risks, gains, names, colour("muted"), "circle", 6, 0.65))
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "Frontier",
+            "x": rounded(x),
+            "y": rounded(y),
+            "line": {"color": series(0), "width": 2.5, "shape": "spline", "smoothing": 0.4},
+            "marker": {"size": 5},
+            "hovertemplate": "frontier<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>",
+        }
+    )
+    shown = len(traces)
+    others = [strategy for strategy in study.held if strategy.name != study.focus]
+    for name, chosen, tone, symbol in (
+        ("Other utilities", [s for s in others if not s.is_benchmark], series(3), "circle"),
+        ("Benchmarks", [s for s in others if s.is_benchmark], series(2), "diamond"),
+    ):
+        if chosen:
+            at = _risk_return(returns @ np.array([np.asarray(s.weights) for s in chosen]).T, utility)
+            traces.append(_dots(name, *at, [in_chart(s.name) for s in chosen], tone, symbol, 9, 1.0))
+            if symbol == "diamond":
+                traces[-1] |= {"mode": "markers+text", "textposition": "middle right"}
+    here = _risk_return((returns @ np.asarray(study.focused.weights))[:, None], utility)
+    traces.append(_dots(in_chart(study.focus), *here, [in_chart(study.focus)], series(1), "star", 14, 1.0))
+    text = (
+        f"No portfolio allowed here has both a smaller OCE ({utility!r}) and a larger mean than a point of the "
+        "curve. On the data "
+        f"fitted on it runs from OCE {percent(float(x[0]), 2)} a day with {percent(float(y[0]))} a year "
+        f"to OCE {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
+    )
+    # The riskiest portfolios and assets can lie far to the right and squeeze the bend, where one would choose.
+    inside = [float(x[0]), float(np.quantile(x, 0.75)), *[value for trace in traces[shown:] for value in trace["x"]]]
+    reach = max(inside) - float(x[0])
+    if reach > 0.0 and float(x[-1]) > float(x[0]) + 1.5 * reach:
+        text += " The window shows the bend; double-click on the chart to see the riskiest portfolios too."
+        window = {"range": rounded([float(x[0]) - 0.12 * reach, float(x[0]) + 1.5 * reach])}
+    else:
+        window = {}
+    layout = {
+        "xaxis": axis("OCE of the daily loss", tickformat=".1%", **window),
+        "yaxis": axis("Annualised return", tickformat=".0%"),
+        "hovermode": "closest",
+    }
+    rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
+    table = Table(("OCE of the daily loss", "Annualised return"), rows, frozenset({0, 1}))
+    return Chart("frontier", "Frontier", text, traces, layout, table, 440)
+
+
+def _proof(sweep: Sweep) -> str:
+    return "" if sweep.gap is None else f" Every point is proven within {sweep.gap:.0e} of the least OCE at its mean."
+
+
+def sensitivity_charts(study: Study, sweep: Sweep) -> list[Chart]:
+    """The weights as the risk parameter turns, and what becomes of return and CVaR."""
+    return [_weights_path(study, sweep), _figures_path(study, sweep)]
+
+
+def _weights_path(study: Study, sweep: Sweep) -> Chart:
+    largest = np.argsort(-np.abs(sweep.weights).max(axis=0), kind="stable")[: SERIES - 1]
+    largest = largest[np.abs(sweep.weights).max(axis=0)[largest] > 1e-6]
+    labels = distinct((study.assets[place] for place in largest), 16)
+    paths = [sweep.weights[:, place] for place in largest]
+    rest = sweep.weights.sum(axis=1) - np.sum(paths, axis=0)
+    tones = [series(i) for i in range(len(paths))]
+    if np.abs(rest).max() > 1e-6:
+        labels, paths, tones = [*labels, "All others"], [*paths, rest], [*tones, colour("muted")]
+    stacked = bool((sweep.weights >= -1e-9).all())  # areas below zero cannot be stacked
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": in_chart(label),
+            "x": rounded(sweep.places),
+            "y": rounded(path),
+            "line": {"color": tone, "width": 1 if stacked else 2},
+            **({"stackgroup": "weights", "fillcolor": tone} if stacked else {}),
+            "hovertemplate": "%{y:.1%}",
+        }
+        for label, path, tone in zip(labels, paths, tones, strict=True)
+    ]
+    label = plain(sweep.label)
+    moves = 0.5 * np.abs(np.diff(sweep.weights, axis=0)).sum(axis=1)
+    text = (
+        f"Optimal weights of {study.focus} as {label} goes from {sweep.places[0]:.4g} to {sweep.places[-1]:.4g}; "
+        f"at most {percent(float(moves.max()), 0)} of the money moves between neighbouring values."
+    )
+    layout = {
+        "xaxis": _parameter_axis(sweep),
+        "yaxis": axis("Weight", tickformat=".0%"),
+        "hovermode": "x unified",
+        **_current_mark(sweep),
+    }
+    rows = tuple((f"{place:.4g}", *[percent(float(path[i])) for path in paths]) for i, place in enumerate(sweep.places))
+    table = Table((label, *labels), rows, frozenset(range(len(labels) + 1)))
+    return Chart("sensitivity", f"Sensitivity of the weights to {label}", text, traces, layout, table, 420, True)
+
+
+def _figures_path(study: Study, sweep: Sweep) -> Chart:
+    judged = study.judged_on.to_numpy(dtype=float)
+    figures = [measure(judged @ weights) for weights in sweep.weights]
+    where = "the data fitted on" if study.in_sample else "the data held out"
+    drawn = (("annualized_mean", "Annualised return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": label,
+            "x": rounded(sweep.places),
+            "y": rounded([figure[key] for figure in figures]),
+            "yaxis": axis_name,
+            "line": {"color": series(place), "width": 2},
+            "hovertemplate": f"{label}: %{{y:.2%}}<extra></extra>",
+        }
+        for key, label, axis_name, place in drawn
+    ]
+    layout = {
+        "xaxis": _parameter_axis(sweep, anchor="y2"),
+        "yaxis": axis("Return", tickformat=".1%", domain=[0.56, 1.0]),
+        "yaxis2": axis("CVaR", tickformat=".2%", domain=[0.0, 0.44]),
+        **_current_mark(sweep),
+    }
+    spans = [[figure[key] for figure in figures] for key, *_ in drawn]
+    label = plain(sweep.label)
+    text = (
+        f"Judged on {where}, the annualised return lies between {percent(min(spans[0]))} and "
+        f"{percent(max(spans[0]))} and the "
+        f"daily CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} over this range of {label}."
+    )
+    rows = tuple(
+        (f"{place:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
+        for place, f in zip(sweep.places, figures, strict=True)
+    )
+    table = Table((label, "Annualised return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
+    return Chart("outcome", f"Sensitivity of return and risk to {label}", text, traces, layout, table, 420)
+
+
+def _parameter_axis(sweep: Sweep, **more: str) -> Node:
+    kind = "log" if (sweep.places > 0).all() and sweep.places[-1] > 5 * sweep.places[0] else "linear"
+    named = log_ticks(sweep.places[0], sweep.places[-1]) if kind == "log" else {}
+    return axis(plain(sweep.label), type=kind, **named, **more)
+
+
+def _current_mark(sweep: Sweep) -> Node:
+    if sweep.current is None:
+        return {}
+    line = {"color": colour("text"), "dash": "dot", "width": 1.5}
+    return {
+        "shapes": [
+            {"type": "line", "x0": sweep.current, "x1": sweep.current, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+        ]
+    }
+
+
+def _risk_return(returns: Floats, utility: Utility) -> tuple[Floats, Floats]:
+    """OCE of the daily loss and annualised mean, one per column."""
+    return np.atleast_1d(oce(-returns.T, utility)), DAYS_PER_YEAR * returns.mean(axis=0)
+
+
+def _dots(
+    name: str, x: Floats, y: Floats, labels: list[str], tone: Node, symbol: str, size: int, opacity: float
+) -> Node:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": rounded(x),
+        "y": rounded(y),
+        "text": labels,
+        "marker": {"color": tone, "symbol": symbol, "size": size, "line": {"width": 1, "color": colour("surface")}},
+        "opacity": opacity,
+        "hovertemplate": "%{text}<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>",
+    }
