@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.domains import Domain, Polyhedron
-from certeq.optimize.domains._lift import lift
+from certeq.optimize.domains._polyhedron import lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult
 from certeq.optimize.lbfgs import minimize_lbfgs
