@@ -9,7 +9,7 @@ import numpy as np
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Loss
-from certeq.optimize.losses._samples import Floats, as_floats
+from certeq.optimize.losses._base import Floats, as_floats
 from certeq.optimize.sg._regimes import ANY_STEP, Constants, Plan, oce_smoothness, plan
 from certeq.optimize.sg._schedules import as_batch, as_step, choose
 from certeq.optimize.sg._sources import ArraySource, Source

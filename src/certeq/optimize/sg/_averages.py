@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._schedules import choose
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.solution import Trace
 
 COLUMNS = ("iteration", "value", "gap", "step", "batch", "seconds")

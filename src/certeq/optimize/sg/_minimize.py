@@ -8,8 +8,7 @@ from typing import Any
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Loss, Objective
-from certeq.optimize.losses._objective import check_weights
-from certeq.optimize.losses._samples import Floats, count_samples
+from certeq.optimize.losses._base import Floats, check_weights, count_samples
 from certeq.optimize.panels import Panel
 from certeq.optimize.sg._arguments import (
     check_count,

@@ -11,7 +11,7 @@ import numpy as np
 from certeq.optimize.exact.blocks.losses import PanelLosses
 from certeq.optimize.exact.blocks.scan import scan
 from certeq.optimize.losses import Evaluation, Loss, Objective
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.panels import Index, Panel, Vector
 from certeq.risk._long import solve_sample, tilting
 from certeq.risk._sample import Kernel as LossKernel

@@ -15,7 +15,7 @@ import numpy as np
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, LogisticLoss, Loss, SquaredLoss
-from certeq.optimize.losses._samples import Floats, count_samples, take_samples
+from certeq.optimize.losses._base import Floats, count_samples, take_samples
 from certeq.optimize.panels import Panel
 from certeq.optimize.sg._panel import panel_digest
 from certeq.optimize.sg._problem import TOLERANCE, Answers, Part, Problem, digest, exact, spell, text

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._checkpoint import Refused
 from certeq.utilities import Utility
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from certeq.optimize.losses import Loss
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._schedules import Schedule, choose, constant, growing_batch, inverse_sqrt
 from certeq.utilities import Utility
 

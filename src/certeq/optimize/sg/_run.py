@@ -12,7 +12,7 @@ import numpy as np
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
-from certeq.optimize.losses._samples import Floats, count_samples
+from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.panels import Panel
 from certeq.optimize.sg._averages import make_average
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, load, save

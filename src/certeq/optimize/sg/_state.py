@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, is_count, refuse
 
 STATUSES = ("iteration limit", "time limit", "converged", "stopped by callback")
