@@ -89,6 +89,21 @@ def test_examples_of_constants_run(room):
     assert not complaints, "\n".join(complaints)
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_examples_of_methods_run(room):
+    """A class that names its package is collected with it, its methods are not: doctest asks where they are written."""
+    complaints: list[str] = []
+    for name in documented(room):
+        thing = getattr(importlib.import_module(room), name)
+        for key, method in vars(thing).items() if inspect.isclass(thing) else ():
+            function = getattr(method, "fget", None) or getattr(method, "__func__", method)
+            if inspect.isfunction(function) and function.__module__ != thing.__module__:
+                doc, names = function.__doc__ or "", dict(function.__globals__)
+                test = doctest.DocTestParser().get_doctest(doc, names, f"{room}.{name}.{key}", None, 0)
+                doctest.DocTestRunner(verbose=False).run(test, out=complaints.append)
+    assert not complaints, "\n".join(complaints)
+
+
 @pytest.mark.parametrize("text, found", [("Not for gains.", True), ("It is not for gains.", False), ("Not.", False)])
 def test_when_not_is_a_sentence(text, found):
     assert bool(WHEN_NOT.search(text)) is found

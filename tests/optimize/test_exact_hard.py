@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import certeq.utilities as ce
-from certeq.optimize.domains._errors import InfeasibleError, UnboundedError
+from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
 from tests.optimize.test_exact import NAMES, UTILITIES, check, panel, simplex
 

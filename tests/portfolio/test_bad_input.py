@@ -189,7 +189,7 @@ def test_every_parameter_of_the_solvers_is_offered() -> None:
 
     from certeq.optimize.exact import solve_exact
     from certeq.optimize.sg import minimize_sg
-    from certeq.portfolio._settings import SOLVER_PARAMS
+    from certeq.portfolio._inputs import SOLVER_PARAMS
 
     ours = {"A", "utility", "weights", "linear", "quadratic", "lower", "upper", "C", "c", "G", "b", "theta0", "tol"}
     assert set(SOLVER_PARAMS["exact"]) == set(inspect.signature(solve_exact).parameters) - ours

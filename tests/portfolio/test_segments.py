@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certeq.portfolio._segments import split
+from certeq.portfolio._problem import split
 
 numbers = st.floats(-2.0, 2.0)
 

@@ -14,17 +14,12 @@ try:
 except ImportError as error:
     raise ImportError("certeq.learn needs scikit-learn: pip install certeq[learn]") from error
 
-from certeq.learn._calibration import Calibration, calibration
-from certeq.learn._classifier import OCEClassifier
-from certeq.learn._regressor import OCERegressor
-from certeq.learn._toy import ToyData, toy_heteroscedastic
+from certeq.learn._calibration import Calibration, ToyData, calibration, toy_heteroscedastic
+from certeq.learn._linear import OCEClassifier, OCERegressor
 
 if TYPE_CHECKING:
-    from certeq.learn._ensemble import DeepEnsembleRegressor
-    from certeq.learn._gaussian import GaussianNLL
-    from certeq.learn._mve import MVERegressor
-    from certeq.learn._network_classifier import OCENetworkClassifier
-    from certeq.learn._network_regressor import OCENetworkRegressor
+    from certeq.learn._network_estimators import OCENetworkClassifier, OCENetworkRegressor
+    from certeq.learn._uncertainty import DeepEnsembleRegressor, GaussianNLL, MVERegressor
 
 __all__ = [
     "Calibration",
@@ -41,12 +36,16 @@ __all__ = [
 ]
 
 _TORCH = {
-    "DeepEnsembleRegressor": "_ensemble",
-    "GaussianNLL": "_gaussian",
-    "MVERegressor": "_mve",
-    "OCENetworkClassifier": "_network_classifier",
-    "OCENetworkRegressor": "_network_regressor",
+    "DeepEnsembleRegressor": "_uncertainty",
+    "GaussianNLL": "_uncertainty",
+    "MVERegressor": "_uncertainty",
+    "OCENetworkClassifier": "_network_estimators",
+    "OCENetworkRegressor": "_network_estimators",
 }
+
+# Pickles name this package, not the file that a class happens to be written in.
+for _class in (Calibration, OCEClassifier, OCERegressor, ToyData):
+    _class.__module__ = __name__
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the linear classifier and the linear regressor share: parameters, the fit, and what it reports."""
+"""Linear regression and classification under an OCE, and what the two share: parameters, the fit, its report."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from certeq.learn._checks import as_utility, check_count, check_number
+from certeq.learn._checks import (
+    as_utility,
+    check_classes,
+    check_count,
+    check_number,
+    check_sample_weight,
+    combine_weights,
+)
+from certeq.learn._newton import solve_linear
 from certeq.learn._objective import LinearObjective
-from certeq.learn._scores import Floats, ScoreLoss
-from certeq.learn._solve import solve_linear
+from certeq.learn._scores import Floats, LogisticScore, ScoreClassifier, ScoreLoss, SoftmaxScore, SquaredScore
 
 
 class LinearOCE(BaseEstimator):  # type: ignore[misc]
@@ -85,3 +94,222 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return np.asarray(X @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_))
+
+
+class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
+    r"""Linear regression that minimises an OCE of squared errors.
+
+    .. math:: \min_{c, b}\; \mathrm{OCE}_u\big((y - Xc - b)^2\big) + \frac{\alpha}{n}\,\lVert c\rVert^2
+
+    With ``utility=Mean()`` this is `sklearn.linear_model.Ridge` with the same ``alpha``. A risk-averse utility gives
+    the samples with large errors more weight: the tilt.
+
+    Parameters
+    ----------
+    utility : Utility, optional
+        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y:
+        ``utility.scaled`` chooses the size of a squared error that matters.
+    alpha : float
+        Strength of the ridge, at least 0. The intercept is not penalised.
+    fit_intercept : bool
+        Whether to fit b.
+    tol : float
+        A smooth utility has converged when no entry of the gradient exceeds tol times its largest entry at the best
+        constant prediction by the mean; one with kinks (CVaR) when the duality gap is at most tol times the spread
+        of the losses.
+    max_iter : int
+        Limit on Newton or interior-point steps.
+    warm_start : bool
+        Begin at the previous solution.
+    random_state : int, RandomState or None
+        Draws the few rows on which a large smooth problem is solved first. It moves the answer within ``tol`` only.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray (n_features,), float
+    n_iter_ : int
+        Steps taken, those on the few rows included.
+    gradient_norm_ : float
+        Largest entry of the gradient at the solution.
+    gap_ : float
+        A proved bound on how far the objective lies above its minimum, by weak duality (conjugates of the losses at
+        the tilt). +inf where nothing is proved: where the tilt has negative parts, as it may under a utility that is
+        not monotone, because the problem need not be convex then; and without a penalty, but for squared errors of
+        independent columns.
+    converged_ : bool
+        Whether ``tol`` was met; a `ConvergenceWarning` says so where it was not.
+    objective_, shortfall_ : float
+        Value of the objective and t* of the training losses.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Smooth utilities: Newton's method on the objective with t eliminated and its exact Hessian
+    (``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. With many rows it starts on a
+    few of them, and where u is sharp compared with the losses it starts with a wider one. Utilities with kinks: a
+    primal-dual interior-point method with the same matrix. Not for sparse X, nor
+    where outliers are mistakes: they would get even more weight.
+
+    On data a tenth of which follows another law (1000 training and 10,000 test samples, 5 features, 20 seeds),
+    ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors
+    by 11 % on average, in all 20 seeds, and raises the mean squared error by 15 %: that is the price.
+    ``Entropic(1.0)`` overdoes it there: it follows the few largest training errors, and the held-out tail grows.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.learn import OCERegressor
+    >>> X, y = np.zeros((3, 1)), np.array([0.0, 0.0, 3.0])
+    >>> for utility in (ce.Mean(), ce.Entropic(1.0), ce.CVaR(0.1)):
+    ...     print(round(OCERegressor(utility).fit(X, y).intercept_, 4))
+    1.0
+    1.4055
+    1.5
+    """
+
+    def __init__(
+        self,
+        utility: Any = None,
+        *,
+        alpha: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        warm_start: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.utility = utility
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCERegressor:
+        """Fit on X (n, d) and y (n,); sample weights count like repetitions of the samples."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        alpha = check_number("alpha", self.alpha, least=0.0)
+        weight = check_sample_weight(sample_weight, len(y))
+        middle = float(np.average(y, weights=weight))
+        # penalty/2 * norm**2 with penalty = 2 alpha / n is the ridge of the formula.
+        theta = self._solve(X, SquaredScore(y), weight, 2.0 * alpha, middle, relative=True)
+        coef, intercept = self._split(theta, X.shape[1])
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Return Xc + b."""
+        return self._scores(X)[:, 0]
+
+    def losses(self, X: Any, y: Any) -> Floats:
+        """Return the squared errors, for `certeq.estimate` or a histogram."""
+        predicted = self.predict(X)
+        y = np.asarray(y, dtype=np.float64)
+        check_consistent_length(predicted, y)
+        return np.asarray(np.square(predicted - y))
+
+
+class OCEClassifier(ScoreClassifier, LinearOCE):
+    r"""Logistic regression that minimises an OCE of cross-entropies.
+
+    .. math:: \min_{W, b}\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i)\big) + \frac{1}{2Cn}\,\lVert W\rVert^2
+
+    with p the logistic function of Wx + b for two classes and the softmax for more. With ``utility=Mean()`` this is
+    `sklearn.linear_model.LogisticRegression` with the same ``C``. A risk-averse utility gives the samples that are
+    classified worst more weight: the tilt.
+
+    Parameters
+    ----------
+    utility : Utility, optional
+        What risk means; ``Entropic(beta=1.0)`` by default.
+    C : float
+        Inverse strength of the penalty, above 0; ``inf`` for none. The intercept is not penalised.
+    fit_intercept : bool
+        Whether to fit b.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, multiplied with the samples' own.
+    tol : float
+        A smooth utility has converged when no entry of the gradient exceeds tol; one with kinks (CVaR) when the gap
+        is at most tol times the spread of the losses.
+    max_iter : int
+        Limit on Newton or interior-point steps.
+    warm_start : bool
+        Begin at the previous solution.
+    random_state : int, RandomState or None
+        Draws the few rows on which a large smooth problem is solved first. It moves the answer within ``tol`` only.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray (1, n_features) and (1,), or one row per class where there are more than two
+    classes_ : ndarray
+    n_iter_, gradient_norm_, gap_, converged_, objective_, shortfall_
+        As in `OCERegressor`.
+
+    Notes
+    -----
+    The method is that of `OCERegressor`. ``CVaR(alpha)`` looks at the worst fraction alpha alone: where so many
+    samples lie on the wrong side of every line, the same probability for all samples is optimal. A smooth utility
+    such as ``Entropic`` does not give up that way.
+
+    On data a tenth of which follows another rule (1000 training and 10,000 test samples, 5 features, 20 seeds),
+    ``Entropic(1.0)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out cross-entropies by 43 % on
+    average (39 % at least) and raises the mean cross-entropy by 15 %: that is the price.
+
+    Not for labels that may be wrong: the tilt gives the most weight to just those samples.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.learn import OCEClassifier
+    >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0], [-1.5]])
+    >>> y = np.array(["no", "no", "yes", "yes", "yes"])
+    >>> for utility in (ce.Mean(), ce.Entropic(2.0)):
+    ...     model = OCEClassifier(utility).fit(X, y)
+    ...     print(model.predict_proba([[-1.5]]).round(3), model.converged_)
+    [[0.574 0.426]] True
+    [[0.543 0.457]] True
+    """
+
+    def __init__(
+        self,
+        utility: Any = None,
+        *,
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        warm_start: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.utility = utility
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCEClassifier:
+        """Fit on X (n, d) and labels y (n,); sample weights count like repetitions of the samples."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        weight = check_sample_weight(sample_weight, len(y))
+        C = check_number("C", self.C, above=0.0)
+        classes, places = np.unique(y, return_inverse=True)
+        check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
+        weight = combine_weights(weight, self.class_weight, classes, y)
+        theta = self._solve(X, _loss(places, len(classes)), weight, 1.0 / C, 0.0, relative=False)
+        self.coef_, self.intercept_ = self._split(theta, X.shape[1])
+        self.classes_ = classes
+        return self
+
+
+def _loss(places: NDArray[np.intp], count: int) -> ScoreLoss:
+    if count == 2:
+        return LogisticScore(np.where(places == 1, 1.0, -1.0))
+    return SoftmaxScore(places, count)

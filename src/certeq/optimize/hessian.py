@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses import Loss, Objective
-from certeq.optimize.losses._samples import Floats, as_floats
+from certeq.optimize.losses._base import Floats, as_floats
 from certeq.utilities import Utility
 
 

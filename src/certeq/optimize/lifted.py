@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.domains._lift import Lift
+from certeq.optimize.domains._polyhedron import Lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult, solve_panel
 from certeq.optimize.gaps import proved_gap, worth_outside

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.domains import Domain, Polyhedron
-from certeq.optimize.domains._lift import lift
+from certeq.optimize.domains._polyhedron import lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult
 from certeq.optimize.lbfgs import minimize_lbfgs
 from certeq.optimize.lifted import solve, solve_lifted
 from certeq.optimize.losses import Loss
 from certeq.optimize.sg import minimize_sg
-from certeq.optimize.sg._arguments import check_problem, check_start
+from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.sg._schedules import choose
 from certeq.optimize.solution import Solution, Trace
 from certeq.utilities import Utility

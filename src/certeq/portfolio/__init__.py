@@ -5,9 +5,12 @@ try:
 except ImportError as error:
     raise ImportError("certeq.portfolio needs skfolio: pip install certeq[portfolio]") from error
 
-from certeq.portfolio._frontier import Frontier
-from certeq.portfolio._measure import OCEMeasure, oce_scorer, portfolio_oce
 from certeq.portfolio._minimum_oce import MinimumOCE
 from certeq.portfolio._prior import ScenarioPrior
+from certeq.portfolio._results import Frontier, OCEMeasure, oce_scorer, portfolio_oce
 
 __all__ = ["Frontier", "MinimumOCE", "OCEMeasure", "ScenarioPrior", "oce_scorer", "portfolio_oce"]
+
+# Pickles name this package, not the file that a class happens to be written in.
+for _class in (Frontier, MinimumOCE, OCEMeasure, ScenarioPrior):
+    _class.__module__ = __name__

@@ -1,33 +1,34 @@
-"""Do the weights keep every constraint the caller gave? Asked of the weights alone, whoever found them."""
+"""Do the weights keep every constraint the caller gave, and which are to blame where no weights can?"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from skfolio.exceptions import OptimizationError
 
-from certeq.portfolio._problem import Problem
+from certeq.optimize.domains import InfeasibleError, UnboundedError
+from certeq.portfolio._problem import Problem, Programme
 
 Floats = NDArray[np.float64]
 ALLOWANCE = 1e-10  # of the largest coefficient of a constraint times the sum of |w_j|, plus its right side
 _DUST = 1e-3  # the least sum of |w_j| that this is measured by: where all is sold, what is left is rounding
+_FEW = 60  # rows; above it the search for the conflict would take too many linear programmes
 
 
-@dataclass(frozen=True)
-class Excess:
-    """By how much a constraint is exceeded (0 or less where it holds), and the size of the numbers in it."""
-
-    name: str
-    by: float
-    size: float
-
-    @property
-    def is_violation(self) -> bool:
-        """Whether that is more than rounding; NaN counts as such."""
-        return not self.by <= ALLOWANCE * self.size
+def check_weights(problem: Problem, w: Floats, target: float | None = None) -> None:
+    """Refuse weights that break a constraint by more than rounding, and say which and by how much."""
+    broken = [each for each in excesses(problem, w, target) if each.is_violation]
+    if broken:
+        found = "; ".join(f"{each.name} by {each.by:.3g}" for each in broken[:5])
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+        raise OptimizationError(
+            f"The solver's weights break constraints by more than rounding: {found}{more}. They are not returned. Try "
+            "solver_params={'max_iter': ...}, or write the constraints with coefficients of similar size."
+        )
 
 
 def excesses(problem: Problem, w: Floats, target: float | None = None) -> Iterator[Excess]:
@@ -48,6 +49,20 @@ def excesses(problem: Problem, w: Floats, target: float | None = None) -> Iterat
         yield Excess(f"min_return={target:g}", target - problem.expected_return(w), size)
 
 
+@dataclass(frozen=True)
+class Excess:
+    """By how much a constraint is exceeded (0 or less where it holds), and the size of the numbers in it."""
+
+    name: str
+    by: float
+    size: float
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether that is more than rounding; NaN counts as such."""
+        return not self.by <= ALLOWANCE * self.size
+
+
 def _bounds(problem: Problem, w: Floats) -> Iterator[Excess]:
     """The asset furthest outside its bounds, on either side."""
     within = "" if problem.turnover is None else f" (with max_turnover={problem.turnover:g})"
@@ -60,13 +75,81 @@ def _bounds(problem: Problem, w: Floats) -> Iterator[Excess]:
         yield Excess(f"{name}{within} of {problem.assets.label(j)}", float(over[j]), size + abs(float(w[j])))
 
 
-def check_weights(problem: Problem, w: Floats, target: float | None = None) -> None:
-    """Refuse weights that break a constraint by more than rounding, and say which and by how much."""
-    broken = [each for each in excesses(problem, w, target) if each.is_violation]
-    if broken:
-        found = "; ".join(f"{each.name} by {each.by:.3g}" for each in broken[:5])
-        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-        raise OptimizationError(
-            f"The solver's weights break constraints by more than rounding: {found}{more}. They are not returned. Try "
-            "solver_params={'max_iter': ...}, or write the constraints with coefficients of similar size."
-        )
+# -- where no weights can ---------------------------------------------------------------------------------------------
+
+
+def blame(programme: Programme, error: InfeasibleError) -> str:
+    """The smallest set of constraints that exclude each other; for a target return, what could be had instead."""
+    if len(programme.c) + len(programme.b) > _FEW:
+        return in_words(str(error), programme)
+    core = _conflict(programme)
+    names = [*core.equalities, *core.inequalities]
+    if not names:
+        return in_words(str(error), programme)
+    for k, name in enumerate(programme.inequalities):
+        if name.startswith("min_return") and name in names:
+            try:
+                least = float(programme.G[k] @ _without(programme, (), (k,)).domain().minimize_linear(programme.G[k]))
+            except (InfeasibleError, UnboundedError):
+                continue
+            best = -(least + programme.minus_return()[1])
+            return f"{name} is out of reach: the other constraints allow an expected return of {best:.6g} at most."
+    within = "within min_weights and max_weights" + (" (and max_turnover)" if core.problem.turnover else "")
+    if len(names) == 1:
+        return f"{names[0]} cannot hold {within}."
+    return f"These cannot hold together {within}: {'; '.join(names)}."
+
+
+def _conflict(programme: Programme) -> Programme:
+    """The rows that are left when every row is dropped without which the others still exclude each other."""
+    core = programme
+    for kind in ("G", "C"):
+        k = 0
+        while k < len(core.b if kind == "G" else core.c):
+            fewer = _without(core, (), (k,)) if kind == "G" else _without(core, (k,), ())
+            if _is_empty(fewer):
+                core = fewer
+            else:
+                k += 1
+    return core
+
+
+def _without(programme: Programme, equal: tuple[int, ...], below: tuple[int, ...]) -> Programme:
+    p = programme
+    C = [i for i in range(len(p.c)) if i not in equal]
+    G = [i for i in range(len(p.b)) if i not in below]
+    return replace(
+        p,
+        C=p.C[C],
+        c=p.c[C],
+        G=p.G[G],
+        b=p.b[G],
+        equalities=tuple(p.equalities[i] for i in C),
+        inequalities=tuple(p.inequalities[i] for i in G),
+    )
+
+
+def _is_empty(programme: Programme) -> bool:
+    try:
+        programme.domain().validate(len(programme.segments.asset))
+    except InfeasibleError:
+        return True
+    return False
+
+
+def in_words(message: str, programme: Programme) -> str:
+    """A solver's message with the caller's names in place of the solver's indices."""
+
+    def constraint(match: re.Match[str]) -> str:
+        names = programme.equalities if match[1] == "C" else programme.inequalities
+        place = int(match[2])
+        return names[place] if place < len(names) else match[0]
+
+    def asset(match: re.Match[str]) -> str:
+        place = int(match[1])
+        if place >= len(programme.segments.asset):
+            return match[0]
+        return programme.problem.assets.label(int(programme.segments.asset[place]))
+
+    message = re.sub(r"\basset (\d+)", asset, message)
+    return re.sub(r"\b([CGA])\[(\d+)\](?: theta)?(?: <?= [bc]\[\d+\])?", constraint, message)

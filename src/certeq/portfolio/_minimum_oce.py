@@ -13,14 +13,17 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from certeq.portfolio._assets import Assets, check_choice, check_number
-from certeq.portfolio._contributions import risk_contributions
-from certeq.portfolio._frontier import Frontier
-from certeq.portfolio._problem import Problem
-from certeq.portfolio._programme import write_programme
-from certeq.portfolio._read import read_problem
-from certeq.portfolio._settings import check_scenarios, check_settings, check_table, make_prior, read_objective
-from certeq.portfolio._solve import Allocation, solve
-from certeq.portfolio._sweep import frontier_targets, sweep
+from certeq.portfolio._inputs import (
+    check_scenarios,
+    check_settings,
+    check_table,
+    make_prior,
+    read_objective,
+    read_problem,
+)
+from certeq.portfolio._problem import Problem, write_programme
+from certeq.portfolio._results import Frontier
+from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
 from certeq.risk._input import check_utility
 from certeq.utilities import CVaR, Utility
 

@@ -1,54 +1,25 @@
-"""The portfolio problem in weights: scenarios, costs, and constraints that know their names."""
+"""The portfolio problem in weights, and the same in segments.
+
+In weights: scenarios, costs, and constraints that know their names. In segments, between the points where a cost has a
+kink, nothing is left but OCE, a linear term and a polyhedron.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from skfolio.exceptions import OptimizationError
 
+from certeq.optimize.domains import CappedSimplex, Domain, Polyhedron
 from certeq.portfolio._assets import Assets
 from certeq.risk import oce
 from certeq.utilities import Utility
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One linear constraint, row.w = side or row.w <= side, under the name the caller knows it by."""
-
-    name: str
-    row: Floats
-    side: float
-    equal: bool = False
-
-
-@dataclass(frozen=True)
-class Costs:
-    r"""What a portfolio pays per period whatever the scenario.
-
-    .. math:: \kappa(w) = f \cdot w + \sum_j c_j |w_j - w^0_j| + \ell
-
-    with fees f, transaction costs c, previous weights w0 and the cost l of selling what can no longer be held.
-    """
-
-    fees: Floats
-    trading: Floats
-    previous: Floats
-    liquidation: float = 0.0
-
-    def at(self, w: Floats) -> float:
-        """The total at w."""
-        moved = float(self.trading @ np.abs(w - self.previous))
-        return float(self.fees @ w) + moved + self.liquidation
-
-    def by_asset(self, w: Floats) -> Floats:
-        """The change of each asset's own costs from holding nothing to holding w."""
-        moved = np.abs(w - self.previous) - np.abs(self.previous)
-        return np.asarray(self.fees * w + self.trading * moved)
 
 
 @dataclass(frozen=True)
@@ -100,6 +71,41 @@ class Problem:
         return risk - self.reward * self.expected_return(w) + self.regularization(w)
 
 
+@dataclass(frozen=True)
+class Costs:
+    r"""What a portfolio pays per period whatever the scenario.
+
+    .. math:: \kappa(w) = f \cdot w + \sum_j c_j |w_j - w^0_j| + \ell
+
+    with fees f, transaction costs c, previous weights w0 and the cost l of selling what can no longer be held.
+    """
+
+    fees: Floats
+    trading: Floats
+    previous: Floats
+    liquidation: float = 0.0
+
+    def at(self, w: Floats) -> float:
+        """The total at w."""
+        moved = float(self.trading @ np.abs(w - self.previous))
+        return float(self.fees @ w) + moved + self.liquidation
+
+    def by_asset(self, w: Floats) -> Floats:
+        """The change of each asset's own costs from holding nothing to holding w."""
+        moved = np.abs(w - self.previous) - np.abs(self.previous)
+        return np.asarray(self.fees * w + self.trading * moved)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One linear constraint, row.w = side or row.w <= side, under the name the caller knows it by."""
+
+    name: str
+    row: Floats
+    side: float
+    equal: bool = False
+
+
 def check_bounds(problem: Problem, budget: float | None) -> None:
     """Say which bounds leave no portfolio, where adding them up is enough to see it."""
     if budget is None:
@@ -144,3 +150,181 @@ def moves(shift: Floats, returns: Floats) -> bool:
     """Whether a shift is more than the rounding of a mean."""
     size: Any = np.abs(returns).mean(axis=0) + np.abs(returns).max()
     return bool(np.any(np.abs(shift) > 1e-10 * size))
+
+
+# -- in segments ------------------------------------------------------------------------------------------------------
+
+
+def write_programme(problem: Problem) -> Programme:
+    """Cut every weight at the kinks of its costs and write costs and constraints as rows."""
+    costs, n = problem.costs, problem.assets.count
+    kinks = []
+    if np.any(costs.trading > 0.0):
+        kinks.append(np.where(costs.trading > 0.0, costs.previous, np.nan))
+    if problem.l1 > 0.0 or problem.max_long is not None or problem.max_short is not None:
+        kinks.append(np.zeros(n))
+    segments = split(problem.lower, problem.upper, kinks)
+    each = 1.0 + problem.reward  # costs count in the risk and again in the mean
+    traded, constant = segments.distance(each * costs.trading, costs.previous)
+    size, _ = segments.distance(np.full(n, problem.l1), np.zeros(n))
+    linear = segments.row(each * costs.fees - problem.reward * problem.mu) + traded + size
+
+    equal = [row for row in problem.rows if row.equal]
+    below = [row for row in problem.rows if not row.equal]
+    G = [segments.row(row.row) for row in below]
+    b = [row.side for row in below]
+    names = [row.name for row in below]
+    for name, limit, sign in (("max_long", problem.max_long, 1.0), ("max_short", problem.max_short, -1.0)):
+        if limit is not None:
+            G.append(segments.part(sign))
+            b.append(limit)
+            names.append(f"{name}={limit:g}")
+    whole = len(segments.asset) == n
+    return Programme(
+        problem=problem,
+        segments=segments,
+        A=problem.A if whole else problem.A[:, segments.asset],
+        linear=linear,
+        constant=constant + each * costs.liquidation,
+        C=np.array([segments.row(row.row) for row in equal]).reshape(len(equal), len(segments.asset)),
+        c=np.array([row.side for row in equal]),
+        G=np.array(G).reshape(len(G), len(segments.asset)),
+        b=np.array(b),
+        equalities=tuple(row.name for row in equal),
+        inequalities=tuple(names),
+    )
+
+
+@dataclass(frozen=True)
+class Programme:
+    """Minimise OCE(A v) + linear.v + constant + l2 |fold(v)|^2 over the segments' bounds, C v = c and G v <= b."""
+
+    problem: Problem
+    segments: Segments
+    A: Floats
+    linear: Floats
+    constant: float
+    C: Floats
+    c: Floats
+    G: Floats
+    b: Floats
+    equalities: tuple[str, ...]  # what the caller calls each row
+    inequalities: tuple[str, ...]
+    target: float | None = None  # the least expected return, in the rows already
+
+    def with_row(self, name: str, row: Floats, side: float) -> Programme:
+        """The same with one more inequality."""
+        return replace(
+            self,
+            G=np.vstack([self.G, row]),
+            b=np.append(self.b, side),
+            inequalities=(*self.inequalities, name),
+        )
+
+    def with_target(self, target: float) -> Programme:
+        """The same with the expected return, net of costs and fees, at least ``target``."""
+        row, constant = self.minus_return()
+        return replace(self.with_row(f"min_return={target:g}", row, -target - constant), target=target)
+
+    def quadratic(self) -> Floats | None:
+        """The L2 penalty as `solve_exact` takes it: a diagonal, or one row per asset over its segments."""
+        l2, asset = self.problem.l2, self.segments.asset
+        if l2 == 0.0:
+            return None
+        if len(asset) == self.segments.count:
+            return np.full(len(asset), 2.0 * l2)
+        rows: Floats = np.sqrt(2.0 * l2) * (np.arange(self.segments.count)[:, None] == asset)
+        return rows
+
+    def minus_return(self) -> tuple[Floats, float]:
+        """Slopes and constant of minus the expected return, net of costs and fees."""
+        problem, segments = self.problem, self.segments
+        costs = problem.costs
+        moved, constant = segments.distance(costs.trading, costs.previous)
+        return segments.row(costs.fees - problem.mu) + moved, constant + costs.liquidation
+
+    def domain(self) -> Domain:
+        """The feasible set, with a quick projection where there is one."""
+        s = self.segments
+        if len(self.c) == 1 and not len(self.b) and np.all(self.C == 1.0):
+            return CappedSimplex(s.lower, s.upper, float(self.c[0]))
+        rows = {"C": self.C, "c": self.c} if len(self.c) else {}
+        more = {"A": self.G, "b": self.b} if len(self.b) else {}
+        return Polyhedron(s.lower, s.upper, **rows, **more)
+
+
+@dataclass(frozen=True)
+class Segments:
+    r"""Variables v with :math:`w_j = \sum_{k \in j} v_k`, one per stretch of w_j between two kinks.
+
+    A convex cost :math:`\varphi(w_j)` that is linear between the kinks costs the same as the cheapest way to make up
+    w_j of its segments,
+
+    .. math:: \varphi(w_j) = c_0 + \min\Big\{\sum_k s_k v_k : \sum_k v_k = w_j,\ l_k \le v_k \le h_k\Big\},
+
+    because its slopes s_k rise from one segment to the next. So minimising over v, or bounding the cost by a row,
+    is exact and needs neither new rows nor columns for the costs themselves.
+    """
+
+    asset: NDArray[np.intp]
+    lower: Floats
+    upper: Floats
+    middle: Floats  # a point of w_j strictly inside the segment: tells the slope of any cost there
+    first: NDArray[np.bool_]  # the lowest segment holds w_j itself, the others what is above their kink
+    count: int
+
+    def fold(self, v: Floats) -> Floats:
+        """The weights that the segments make up."""
+        if len(v) == self.count:
+            return v
+        return np.bincount(self.asset, weights=v, minlength=self.count).astype(np.float64)
+
+    def unfold(self, w: Floats) -> Floats:
+        """The cheapest segments for given weights within the bounds: each is full before the next is begun."""
+        if len(self.asset) == self.count:
+            return w
+        v = np.empty(len(self.asset))
+        left = w.astype(float)
+        for k, j in enumerate(self.asset):
+            v[k] = min(max(left[j], self.lower[k]), self.upper[k])
+            left[j] -= v[k]
+        return v
+
+    def row(self, by_asset: Floats) -> Floats:
+        """A linear function of the weights as one of the segments."""
+        return by_asset[self.asset]
+
+    def distance(self, scale: Floats, kink: Floats) -> tuple[Floats, float]:
+        r"""Slopes and constant of :math:`\sum_j \text{scale}_j |w_j - \text{kink}_j|`."""
+        rise = scale[self.asset] * np.sign(self.middle - kink[self.asset])
+        return rise, float(np.sum(np.where(self.first, -rise * kink[self.asset], 0.0)))
+
+    def part(self, sign: float) -> Floats:
+        r"""Slopes of :math:`\sum_j (\text{sign} \cdot w_j)^+`: the long (1) or the short (-1) side."""
+        return np.where(np.sign(self.middle) == sign, sign, 0.0)
+
+
+def split(lower: Floats, upper: Floats, kinks: list[Floats]) -> Segments:
+    """Cut each [lower_j, upper_j] at the kinks inside it; NaN stands for no kink.
+
+    >>> import numpy as np
+    >>> cut = split(np.array([-1.0, 0.0]), np.array([1.0, 1.0]), [np.zeros(2)])
+    >>> cut.asset, cut.lower, cut.upper
+    (array([0, 0, 1]), array([-1.,  0.,  0.]), array([0., 1., 1.]))
+    """
+    asset: list[int] = []
+    ends: list[tuple[float, float]] = []
+    table = np.array(kinks).reshape(len(kinks), len(lower))
+    for j in range(len(lower)):
+        inside = np.unique(table[:, j][(table[:, j] > lower[j]) & (table[:, j] < upper[j])])
+        points = [float(lower[j]), *inside.tolist(), float(upper[j])]
+        for low, high in itertools.pairwise(points):
+            asset.append(j)
+            ends.append((low, high))
+    place = np.array(asset, dtype=np.intp)
+    low, high = np.array(ends, dtype=float).reshape(-1, 2).T
+    first = np.append(True, np.diff(place) > 0) if len(place) else np.zeros(0, dtype=bool)
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isinf(low), np.where(np.isinf(high), 0.0, high - 1.0), low + 1.0)
+        middle = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * (low + high), middle)
+    return Segments(place, np.where(first, low, 0.0), np.where(first, high, high - low), middle, first, len(lower))

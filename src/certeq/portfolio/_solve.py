@@ -1,4 +1,4 @@
-"""Solve a programme, and say of the answer what the caller wants to know, in the caller's words."""
+"""Solve a programme, or one for many target returns, and say of the answer what the caller wants to know."""
 
 from __future__ import annotations
 
@@ -14,16 +14,31 @@ from sklearn.exceptions import ConvergenceWarning
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.gaps import proved_gap, worth_outside
+from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
-from certeq.portfolio._feasibility import check_weights
-from certeq.portfolio._infeasible import blame, in_words
-from certeq.portfolio._problem import Problem
-from certeq.portfolio._programme import Programme
-from certeq.portfolio._ridge import RidgeLoss
-from certeq.risk import shortfall, tilt
+from certeq.portfolio._feasibility import blame, check_weights, in_words
+from certeq.portfolio._problem import Problem, Programme, Segments
+from certeq.risk import oce, shortfall, tilt
+from certeq.utilities import Utility
 
 Floats = NDArray[np.float64]
 _USELESS = 1e-4  # a gap of this fraction of the objective is no solution
+_NODES = (4, 8, 16, 32, 64, 128)
+
+
+def solve(
+    programme: Programme, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
+) -> Allocation:
+    """Weights that minimise the programme, from weights to start with if any."""
+    theta0 = None if start is None else programme.segments.unfold(start)
+    try:
+        if solver == "sg":
+            return _stochastic(programme, theta0, params, rng)
+        return _exact(programme, theta0, tol, params)
+    except InfeasibleError as error:
+        raise OptimizationError(blame(programme, error)) from error
+    except UnboundedError as error:
+        raise OptimizationError(in_words(str(error), programme)) from error
 
 
 @dataclass(frozen=True)
@@ -40,21 +55,6 @@ class Allocation:
     tilt: Floats
     iterations: int
     solution: Any
-
-
-def solve(
-    programme: Programme, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
-) -> Allocation:
-    """Weights that minimise the programme, from weights to start with if any."""
-    theta0 = None if start is None else programme.segments.unfold(start)
-    try:
-        if solver == "sg":
-            return _stochastic(programme, theta0, params, rng)
-        return _exact(programme, theta0, tol, params)
-    except InfeasibleError as error:
-        raise OptimizationError(blame(programme, error)) from error
-    except UnboundedError as error:
-        raise OptimizationError(in_words(str(error), programme)) from error
 
 
 def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
@@ -117,6 +117,35 @@ def _stochastic(programme: Programme, theta0: Floats | None, params: dict[str, A
     return _allocation(programme, w, value - gap, outside, q, found)
 
 
+class RidgeLoss(LinearLoss):
+    r"""Losses :math:`a_i^\top v + l_2 \|w(v)\|^2`: what every scenario loses alike passes through OCE unchanged."""
+
+    def __init__(self, A: Any, l2: float, segments: Segments) -> None:
+        super().__init__(A)
+        self.l2, self.segments = l2, segments
+        self.linear = l2 == 0.0
+
+    def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Any]:
+        """Return the losses, and q -> A^T q + (sum q) 2 l2 w."""
+        losses, product = super().evaluate(theta, batch)
+        if self.l2 == 0.0:
+            return losses, product
+        w = self.segments.fold(theta)
+        slope = 2.0 * self.l2 * self.segments.row(w)
+        return losses + self.l2 * float(w @ w), lambda q: product(q) + float(q.sum()) * slope
+
+    def smoothness(self, batch: Any = None) -> float:
+        """2 l2 times the most segments an asset has."""
+        return 2.0 * self.l2 * int(np.bincount(self.segments.asset).max())
+
+    def lipschitz(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
+        """Largest norm(a_i), and of the penalty within the diameter."""
+        steep = super().lipschitz(batch)
+        if self.l2 == 0.0 or theta is None:
+            return steep if self.l2 == 0.0 else float("inf")
+        return steep + self.smoothness() * (float(np.linalg.norm(theta)) + diameter)
+
+
 def _outside(programme: Programme, w: Floats, found: ExactResult) -> float:
     """By how much weights that keep the rows to rounding can be better than any that keep them exactly."""
     p = programme
@@ -163,3 +192,64 @@ def _allocation(programme: Programme, w: Floats, lower: float, outside: float, q
         iterations=solution.iterations,
         solution=solution,
     )
+
+
+# -- one problem for many target returns: each solution is the start of the next --------------------------------------
+
+
+def frontier_targets(programme: Programme, least: Allocation, size: int) -> tuple[Floats, Floats]:
+    """Evenly spaced returns from that of the least risk to the largest there is, and the portfolio that has that."""
+    row, _ = programme.minus_return()
+    richest = programme.segments.fold(programme.domain().minimize_linear(row))
+    top = max(programme.problem.expected_return(richest), least.expected_return)
+    targets = np.linspace(least.expected_return, top, size)
+    # The last target is met with nothing to spare; a hair's breadth keeps rounding from calling it infeasible.
+    targets[-1] -= 1e-9 * (top - least.expected_return)
+    return targets, richest
+
+
+def sweep(programme: Programme, targets: Floats, settings: tuple[Any, ...], start: Floats | None) -> list[Allocation]:
+    """An allocation per target, in the order given.
+
+    Targets are taken from the highest down, where each solution is feasible for the next.
+    """
+    solver, tol, params, rng = settings
+    found: dict[int, Allocation] = {}
+    for i in np.argsort(-targets, kind="stable"):
+        each = solve(programme.with_target(float(targets[i])), solver, start, tol, params, rng)
+        found[int(i)] = each
+        start = each.weights
+    return [found[i] for i in range(len(targets))]
+
+
+# -- who carries the risk: a share for each asset, and the shares add up ----------------------------------------------
+
+
+def risk_contributions(A: Floats, w: Floats, utility: Utility, weights: Floats | None, at_w: Floats) -> Floats:
+    r"""Aumann-Shapley shares of the assets in OCE(A w) - OCE(0).
+
+    .. math:: \mathrm{RC}_j = w_j \int_0^1 \partial_j\,\mathrm{OCE}(A\,s w)\,ds
+                            = w_j \int_0^1 \sum_t q_t(s) A_{tj}\,ds, \qquad
+              \sum_j \mathrm{RC}_j = \mathrm{OCE}(A w) - \mathrm{OCE}(0)
+
+    with q(s) the tilt at s w. A coherent risk has the same tilt all along the ray, and then this is Euler's
+    :math:`w_j \partial_j \mathrm{OCE}`; for it ``at_w``, a tilt at w, says which of the subgradients is meant.
+
+    The integral is taken by Gauss-Legendre rules until the shares add up to 1e-12 of their size; what a rule leaves
+    over, because q(s) has kinks, is spread in proportion to the shares' size.
+    """
+    total = float(oce(A @ w, utility, weights)) - utility.oce_of_zero
+    losses = A @ w
+    if utility.is_coherent:
+        shares = w * (at_w @ A)
+    else:
+        for count in _NODES:
+            place, mass = np.polynomial.legendre.leggauss(count)
+            mean_tilt = np.zeros(len(losses))
+            for s, m in zip(0.5 * (place + 1.0), 0.5 * mass, strict=True):
+                mean_tilt += m * tilt(s * losses, utility, weights)
+            shares = w * (mean_tilt @ A)
+            if abs(total - shares.sum()) <= 1e-12 * np.abs(shares).sum():
+                break
+    size = np.abs(shares).sum()
+    return shares + (total - shares.sum()) * np.abs(shares) / size if size > 0.0 else shares

@@ -16,3 +16,7 @@ from certeq.scale._files import open_npy
 from certeq.scale._sample import DaskSample
 
 __all__ = ["ClusterLost", "DaskSample", "as_sample", "open_npy"]
+
+# Pickles and tracebacks name this package, not the file that a class happens to be written in.
+for _class in (ClusterLost, DaskSample):
+    _class.__module__ = __name__

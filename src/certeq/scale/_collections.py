@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.scale._compute import Scheduler
-from certeq.scale._dask import DaskArray, da, dask, delayed
+from certeq.scale._compute import DaskArray, Scheduler, da, dask, delayed
 from certeq.scale._sample import DaskSample
 
 
@@ -82,7 +81,7 @@ def as_vector(name: str, x: Any, chunks: Any = None, scheduler: Scheduler | None
         raise TypeError(
             f"{name} must hold numbers; found dtype {array.dtype}. Convert it first, for instance {name}.astype(float)."
         )
-    return _counted(array, scheduler or Scheduler())
+    return counted(array, scheduler or Scheduler())
 
 
 def _unmasked(name: str) -> str:
@@ -119,9 +118,10 @@ def in_partitions(frame: Any) -> DaskArray:
         return frame.to_dask_array()
 
 
-def _counted(array: DaskArray, scheduler: Scheduler) -> DaskArray:
-    """The array with the sizes of its chunks filled in; the caller's own stays as it is."""
+def counted(array: DaskArray, scheduler: Scheduler) -> DaskArray:
+    """The array with the sizes of its chunks along the first axis filled in; the caller's own stays as it is."""
     if not any(math.isnan(size) for size in array.chunks[0]):
         return array
-    sizes = scheduler.compute(delayed([delayed(len)(block) for block in array.to_delayed()]))
-    return da.Array(array.dask, array.name, (tuple(sizes),), meta=array._meta)
+    blocks = array.to_delayed().reshape(array.numblocks[0], -1)[:, 0]
+    sizes = scheduler.compute(delayed([delayed(len)(block) for block in blocks]))
+    return da.Array(array.dask, array.name, (tuple(sizes), *array.chunks[1:]), meta=array._meta)

@@ -1,4 +1,7 @@
-"""Where a graph runs is Dask's to say; what is said when the cluster goes away is ours."""
+"""Where a graph runs is Dask's to say; what is said when the cluster goes away is ours.
+
+Dask comes untyped: it ships type hints for a part of itself only, which strict checks take for errors of the caller.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,19 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
-from certeq.scale._dask import DaskArray, Delayed, HighLevelGraph, da, dask, get_scheduler, sync_get, threaded_get
+DaskArray: TypeAlias = Any  # a dask.array.Array
+dask: Any = import_module("dask")
+da: Any = import_module("dask.array")
+delayed: Any = import_module("dask.delayed").delayed
+Delayed: Any = import_module("dask.delayed").Delayed
+HighLevelGraph: Any = import_module("dask.highlevelgraph").HighLevelGraph
+get_scheduler: Any = import_module("dask.base").get_scheduler
+threaded_get: Any = import_module("dask.threaded").get
+sync_get: Any = import_module("dask.local").get_sync
+tokenize: Any = import_module("dask.base").tokenize
 
 _LOOK = 2.0  # seconds between looks at a cluster that has not answered yet
 _GRACE = 30.0  # seconds without any worker, or without the scheduler, after which the cluster counts as lost

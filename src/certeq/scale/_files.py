@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.scale._dask import DaskArray, da, tokenize
+from certeq.scale._compute import DaskArray, da, tokenize
 
 CHUNK = 2_000_000  # losses per chunk: 16 MB in double precision
 

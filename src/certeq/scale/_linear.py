@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.panels import Index, Kernel, Panel, Part, Vector, check_table, release, walk
-from certeq.scale._chunks import as_declared
-from certeq.scale._collections import as_vector, in_partitions
-from certeq.scale._compute import ClusterLost, Scheduler
-from certeq.scale._dask import DaskArray, da, delayed
+from certeq.scale._collections import as_vector, counted, in_partitions
+from certeq.scale._compute import ClusterLost, DaskArray, Scheduler, da, delayed
+from certeq.scale._sample import as_declared
 
 _FAN = 8  # summaries joined at a time
 
@@ -41,7 +40,7 @@ def as_panel(A: Any) -> DaskPanel:
                 "or chunk it by rows only."
             )
         A = A.rechunk({1: -1})
-    A = _counted(A)
+    A = counted(A, Scheduler())
     check_table(A.shape, A.dtype)
     return DaskPanel(A)
 
@@ -129,11 +128,3 @@ def _join(kernel: Kernel[Part], lists: list[list[Part]]) -> list[Part]:
 
 def _rows(block: Any, places: Index) -> Vector:
     return np.asarray(block[places], dtype=np.float64)
-
-
-def _counted(array: DaskArray) -> DaskArray:
-    """The array with the sizes of its row chunks filled in; the caller's own stays as it is."""
-    if not any(math.isnan(size) for size in array.chunks[0]):
-        return array
-    sizes = Scheduler().compute(delayed(list)([delayed(len)(block) for block in array.to_delayed()[:, 0]]))
-    return da.Array(array.dask, array.name, (tuple(sizes), array.chunks[1]), meta=array._meta)

@@ -6,16 +6,11 @@ the checks and works on arrays and tensors alike.
 
 from __future__ import annotations
 
-from ._ball import Ball, project_ball
-from ._base import Domain
+from ._balls import Ball, L1Ball, project_ball, project_l1_ball
+from ._base import Domain, InfeasibleError, UnboundedError
 from ._box import Box, Free, NonNegative, project_box
-from ._capped_simplex import CappedSimplex, project_capped_simplex
-from ._errors import InfeasibleError, UnboundedError
-from ._l1_ball import L1Ball, project_l1_ball
-from ._long_short import LongShort, project_long_short
-from ._polyhedron import Polyhedron
-from ._product import Product
-from ._simplex import Simplex, project_simplex
+from ._budget import CappedSimplex, LongShort, Simplex, project_capped_simplex, project_long_short, project_simplex
+from ._polyhedron import Polyhedron, Product
 
 __all__ = [
     "Ball",
@@ -38,3 +33,8 @@ __all__ = [
     "project_long_short",
     "project_simplex",
 ]
+
+# Pickles and tracebacks name this package, not the file that a class happens to be written in.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

@@ -1,4 +1,4 @@
-"""`Domain`: what every feasible set can do."""
+"""`Domain`: what every feasible set can do, and the two errors for a problem over a set that has no answer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._backend import FloatArray, is_tensor, to_numpy
 from ._checks import dimension_argument, points_argument, vector_argument
-from ._errors import UnboundedError
 
 if TYPE_CHECKING:
     from ._polyhedron import Polyhedron
 
-__all__ = ["Domain"]
+__all__ = ["Domain", "InfeasibleError", "UnboundedError"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,3 +223,42 @@ def _show(value: Any) -> str:
             return repr(value.tolist())
         return f"<{'x'.join(map(str, value.shape))} in [{value.min():g}, {value.max():g}]>"
     return repr(value)
+
+
+class InfeasibleError(ValueError):
+    """The set is empty; the message names the constraints to blame.
+
+    Not raised for a set that is merely small, nor for a point outside of it, which is projected.
+
+    Examples
+    --------
+    >>> from certeq.optimize.domains import CappedSimplex
+    >>> CappedSimplex(upper=0.2).validate(4)
+    Traceback (most recent call last):
+    certeq.optimize.domains.InfeasibleError: CappedSimplex is empty: sum of upper bounds 0.8 < total 1.0
+    """
+
+
+class UnboundedError(ValueError):
+    """A linear function has no minimum over the set; `direction` is a ray along which it falls for ever.
+
+    Not raised by `support_gap`, which is +inf then, nor by `project`, which is defined on every set here.
+
+    Examples
+    --------
+    >>> from certeq import UnboundedError
+    >>> from certeq.optimize.domains import NonNegative
+    >>> try:
+    ...     NonNegative().minimize_linear([1.0, -2.0])
+    ... except UnboundedError as error:
+    ...     print(error.direction)
+    [0. 1.]
+    """
+
+    def __init__(self, message: str, direction: NDArray[Any]) -> None:
+        super().__init__(message)
+        self.direction = np.asarray(direction, dtype=np.float64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default reduction would call the class with the message alone.
+        return type(self), (self.args[0], self.direction)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._backend import FloatArray, backend_of
-from ._base import Domain
+from ._base import Domain, InfeasibleError, UnboundedError
 from ._checks import bounds_argument
-from ._errors import InfeasibleError, UnboundedError
 
 if TYPE_CHECKING:
     from ._polyhedron import Polyhedron

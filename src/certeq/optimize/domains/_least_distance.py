@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._backend import FloatArray
-from ._errors import InfeasibleError
+from ._base import InfeasibleError
 
 __all__ = ["LeastDistance", "least_distance"]
 

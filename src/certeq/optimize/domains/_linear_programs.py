@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from ._backend import FloatArray
-from ._errors import InfeasibleError, UnboundedError
+from ._base import InfeasibleError, UnboundedError
 
 if TYPE_CHECKING:
     from ._polyhedron import Polyhedron

@@ -1,21 +1,26 @@
-"""The general polyhedron: bounds, equalities and inequalities."""
+"""The general polyhedron, products of sets, and sets as polyhedra in more variables.
+
+A budget of absolute values is linear in the long and the short part of theta: `lift` describes such a set by a
+polyhedron in both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._backend import FloatArray, backend_of
+from ._base import Domain, InfeasibleError, UnboundedError
 from ._box import Bounded, middle_of, minimize_linear_box
-from ._checks import bounds_argument
+from ._checks import bounds_argument, dimension_argument
 from ._least_distance import LeastDistance, least_distance
 from ._linear_programs import inner_point, minimize_over, refuse_empty
 
-__all__ = ["Polyhedron"]
+__all__ = ["Lift", "Polyhedron", "Product", "lift"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,3 +174,192 @@ def _frozen(array: FloatArray) -> FloatArray:
     copy = np.array(array, dtype=np.float64)
     copy.flags.writeable = False
     return copy
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Product(Domain):
+    r"""The product {theta: block i of theta lies in domains[i]}.
+
+    .. math:: \Theta = \Theta_1 \times \cdots \times \Theta_k
+
+    Parameters
+    ----------
+    domains
+        The sets, in the order of their blocks.
+    sizes
+        How many coordinates each block has.
+
+    Notes
+    -----
+    `diameter` is exact when those of all the blocks are.
+
+    Not for constraints that tie blocks together: use `Polyhedron` for those.
+
+    Examples
+    --------
+    >>> from certeq import Product
+    >>> from certeq.optimize.domains import Box, Simplex
+    >>> Product([Simplex(), Box(-1.0, 1.0)], sizes=[2, 1]).project([2.0, 0.0, 5.0])
+    array([1., 0., 1.])
+    """
+
+    domains: Sequence[Domain]
+    sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        domains = tuple(self.domains)
+        sizes = tuple(dimension_argument(size) for size in self.sizes)
+        if not domains:
+            raise ValueError("domains must hold at least one Domain, got none")
+        if len(domains) != len(sizes):
+            raise ValueError(f"sizes must have one entry per domain, got {len(sizes)} for {len(domains)} domains")
+        for i, domain in enumerate(domains):
+            if not isinstance(domain, Domain):
+                raise TypeError(f"domains[{i}] must be a Domain, got {type(domain).__name__}")
+        object.__setattr__(self, "domains", domains)
+        object.__setattr__(self, "sizes", sizes)
+
+    def _dimension(self) -> int | None:
+        return sum(self.sizes)
+
+    def _validate(self, d: int) -> None:
+        for i, (domain, size) in enumerate(zip(self.domains, self.sizes, strict=True)):
+            try:
+                domain.validate(size)
+            except InfeasibleError as error:
+                raise InfeasibleError(f"Product is empty in block {i}: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"Product does not fit in block {i}: {error}") from None
+
+    def _blocks(self) -> Iterator[tuple[Domain, slice]]:
+        stop = 0
+        for domain, size in zip(self.domains, self.sizes, strict=True):
+            yield domain, slice(stop, stop + size)
+            stop += size
+
+    def _project(self, x: Any) -> Any:
+        return backend_of(x).concatenate([domain._project(x[..., block]) for domain, block in self._blocks()])
+
+    def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
+        for i, (domain, block) in enumerate(self._blocks()):
+            for amounts, template in domain._residuals(x[..., block]):
+                yield amounts, f"block {i}: {template}"
+
+    def _minimize_linear(self, g: FloatArray) -> FloatArray:
+        parts = []
+        for i, (domain, block) in enumerate(self._blocks()):
+            try:
+                parts.append(domain._minimize_linear(g[block]))
+            except UnboundedError as error:
+                direction = np.zeros(g.size)
+                direction[block] = error.direction
+                raise UnboundedError(f"in block {i}: {error}", direction) from None
+        return np.concatenate(parts)
+
+    def _support_gap(self, theta: FloatArray, g: FloatArray) -> float:
+        return sum(domain._support_gap(theta[block], g[block]) for domain, block in self._blocks())
+
+    def _start(self, d: int) -> FloatArray:
+        return np.concatenate([domain._start(block.stop - block.start) for domain, block in self._blocks()])
+
+    def _diameter(self, d: int) -> float:
+        return float(np.linalg.norm([domain._diameter(block.stop - block.start) for domain, block in self._blocks()]))
+
+    def _as_polyhedron(self, d: int) -> Polyhedron:
+        return side_by_side([domain._as_polyhedron(block.stop - block.start) for domain, block in self._blocks()])
+
+
+def side_by_side(parts: Sequence[Polyhedron]) -> Polyhedron:
+    """Return the product of polyhedra, each in a block of coordinates of its own."""
+    ends = np.cumsum([part.d for part in parts])
+
+    def stacked(rows: str) -> FloatArray:
+        blocks = []
+        for part, end in zip(parts, ends, strict=True):
+            matrix: FloatArray = getattr(part, rows)
+            wide = np.zeros((matrix.shape[0], int(ends[-1])))
+            wide[:, end - part.d : end] = matrix
+            blocks.append(wide)
+        return np.concatenate(blocks)
+
+    def joined(name: str) -> FloatArray:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Polyhedron(joined("lower"), joined("upper"), C=stacked("C"), c=joined("c"), A=stacked("A"), b=joined("b"))
+
+
+def lift(domain: Domain, d: int) -> Lift:
+    """Return the set as a polyhedron in as few more variables as will do.
+
+    Raises
+    ------
+    TypeError
+        When there is none; the message is the name of the set to blame, which of a product is one of its blocks.
+    """
+    if isinstance(domain, Product):
+        domain.validate(d)
+        return _joined([_block(i, *part) for i, part in enumerate(zip(domain.domains, domain.sizes, strict=True))])
+    if hasattr(domain, "split"):
+        middle = domain.middle(d) if hasattr(domain, "middle") else np.zeros(d)
+        sign = np.repeat([1.0, -1.0], d)
+        return Lift(domain.split(d), np.tile(np.arange(d), 2), sign, np.ones(2 * d, dtype=bool), middle)
+    try:
+        rows = domain.as_polyhedron(d)
+    except TypeError:
+        raise TypeError(repr(domain)) from None
+    return Lift(rows, np.arange(d), np.ones(d), np.zeros(d, dtype=bool), np.zeros(d))
+
+
+@dataclass(frozen=True)
+class Lift:
+    """The set of all middle + S v with v in the polyhedron ``rows``, where S has one entry in each column.
+
+    Column k of S holds a 1 in row ``place[k]``, or a -1 where the sign is negative. A coordinate that is ``split``
+    has two columns, one of either sign, for what lies above and below its middle.
+    """
+
+    rows: Polyhedron
+    place: NDArray[np.intp]
+    sign: FloatArray
+    split: NDArray[np.bool_]
+    middle: FloatArray
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether v is theta itself."""
+        return not self.split.any()
+
+    def matrix(self) -> FloatArray:
+        """S, one row per coordinate of theta."""
+        out = np.zeros((self.middle.size, self.place.size))
+        out[self.place, np.arange(self.place.size)] = self.sign
+        return out
+
+    def theta(self, v: FloatArray) -> FloatArray:
+        """Return middle + S v."""
+        out = self.middle.copy()
+        np.add.at(out, self.place, self.sign * v)
+        return out
+
+    def parts(self, theta: FloatArray) -> FloatArray:
+        """Return the v of theta whose entries are smallest."""
+        v = self.sign * (theta - self.middle)[self.place]
+        return np.where(self.split, np.maximum(v, 0.0), v)
+
+
+def _block(i: int, domain: Domain, size: int) -> Lift:
+    try:
+        return lift(domain, size)
+    except TypeError as error:
+        raise TypeError(f"{error} in block {i} of a Product") from None
+
+
+def _joined(lifts: list[Lift]) -> Lift:
+    starts = np.cumsum([0] + [part.middle.size for part in lifts[:-1]])
+    return Lift(
+        side_by_side([part.rows for part in lifts]),
+        np.concatenate([part.place + start for part, start in zip(lifts, starts, strict=True)]),
+        np.concatenate([part.sign for part in lifts]),
+        np.concatenate([part.split for part in lifts]),
+        np.concatenate([part.middle for part in lifts]),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.domains._errors import InfeasibleError
+from certeq.optimize.domains import InfeasibleError
 from certeq.optimize.exact.problem import Polyhedron
 from certeq.optimize.exact.rows import Rows
 

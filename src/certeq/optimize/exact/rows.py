@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.domains._errors import InfeasibleError
+from certeq.optimize.domains import InfeasibleError
 from certeq.optimize.exact.problem import Polyhedron
 
 Vector = NDArray[np.float64]

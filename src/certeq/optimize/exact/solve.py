@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.domains._errors import UnboundedError
+from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
 from certeq.optimize.exact.model import Model, normalise

@@ -1,12 +1,9 @@
 """Losses F(theta, xi): what is minimised. Each gives per-sample losses and their vector-Jacobian product."""
 
-from certeq.optimize.losses._base import Loss
-from certeq.optimize.losses._callable import CallableLoss
+from certeq.optimize.losses._base import Evaluation, Loss, Objective
+from certeq.optimize.losses._functions import CallableLoss, TorchLoss
 from certeq.optimize.losses._linear import LinearLoss
-from certeq.optimize.losses._logistic import LogisticLoss
-from certeq.optimize.losses._objective import Evaluation, Objective
-from certeq.optimize.losses._squared import SquaredLoss
-from certeq.optimize.losses._torch import TorchLoss
+from certeq.optimize.losses._predictor import LogisticLoss, SquaredLoss
 
 __all__ = [
     "CallableLoss",
@@ -18,3 +15,7 @@ __all__ = [
     "SquaredLoss",
     "TorchLoss",
 ]
+
+# Pickles and tracebacks name this package, not the file that a class happens to be written in.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -1,15 +1,25 @@
-"""`Loss`: what the optimizers ask of F(theta, xi)."""
+"""`Loss`, what the optimizers ask of F(theta, xi); `Objective`, its OCE as a function of theta; and samples.
+
+Samples are one array, or several arrays that share their first axis. Each refusal says what would do.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from certeq.optimize.losses._samples import Floats
+from certeq.risk._rows import solve_rows, tilt_rows
+from certeq.risk._vector import solve_vector
+from certeq.utilities import Utility
+from certeq.utilities.forms import form
 
+Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]
 
 
@@ -101,3 +111,159 @@ class Loss(ABC):
         if self.samples is None:
             raise ValueError(f"{self!r} holds no samples; pass a batch.")
         return self.samples
+
+
+class Objective:
+    r""":math:`\theta \mapsto \mathrm{OCE}_u(F(\theta, \xi))` over all samples, with optional sample weights.
+
+    Where OCE has a kink (CVaR at a tie) the gradient is one subgradient.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.optimize.losses import LinearLoss
+    >>> at = Objective(LinearLoss([[0.0, 2.0], [1.0, 1.0]]), ce.CVaR(0.5)).evaluate(np.array([0.5, 0.5]))
+    >>> at.value, at.gradient
+    (1.0, array([0.5, 1.5]))
+    """
+
+    def __init__(self, loss: Loss, utility: Utility, samples: Any = None, weights: Any = None) -> None:
+        self.loss, self.utility = loss, utility
+        self.samples = loss.samples if samples is None else loss.check_samples(samples)
+        if self.samples is None:
+            raise ValueError(f"{loss!r} holds no samples; pass samples=.")
+        self.count = count_samples(self.samples)
+        self.weights = None if weights is None else check_weights(weights, self.count)
+
+    def evaluate(self, theta: Floats) -> Evaluation:
+        """Return value, gradient, tilt and shortfall at theta."""
+        losses, product = self.loss.evaluate(theta, self.samples)
+        if not np.isfinite(losses).all():
+            i = int(np.argmin(np.isfinite(losses)))
+            where = f"sample {i} at theta = {_short(theta)}"
+            raise ValueError(f"losses must be finite; found {losses[i]} for {where}.")
+        row = np.ascontiguousarray(losses, dtype=np.float64)
+        solved = solve_vector(row, self.weights, form(self.utility))
+        if solved is None or not math.isfinite(solved.value):  # losses too far apart for their differences
+            rows = solve_rows(row[None, :], None if self.weights is None else self.weights[None, :], self.utility)
+            q = tilt_rows(rows, self.utility)[0]
+            return Evaluation(float(rows.value[0]), product(q), q, float(rows.shortfall[0]), losses)
+        q = np.asarray(solved.tilt, dtype=np.float64)
+        return Evaluation(solved.value, product(q), q, solved.threshold, losses)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """OCE at one theta: its value, gradient sum_i q_i grad F_i, the tilt q and the shortfall t*."""
+
+    value: float
+    gradient: Floats
+    tilt: Floats
+    shortfall: float
+    losses: Floats
+
+
+def check_weights(weights: Any, count: int) -> Floats:
+    """Return weights that sum to 1, one per sample."""
+    w = as_floats("weights", weights, 1)
+    if w.size != count:
+        raise ValueError(f"weights must have one entry per sample, {count}; found {w.size}.")
+    if w.min() < 0.0:
+        raise ValueError(f"weights must not be negative; found {w.min():g} at [{int(np.argmin(w))}].")
+    if w.max() <= 0.0:
+        raise ValueError("weights sum to 0; at least one must be above 0.")
+    w = w / w.max()  # the sum of large weights may not be a number
+    return np.asarray(w / w.sum())
+
+
+def _short(theta: Floats) -> str:
+    with np.printoptions(precision=4, threshold=6, edgeitems=2):
+        return str(theta)
+
+
+def as_floats(name: str, value: Any, ndim: int) -> Floats:
+    """Return value as a finite float64 array of ``ndim`` dimensions, copied only where it must be."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers; NumPy says: {error}.") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}.")
+    if array.ndim != ndim:
+        wanted = "a vector" if ndim == 1 else "a matrix, one row per sample"
+        raise ValueError(f"{name} must be {wanted}; found an array of shape {array.shape}.")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty (shape {array.shape}); at least one sample and one column are needed.")
+    floats: Floats = array.astype(np.float64, copy=False)
+    refuse_not_finite(name, floats)
+    return floats
+
+
+def refuse_not_finite(name: str, array: Floats) -> None:
+    """Name the first entry that is NaN or infinite."""
+    # A sum is finite only if every entry is, so one reduction settles the usual case without a mask of the same size.
+    with np.errstate(over="ignore", invalid="ignore"):
+        settled = np.isfinite(array.sum())
+    if settled:
+        return
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = ", ".join(str(i) for i in bad[0])
+        raise ValueError(f"{name} must be finite; found {array[tuple(bad[0])]} at [{where}]. Drop or fill it first.")
+
+
+def count_samples(samples: Any, name: str = "samples") -> int:
+    """Return how many samples there are: the common length of the first axis.
+
+    >>> count_samples((np.zeros((3, 2)), np.zeros(3)))
+    3
+    """
+    parts = samples if isinstance(samples, tuple) else (samples,)
+    lengths = []
+    for part in parts:
+        shape = getattr(part, "shape", None)
+        if shape is None:
+            raise TypeError(f"{name} must be an array or a tuple of arrays; found {type(part).__name__}.")
+        if len(shape) == 0:
+            raise ValueError(f"{name} must have one entry per sample on its first axis; found a single number.")
+        lengths.append(int(shape[0]))
+    if not lengths:
+        raise ValueError(f"{name} is an empty tuple; pass at least one array.")
+    if len(set(lengths)) > 1:
+        raise ValueError(f"{name} must share the length of their first axis; found {', '.join(map(str, lengths))}.")
+    return lengths[0]
+
+
+def refuse_width(name: str, matrix: Floats, theta: Floats) -> None:
+    """Refuse a matrix whose rows are not as long as theta."""
+    if matrix.shape[1] != theta.size:
+        raise ValueError(
+            f"{name} must have {theta.size} columns, one per entry of theta; found shape {matrix.shape}. "
+            "A sampler or an iterator passed as samples must give rows as long as theta0."
+        )
+
+
+def take_samples(samples: Any, index: Any) -> Any:
+    """Return the samples at ``index`` (whole numbers or a slice), of every array where there are several."""
+    if isinstance(samples, tuple):
+        return tuple(part[index] for part in samples)
+    return samples[index]
+
+
+def join_samples(chunks: list[Any]) -> Any:
+    """Return chunks of samples as one, in order."""
+    if len(chunks) == 1:
+        return chunks[0]
+    shapes = [_row_shapes(chunk) for chunk in chunks]
+    for shape in shapes:
+        if shape != shapes[0]:
+            raise ValueError(f"chunks of the iterator must have rows of one shape; found {shapes[0]} and then {shape}.")
+    if isinstance(chunks[0], tuple):
+        return tuple(np.concatenate([np.asarray(chunk[i]) for chunk in chunks]) for i in range(len(chunks[0])))
+    return np.concatenate([np.asarray(chunk) for chunk in chunks])
+
+
+def _row_shapes(chunk: Any) -> Any:
+    if isinstance(chunk, tuple):
+        return tuple(tuple(part.shape[1:]) for part in chunk)
+    return tuple(chunk.shape[1:])

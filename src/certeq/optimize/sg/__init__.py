@@ -2,7 +2,6 @@
 
 from certeq.optimize.sg._log import Snapshot
 from certeq.optimize.sg._minimize import minimize_sg
-from certeq.optimize.sg._regimes import oce_smoothness
 from certeq.optimize.sg._schedules import (
     Schedule,
     constant,
@@ -11,6 +10,7 @@ from certeq.optimize.sg._schedules import (
     growing_batch,
     inverse,
     inverse_sqrt,
+    oce_smoothness,
 )
 
 __all__ = [
@@ -25,3 +25,8 @@ __all__ = [
     "minimize_sg",
     "oce_smoothness",
 ]
+
+# Pickles and tracebacks name this package, not the file that a class happens to be written in.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

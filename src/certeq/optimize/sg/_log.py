@@ -1,13 +1,15 @@
-"""What a run says about itself: the trace, and the snapshot a callback sees."""
+"""What a run says about itself: the trace, the snapshot a callback sees, and a progress bar for people."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.solution import Trace
 
 COLUMNS = ("iteration", "value", "gap", "step", "batch", "seconds")
@@ -53,3 +55,30 @@ class Log:
         """Return the rows as a trace."""
         iteration, value, gap, step, batch, seconds = self.table().T
         return Trace(iteration.astype(np.int64), value, gap, step, batch.astype(np.int64), seconds)
+
+
+class Progress:
+    """tqdm where it is installed and wanted; ``shown`` of None means when stderr is a terminal."""
+
+    def __init__(self, shown: bool | None, total: int, done: int) -> None:
+        self.bar: Any = None
+        if shown is None:
+            shown = sys.stderr is not None and sys.stderr.isatty()
+        if not shown:
+            return
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return
+        self.bar = tqdm(total=total, initial=done, desc="OCE-SG", unit="it", file=sys.stderr)
+
+    def update(self, iteration: int, value: float) -> None:
+        """Move the bar to an iteration."""
+        if self.bar is not None:
+            self.bar.set_postfix(value=f"{value:.6g}", refresh=False)
+            self.bar.update(iteration - self.bar.n)
+
+    def close(self) -> None:
+        """Leave the line as it is."""
+        if self.bar is not None:
+            self.bar.close()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains import Domain, Simplex
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 
 # (last iterate, point to project) -> projection
 StepProjection = Callable[[Floats, Floats], Floats]

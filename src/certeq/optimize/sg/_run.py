@@ -12,19 +12,14 @@ import numpy as np
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
-from certeq.optimize.losses._samples import Floats, count_samples
+from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.panels import Panel
-from certeq.optimize.sg._averages import make_average
-from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, load, save
-from certeq.optimize.sg._log import COLUMNS, Log, Snapshot
-from certeq.optimize.sg._probes import Identity, step_answers
-from certeq.optimize.sg._problem import Part, refuse_other_problem
-from certeq.optimize.sg._progress import Progress
+from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, save
+from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
+from certeq.optimize.sg._problem import Identity, Part, refuse_other_problem, step_answers
 from certeq.optimize.sg._projection import step_projection
-from certeq.optimize.sg._regimes import Plan
-from certeq.optimize.sg._schedules import FULL
+from certeq.optimize.sg._schedules import FULL, Plan, make_average
 from certeq.optimize.sg._sources import ArraySource, Source
-from certeq.optimize.sg._state import check_answers, check_values
 from certeq.optimize.sg._tilt import Tilt, make_tilt
 from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
 from certeq.risk._rows import solve_rows

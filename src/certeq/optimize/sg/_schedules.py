@@ -1,18 +1,29 @@
-"""Schedules: how long the step and how large the batch at iteration k = 1, 2, ...
+"""Schedules: how long the step and how large the batch at iteration k = 1, 2, ..., and which iterate is returned.
 
 Each is one small function that returns a `Schedule`: a pure function of k with a name, so that a checkpoint can say
-which schedule it belongs to.
+which schedule it belongs to. `plan` chooses them by what the corrected theory says: step, batch and average for each
+regime, and the rate it promises. The printed theorems need a vanishing gradient at the optimum and a smoothness
+constant L_F; neither holds. Here L_OCE = L_F + kappa M**2, and a projection is allowed.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from certeq.optimize.losses import Loss
+from certeq.optimize.losses._base import Floats
+from certeq.utilities import Utility
+
 FULL = -1  # a batch size that means all samples
+ANY_STEP = "E OCE(mean) - min OCE <= [D^2/2 + D sum a_k E norm(zeta_k) + M^2/2 sum a_k^2]/sum a_k"  # and any batches
+REGIMES = ("strongly_convex", "convex", "nonconvex")
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ def growing_batch(first: int = 1) -> Schedule:
     >>> [growing_batch()(k) for k in (1, 2, 3)]
     [1, 2, 3]
     """
-    first = _whole("first", first)
+    first = check_count("first", first)
     return Schedule(f"growing_batch({first})", lambda k: first + k - 1)
 
 
@@ -103,7 +114,7 @@ def constant_batch(m: int) -> Schedule:
     >>> constant_batch(64)(1000)
     64
     """
-    m = _whole("m", m)
+    m = check_count("m", m)
     return Schedule(f"constant_batch({m})", lambda k: m)
 
 
@@ -142,7 +153,7 @@ def as_batch(batch: Any) -> Schedule:
     if isinstance(batch, str):
         named = {"full": full_batch, "growing": growing_batch}
         return named[choose("batch", batch, named)]()
-    return constant_batch(_whole("batch", batch))
+    return constant_batch(check_count("batch", batch))
 
 
 def choose(name: str, found: Any, known: Any) -> str:
@@ -168,10 +179,177 @@ def _positive(name: str, found: Any) -> float:
     return number
 
 
-def _whole(name: str, found: Any) -> int:
-    if isinstance(found, (bool, str)) or not hasattr(found, "__index__"):
+def check_count(name: str, found: Any) -> int:
+    """Return a whole number of at least 1."""
+    if isinstance(found, bool) or not hasattr(found, "__index__"):
         raise TypeError(f"{name} must be a whole number of at least 1; found {found!r}.")
     number = int(found)
     if number < 1:
         raise ValueError(f"{name} must be a whole number of at least 1; found {number}.")
     return number
+
+
+# -- what the theory chooses ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the step sizes depend on: L_OCE, M and the diameter D of the feasible set; +inf where there is none."""
+
+    smoothness: float
+    lipschitz: float
+    diameter: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer."""
+
+    step: Schedule
+    batch: Schedule
+    average: str
+    promise: str | None
+
+
+def oce_smoothness(
+    loss: Loss,
+    utility: Utility,
+    samples: object = None,
+    theta: Floats | None = None,
+    diameter: float = math.inf,
+) -> float:
+    r"""L_OCE, a Lipschitz constant of the gradient of OCE; +inf where none is known.
+
+    .. math:: L_{OCE} = L_F + \kappa_u M^2, \qquad
+              \kappa_u = \sup\{E\,u''(X - t^*)\}, \quad M \ge \|\nabla F_i - c\| \text{ for one common } c
+
+    because the Hessian is E[u'F''] + E[u''] Cov_w(grad F) and the tilt sums to 1. A utility that is not monotone
+    has E abs(u') > 1, so it has a constant here only for linear losses.
+
+    Not of use for CVaR and other kinked utilities, where it is +inf: take steps that fall, such as `inverse_sqrt`.
+
+    Examples
+    --------
+    >>> from certeq.optimize import oce_smoothness
+    >>> import certeq as ce
+    >>> from certeq.optimize.losses import LinearLoss
+    >>> oce_smoothness(LinearLoss([[1.0, 0.0], [-1.0, 0.0]]), ce.Entropic(beta=3.0))
+    3.0
+    >>> oce_smoothness(LinearLoss([[1.0, 0.0], [-1.0, 0.0]]), ce.CVaR(0.05))
+    inf
+    """
+    bend = loss.smoothness(samples)
+    if bend > 0.0 and not utility.is_monotone:
+        return math.inf
+    kappa = utility.kappa
+    if kappa == 0.0:
+        return bend
+    spread = loss.spread(samples, theta, diameter)
+    return bend if spread == 0.0 else bend + kappa * spread**2
+
+
+def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Plan:
+    """Return the schedules and the promise of a regime; ``step`` replaces the step the theory would choose.
+
+    The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any.
+    """
+    own = step is None
+    match choose("regime", regime, REGIMES):
+        case "strongly_convex":
+            return Plan(
+                step or constant(1.0 / _need_smoothness(regime, constants)),
+                growing_batch(),
+                "last",
+                "E norm(theta_n - theta*)^2 = O(1/n), by r_n <= (1 - mu/L) r_{n-1} + sqrt(C2/n)/L" if own else None,
+            )
+        case "convex":
+            return _convex(constants, step)
+        case _:
+            return Plan(
+                step or constant(1.0 / _need_smoothness(regime, constants)),
+                growing_batch(),
+                "last",
+                "E min_k norm(G_k)^2 <= (2 L (OCE(theta_0) - inf) + C2 (1 + ln n))/n, G the gradient (mapping)"
+                if own
+                else None,
+            )
+
+
+def _convex(constants: Constants, step: Schedule | None) -> Plan:
+    L, M, D = constants.smoothness, constants.lipschitz, constants.diameter
+    if step is not None:
+        return Plan(step, growing_batch(), "weighted", ANY_STEP)
+    if 0.0 < D < math.inf and 0.0 < M < math.inf:
+        return Plan(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
+    if 0.0 < L < math.inf:
+        promise = "E OCE(mean) - min OCE = O(ln^2 n/sqrt n)"
+        return Plan(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)
+    raise ValueError(
+        "step is missing: regime='convex' takes D/(M sqrt(k)) on a bounded feasible set with bounded gradients, else "
+        f"1/(L sqrt(k)), but D = {D:g}, M = {M:g}, L = {L:g} here. Pass step=, for instance inverse_sqrt(0.1)."
+    )
+
+
+def _need_smoothness(regime: str, constants: Constants) -> float:
+    L = constants.smoothness
+    if 0.0 < L < math.inf:
+        return L
+    why = "OCE has no smoothness constant that is known here" if L > 0.0 else "OCE is linear here"
+    raise ValueError(f"step is missing: regime={regime!r} takes 1/L_OCE, but {why}. Pass step=.")
+
+
+# -- which iterate is returned ----------------------------------------------------------------------------------------
+
+
+class Average(ABC):
+    """The iterate that is returned: the last, or a running mean of those before each step.
+
+    The theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
+    """
+
+    def __init__(self, d: int) -> None:
+        self.mean: Floats = np.zeros(d)
+        self.weight = 0.0
+
+    @abstractmethod
+    def add(self, theta: Floats, step: float) -> None:
+        """Take in theta_{k-1}, from which a step of length ``step`` was made."""
+
+    def pick(self, theta: Floats) -> Floats:
+        """Return the iterate to report when the current one is ``theta``."""
+        return self.mean if self.weight > 0.0 else theta
+
+    def _mix(self, theta: Floats, weight: float) -> None:
+        self.weight += weight
+        self.mean += (weight / self.weight) * (theta - self.mean)
+
+
+class Last(Average):
+    """theta_n."""
+
+    def add(self, theta: Floats, step: float) -> None:
+        """Remember nothing."""
+
+
+class Mean(Average):
+    """(1/n) sum_k theta_{k-1}."""
+
+    def add(self, theta: Floats, step: float) -> None:
+        """Take in theta with weight 1."""
+        self._mix(theta, 1.0)
+
+
+class Weighted(Average):
+    """sum_k alpha_k theta_{k-1} / sum_k alpha_k, the one with a guarantee for kinked utilities."""
+
+    def add(self, theta: Floats, step: float) -> None:
+        """Take in theta with the step as its weight."""
+        self._mix(theta, step)
+
+
+AVERAGES: dict[str, type[Average]] = {"last": Last, "mean": Mean, "weighted": Weighted}
+
+
+def make_average(average: str, d: int) -> Average:
+    """Return the average called "last", "mean" or "weighted"."""
+    return AVERAGES[choose("average", average, AVERAGES)](d)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses import Loss
-from certeq.optimize.losses._samples import Floats, count_samples, join_samples, take_samples
+from certeq.optimize.losses._base import Floats, count_samples, join_samples, take_samples
 from certeq.optimize.sg._checkpoint import is_count, refuse
 from certeq.optimize.sg._schedules import FULL
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.optimize.losses._samples import Floats
+from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._checkpoint import refuse
 from certeq.risk._compiled import Coded, Slopes, coded, settle, solve
 from certeq.risk._rows import solve_rows, tail_count, tilt_rows

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from certeq.optimize.domains._errors import UnboundedError
+from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.blocks.certificate import prove
 from certeq.optimize.exact.blocks.descent import BlockDescent
 from certeq.optimize.exact.blocks.scan import Extent, Worst, scan
