@@ -5,7 +5,7 @@
     python benchmarks/bench_exact.py --json rows.json
 
 The formulations given to cvxpy are independent of this library: log-sum-exp, second-order cones, powers and
-softplus, with the shortfall as one more variable. Wall-clock time is what a user waits for, building the cones
+softplus, with the threshold as one more variable. Wall-clock time is what a user waits for, building the cones
 included; a median of several runs after a first one, on both sides, where a run takes less than two seconds. CPU time
 is shown too, because a busy machine spoils the former.
 """

@@ -44,7 +44,7 @@ print(f"equal weights {ce.oce(equal, desk):.3f} %, best {best.value:.3f} %, gap 
 # Left, the rule. Right, what it makes of the days of the best portfolio: three kinds of days, each sample counting
 # half, one and a half or five times; the tilt finds by itself where they begin, because t* moves with the portfolio.
 tilt = len(ours) * ce.tilt(ours, desk)
-t = best.shortfall
+t = best.threshold
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.3), width_ratios=(1, 1.35), layout="constrained")
 x = np.linspace(-3.0, 4.0, 351)
 left.plot(x, x, color=GREY, lw=1)

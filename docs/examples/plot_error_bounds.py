@@ -50,7 +50,7 @@ def exact_errors(m):
     truth = ce.oce(points, u, weights=[1.0 - chance, chance])
     found = ce.oce(np.tile(points, (len(k), 1)), u, weights=np.column_stack([1.0 - k / m, k / m]))
     mse = float(odds @ (found - truth) ** 2)
-    t = ce.shortfall(points, u, weights=[1.0 - chance, chance])
+    t = ce.threshold(points, u, weights=[1.0 - chance, chance])
     p = np.array([1.0 - chance, chance])
     slope, value = u.slope(points - t), u.value(points - t)
     slope_variance = float(p @ slope**2 - (p @ slope) ** 2)

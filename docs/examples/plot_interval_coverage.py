@@ -5,7 +5,7 @@ Does the interval cover?
 ``ce.estimate`` gives an interval with every risk. A 95 % interval should miss the truth one time in twenty; this page
 draws losses from an exponential law, where the truth is known, a thousand times and counts. The answer depends on
 what risk means: the more the tail counts, the more samples it takes, and for some utilities no number that you have
-is enough. The library says so in ``doubts``.
+is enough. The library says so in ``warnings``.
 """
 
 # %%
@@ -35,7 +35,7 @@ truths = {
 # u(X - t*) over the root of n, which is what ``estimate`` reports.
 def rows_with_error(rows, u):
     """Return value and standard error of each row."""
-    t = ce.shortfall(rows, u)
+    t = ce.threshold(rows, u)
     return ce.oce(rows, u), u.value(rows - t[:, None]).std(axis=1, ddof=1) / np.sqrt(rows.shape[1])
 
 
@@ -52,7 +52,7 @@ for n in sizes:
         coverage[name].append(np.mean(np.abs(value - truth) <= 1.96 * error))
 
 # %%
-# Would the bootstrap do better? It costs more, so there are fewer repetitions here. (Small samples raise doubts, as
+# Would the bootstrap do better? It costs more, so there are fewer repetitions here. (Small samples raise warnings, as
 # they should; here they are what is studied.)
 boot_sizes, boot = sizes[:3], []
 for n in boot_sizes:
@@ -97,7 +97,7 @@ plt.show()
 # single sample shows the symptom, and the estimate carries the warning:
 print({name: [round(float(share), 3) for share in shares] for name, shares in coverage.items()})
 print("bootstrap", [round(float(share), 3) for share in boot])
-for doubt in ce.estimate(rng.exponential(size=500), ce.Quartic()).doubts:
-    print("doubt:", doubt)
+for warning in ce.estimate(rng.exponential(size=500), ce.Quartic()).warnings:
+    print("warning:", warning)
 assert all(coverage[name][-1] > 0.93 for name in ("CVaR, worst 5 %", "Entropic, β = 0.25"))
 assert coverage["Quartic"][-1] < 0.8

@@ -36,7 +36,7 @@ theory = -0.95 / (2.0 * sizes * stats.norm.pdf(quantile))
 
 def with_memory(rows, m, memory=1016):
     """Return the value of each row's last m losses at the threshold of them all."""
-    t = ce.shortfall(rows[:, : m + memory], risk)
+    t = ce.threshold(rows[:, : m + memory], risk)
     return t + risk.value(rows[:, -m:] - t[:, None]).mean(axis=1)
 
 

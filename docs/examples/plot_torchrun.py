@@ -82,11 +82,11 @@ apart, _ = train(lambda output: sum(criterion(output[part], y[part]) for part in
 # Left, the losses at the end, by rank: thresholds of their own would count a tenth of each shard, the common one takes
 # the worst tenth wherever it is. Right, the risk over all samples while training on the one or the other.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.5), layout="constrained")
-common = ce.shortfall(losses, risk)
+common = ce.threshold(losses, risk)
 jitter = np.random.default_rng(0).uniform(-0.3, 0.3, 600)
 for rank, part in enumerate(shards):
     mine = losses[part]
-    own = ce.shortfall(mine, risk)
+    own = ce.threshold(mine, risk)
     counted = mine > common
     left.scatter(rank + jitter[part], mine, s=14, color=np.where(counted, BLUE, GREY), alpha=0.7, lw=0)
     left.plot(

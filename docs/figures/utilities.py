@@ -22,7 +22,7 @@ for line, (name, utility), colour in zip(axes, look.UTILITIES.items(), look.COLO
     slope.axhline(1.0, color=look.MUTED, lw=0.9, ls=":")
     slope.plot(grid, utility.slope(grid), color=colour, lw=2)
     slope.set_ylim(-1.5, 21)
-    tilt, t = ce.tilt(x, utility), ce.shortfall(x, utility)
+    tilt, t = ce.tilt(x, utility), ce.threshold(x, utility)
     weight.axhline(1.0, color=look.MUTED, lw=0.9, ls=":")
     weight.axvline(t, color=look.INK, lw=0.9, ls="--")
     order = np.argsort(x)

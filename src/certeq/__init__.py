@@ -8,7 +8,7 @@ from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
-from certeq.risk import Estimate, ReliabilityWarning, bounds, estimate, oce, shortfall, tilt, ubsr
+from certeq.risk import Estimate, ReliabilityWarning, bounds, estimate, oce, threshold, tilt, ubsr
 from certeq.risk._places import read_with as _read_with
 from certeq.utilities import (
     CustomUtility,
@@ -132,7 +132,7 @@ __all__ = [
     "hessian_product",
     "minimize",
     "oce",
-    "shortfall",
+    "threshold",
     "tilt",
     "ubsr",
     "utility",

@@ -22,7 +22,7 @@ def test_gives_what_the_library_gives(certeq, file):
     found, wanted = certeq.json("estimate", file, "--alpha", 0.1), ce.estimate(LOSSES, ce.CVaR(0.1))
     assert found["column"] == "loss"
     assert found["oce"] == pytest.approx(wanted.value, rel=1e-12)
-    assert found["shortfall"] == pytest.approx(wanted.shortfall, rel=1e-12)
+    assert found["threshold"] == pytest.approx(wanted.threshold, rel=1e-12)
     assert found["interval"] == pytest.approx(wanted.interval(0.95), rel=1e-12)
     assert found["utility"]["expression"] == "CVaR(alpha=0.1)"
 
@@ -48,14 +48,20 @@ def test_table_parquet_gains_and_level(certeq, tmp_path):
     said = certeq("estimate", path, "--column", "pnl", "--gains", "--level", "0.9").stdout
     assert f"{ce.oce(LOSSES, ce.CVaR(0.05)):.8g}" in said
     assert "0.9 interval" in said
+    assert f"{ce.threshold(LOSSES, ce.CVaR(0.05)):.8g}" in said
 
 
-def test_doubts_are_told_apart_from_the_result(certeq, tmp_path):
+@pytest.mark.parametrize(("utility", "said"), [("cvar", True), ("entropic", False)])
+def test_the_threshold_of_cvar_is_called_value_at_risk(certeq, file, utility, said):
+    assert ("Threshold t* (VaR)" in certeq("estimate", file, "-u", utility).stdout) is said
+
+
+def test_warnings_are_told_apart_from_the_result(certeq, tmp_path):
     path = tmp_path / "few.csv"
     pd.DataFrame({"x": LOSSES[:12]}).to_csv(path, index=False)
     result = certeq("estimate", path, "--json")
     assert "Only 12 samples" in result.stderr
-    assert "Only 12 samples" in json.loads(result.stdout)["doubts"][0]
+    assert "Only 12 samples" in json.loads(result.stdout)["warnings"][0]
 
 
 def test_warns_of_units(certeq, file):

@@ -25,7 +25,7 @@ def test_a_pattern_a_folder_and_gains(certeq, folder):
     for given in (folder / "*.parquet", folder):
         found = certeq.json("estimate", given, "--column", "loss", "--alpha", 0.1)
         assert found["n"] == 6_000
-        for name in ("oce", "shortfall", "stderr", "bias"):
+        for name in ("oce", "threshold", "stderr", "bias"):
             assert found[name] == pytest.approx(getattr(wanted, {"oce": "value"}.get(name, name)), rel=1e-12)
     gains = certeq.json("estimate", folder / "*.parquet", "--gains")  # the only column of numbers
     assert gains["oce"] == pytest.approx(ce.oce(-LOSSES, ce.CVaR(0.05)), rel=1e-12)

@@ -44,10 +44,10 @@ class TestSkfolio:
     def test_cvar_beta_is_one_minus_alpha(self, beta):
         assert ce.oce(-RETURNS, ce.CVaR(1 - beta)) == pytest.approx(self.measures.cvar(RETURNS, beta), abs=1e-12)
 
-    def test_value_at_risk_is_the_shortfall(self):
+    def test_value_at_risk_is_the_threshold(self):
         beta = 0.9  # 6.4 samples in the tail
         theirs = self.measures.value_at_risk(RETURNS, beta)
-        assert ce.shortfall(-RETURNS, ce.CVaR(1 - beta)) == pytest.approx(theirs, abs=1e-12)
+        assert ce.threshold(-RETURNS, ce.CVaR(1 - beta)) == pytest.approx(theirs, abs=1e-12)
 
     @pytest.mark.parametrize("theta, beta", [(1.0, 0.95), (0.7, 0.8)])
     def test_entropic_theta_is_one_over_beta_and_beta_a_constant(self, theta, beta):

@@ -61,7 +61,7 @@ def test_script_runs_and_draws(script: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(EXAMPLES)
     plt.close("all")
     with mpl.rc_context(), warnings.catch_warnings():
-        # A page must not show a reader a doubt or a failed solver that its prose says nothing of.
+        # A page must not show a reader a warning or a failed solver that its prose says nothing of.
         warnings.filterwarnings("error", category=RuntimeWarning)
         warnings.filterwarnings("error", category=ce.ReliabilityWarning)
         warnings.filterwarnings("error", message=".*converge.*")

@@ -101,12 +101,12 @@ def test_pages_open_in_a_browser(built, width, height):
 
 
 @needs_browser
-def test_search_finds_shortfall(built):
+def test_search_finds_threshold(built):
     with serve(built) as address, Chromium() as browser:
-        visit(browser, f"{address}/search.html?q=shortfall", 1400, 900)
+        visit(browser, f"{address}/search.html?q=threshold", 1400, 900)
         browser.wait("document.querySelectorAll('#search-results li a').length >= 5", 30)
         titles = browser.evaluate("[...document.querySelectorAll('#search-results li a')].map((a) => a.textContent)")
-        assert any("shortfall" in title.lower() for title in titles)
+        assert any("threshold" in title.lower() for title in titles)
         assert browser.complaints() == []
 
 

@@ -78,7 +78,7 @@ def check(result, losses, utility, tol=1e-9, weights=None, linear=None):
     assert 0.0 <= result.gap == pytest.approx(result.value - result.lower_bound, abs=1e-300)
     w = np.full(len(losses), 1 / len(losses)) if weights is None else weights / weights.sum()
     x = losses @ result.theta
-    t = result.shortfall
+    t = result.threshold
     cost = 0.0 if linear is None else linear @ result.theta
     size = max(abs(result.value), float(np.abs(x).max()))
     assert t + w @ utility.value(x - t) + cost == pytest.approx(result.value, abs=1e-12 * size)

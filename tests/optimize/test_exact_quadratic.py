@@ -108,7 +108,7 @@ def test_other_sets_and_linear_terms_agree_with_the_general_method():
         assert at_once.status == general.status == "optimal"
         assert at_once.value == pytest.approx(general.value, rel=1e-9)
         assert at_once.theta == pytest.approx(general.theta, abs=1e-6)
-        assert at_once.shortfall == pytest.approx(general.shortfall, abs=1e-6)
+        assert at_once.threshold == pytest.approx(general.threshold, abs=1e-6)
 
 
 def test_equal_assets_leave_a_choice_and_the_proof_stands():

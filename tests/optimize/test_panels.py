@@ -124,7 +124,7 @@ def test_a_loose_answer_is_certified_too(name, table):
 
 
 def test_heavy_tails_where_the_rows_drawn_mislead():
-    """A quarter of Cauchy losses says little of the rest: the shortfall has to be found anew on the way."""
+    """A quarter of Cauchy losses says little of the rest: the threshold has to be found anew on the way."""
     losses = 0.05 * np.random.default_rng(34).standard_cauchy(size=(900, 4))
     found = solve_panel(ArrayPanel(losses), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
     known = solve_exact(losses, ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)

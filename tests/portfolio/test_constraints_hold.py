@@ -88,7 +88,7 @@ def test_random_problems_keep_their_constraints_and_agree_with_cvxpy(seed: int) 
     for by, size in _rows(X, model.weights_, ours):
         assert by <= TIGHT * size
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Clarabel's own doubts
+        warnings.simplefilter("ignore")  # Clarabel's own
         best, _ = reference.solve(X, utility, **theirs)
     assert model.objective_ == pytest.approx(best, abs=1e-8 + 1e-6 * abs(best))
     assert 0.0 <= model.gap_ <= 1e-9 * max(abs(model.objective_), 1e-3)

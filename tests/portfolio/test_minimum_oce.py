@@ -44,7 +44,7 @@ def test_fitted_attributes(utility: ce.Utility, params: dict, small: pd.DataFram
     losses = -small.to_numpy() @ w + paid
     assert model.risk_ == pytest.approx(ce.oce(losses, utility), abs=1e-14)
     assert model.objective_ == pytest.approx(model.risk_ + params.get("l2_coef", 0.0) * w @ w, abs=1e-14)
-    assert model.shortfall_ == pytest.approx(ce.shortfall(losses, utility), abs=1e-12)
+    assert model.threshold_ == pytest.approx(ce.threshold(losses, utility), abs=1e-12)
     assert 0.0 <= model.gap_ < 1e-11
     # The tilt is the worst case at these weights: it attains the dual value.
     q = model.tilt_

@@ -13,8 +13,6 @@ from tests.referee.report import Report, array_code
 from tests.referee.specification import LD, Draw, Spec
 
 NAMES = {"ce": ce, "np": np}
-threshold = getattr(ce, "threshold", None) or ce.shortfall
-THRESHOLD = "threshold" if hasattr(ce, "threshold") else "shortfall"
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Judge:
             name = kind + suffix + ("" if excess[j] > self.tolerance[i] else " digits")
             right = float(ref.centre[i] + ref.t[i])
             should = f"{float(found[j])!r}; right: {right!r}, where the objective is {float(excess[j]):.3g} lower"
-            self.fail(name, abs(right - found[j]), i, f"ce.{THRESHOLD}(x, uMORE)", should)
+            self.fail(name, abs(right - found[j]), i, "ce.threshold(x, uMORE)", should)
 
     def tilt(self, found: np.ndarray, rows: np.ndarray, kind: str = "tilt", call: str = "ce.tilt(x, uMORE)") -> None:
         self.report.checked[kind] += len(rows)
@@ -148,9 +146,9 @@ def judge_batch(rng: np.random.Generator, spec: Spec, utility: object, batch: Ba
     try:
         judge.value(np.asarray(ce.oce(x, utility, weights=wide, axis=-1)), every)
         judge.value(np.array([ce.oce(x[one[0]], utility, weights=w1)]), one)
-        where = f"ce.{THRESHOLD}(x, uMORE)"
-        judge.threshold(np.asarray(threshold(x, utility, weights=wide, axis=-1)), every)
-        judge.threshold(np.array([threshold(x[one[0]], utility, weights=w1)]), one)
+        where = "ce.threshold(x, uMORE)"
+        judge.threshold(np.asarray(ce.threshold(x, utility, weights=wide, axis=-1)), every)
+        judge.threshold(np.array([ce.threshold(x[one[0]], utility, weights=w1)]), one)
         where = "ce.tilt(x, uMORE)"
         judge.tilt(np.asarray(ce.tilt(x, utility, weights=wide, axis=-1)), every)
         judge.tilt(ce.tilt(x[one[0]], utility, weights=w1)[None, :], one)

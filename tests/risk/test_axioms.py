@@ -125,11 +125,11 @@ def test_brute_force_and_the_long_path_agree(name, sample):
 
 @each
 @given(weighted_losses())
-def test_shortfall_lies_in_its_bracket_and_is_the_smallest(name, sample):
+def test_threshold_lies_in_its_bracket_and_is_the_smallest(name, sample):
     z, w = sample
     utility = UTILITIES[name]
     held = z if w is None else z[w > 0]
-    t = ce.shortfall(z, utility, w)
+    t = ce.threshold(z, utility, w)
     slack = 1e-9
     assert held.min() - utility.anchor - slack <= t <= held.max() - utility.anchor + slack
     if name in ("mean", "mean_variance"):

@@ -92,13 +92,13 @@ def test_the_solver_agrees_with_the_core(name, size, case):
         weights = rng.random(size) * (rng.random(size) < 0.7)
         weights[0] = 0.5
         weights /= weights.sum()
-    value, shortfall, tilt = answer(utility, x, weights)
+    value, threshold, tilt = answer(utility, x, weights)
     estimate = ce.estimate(x, utility, weights=weights)
     assert value == pytest.approx(estimate.value, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(tilt, ce.tilt(x, utility, weights=weights), rtol=1e-9, atol=1e-12)
     assert tilt.sum() == pytest.approx(1.0, abs=1e-13)
     if utility.kappa < 100:  # a sharper one is flat between two losses, and t anywhere there
-        assert shortfall == pytest.approx(estimate.shortfall, rel=1e-9, abs=1e-9)
+        assert threshold == pytest.approx(estimate.threshold, rel=1e-9, abs=1e-9)
 
 
 @compiled
@@ -106,10 +106,10 @@ def test_the_solver_agrees_with_the_core(name, size, case):
 def test_an_offset_moves_the_answer_and_nothing_else(name):
     utility = CODED[name]
     x = np.round(np.random.default_rng(4).standard_normal(64) * 2**20) / 2**20  # exact beside 1e9
-    value, shortfall, tilt = answer(utility, x)
-    moved, moved_shortfall, moved_tilt = answer(utility, x + 1e9)
+    value, threshold, tilt = answer(utility, x)
+    moved, moved_threshold, moved_tilt = answer(utility, x + 1e9)
     assert moved - 1e9 == pytest.approx(value, abs=3e-7)
-    assert moved_shortfall - 1e9 == pytest.approx(shortfall, abs=3e-7)
+    assert moved_threshold - 1e9 == pytest.approx(threshold, abs=3e-7)
     np.testing.assert_allclose(moved_tilt, tilt, rtol=1e-12, atol=1e-300)
 
 
@@ -195,7 +195,7 @@ def test_memory_is_given_back():
 
 @compiled
 @pytest.mark.parametrize("name", [name for name, u in CODED.items() if u.shape is None and u.kappa < 100])
-def test_from_nearby_the_shortfall_settles_where_it_is_and_from_afar_it_says_so(name):
+def test_from_nearby_the_threshold_settles_where_it_is_and_from_afar_it_says_so(name):
     utility, z = CODED[name], np.random.default_rng(9).standard_normal(400)
     q, bend, code = np.empty(400), np.empty(400), coded(utility)
     known = answer(utility, z)[1] + utility.anchor

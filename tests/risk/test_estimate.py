@@ -1,4 +1,4 @@
-"""Error bars: standard errors, intervals, bias, and the doubts that come with them."""
+"""Error bars: standard errors, intervals, bias, and the warnings that come with them."""
 
 import warnings
 
@@ -37,9 +37,9 @@ def test_estimate_agrees_with_the_parts(utility):
     x = np.random.default_rng(2).standard_normal(300)
     found = ce.estimate(x, utility)
     assert found.value == pytest.approx(ce.oce(x, utility), rel=1e-13)
-    assert found.shortfall == pytest.approx(ce.shortfall(x, utility), abs=1e-9)
+    assert found.threshold == pytest.approx(ce.threshold(x, utility), abs=1e-9)
     np.testing.assert_allclose(found.tilt, ce.tilt(x, utility))
-    spread = np.std(utility.value(x - found.shortfall), ddof=1) / np.sqrt(300)
+    spread = np.std(utility.value(x - found.threshold), ddof=1) / np.sqrt(300)
     assert found.stderr == pytest.approx(spread, rel=1e-6)
     assert -0.5 * found.stderr <= found.bias <= 0.0
     assert found.ess == pytest.approx(1 / np.sum(found.tilt**2), rel=0.15)
@@ -99,9 +99,9 @@ def test_samples_for_an_accuracy():
         (lambda rng: rng.standard_normal(10), ce.Mean(), "Only 10 samples"),
     ],
 )
-def test_doubts_are_raised(draw, utility, word):
+def test_warnings_are_raised(draw, utility, word):
     found = ce.estimate(draw(np.random.default_rng(0)), utility)
-    assert any(word in doubt for doubt in found.doubts)
+    assert any(word in warning for warning in found.warnings)
     with pytest.warns(ReliabilityWarning, match=word):
         found.interval()
 
@@ -111,7 +111,7 @@ def test_doubts_are_raised(draw, utility, word):
     [ce.Mean(), ce.Entropic(0.3), ce.MeanVariance(0.5), ce.CVaR(0.1), ce.SmoothCVaR(0.1), ce.LeakyCVaR(0.2)],
     ids=repr,
 )
-def test_no_doubts_where_the_theory_holds(utility):
+def test_no_warnings_where_the_theory_holds(utility):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for seed in range(5):
@@ -192,7 +192,7 @@ def test_coverage_is_nominal(utility, truth, n):
 
 @pytest.mark.slow
 def test_bias_term_removes_the_bias():
-    """OCE_m less its unbiased twin, the sample objective at the true shortfall: all that is left is the bias."""
+    """OCE_m less its unbiased twin, the sample objective at the true threshold: all that is left is the bias."""
     rng = np.random.default_rng(9)
     utility, truth, m = ce.Entropic(0.5), 0.25, 100
     plain = debiased = 0.0
@@ -237,7 +237,7 @@ def test_the_printed_mse_bound_is_false():
     chance = stats.binom.pmf(counts, m, p)
     values = np.array([ce.oce([0.0, h], utility, [m - k, k]) for k in counts])
     mse = float(chance @ (values - truth) ** 2)
-    t = ce.shortfall([0.0, h], utility, [1 - p, p])
+    t = ce.threshold([0.0, h], utility, [1 - p, p])
     slopes = utility.slope(np.array([0.0, h]) - t)
     sigma2 = float(np.array([1 - p, p]) @ (slopes - 1) ** 2)
     moment = (p * h**4.001) ** (1 / 4.001)

@@ -202,7 +202,7 @@ def test_quantiles_over_decades_with_uneven_weights(spread, uneven, alpha):
     w = np.exp(uneven * rng.standard_normal(n))
     solved, reads = reads_of(lambda: solve_long(Counted(z, w), ce.CVaR(alpha)))
     assert reads == solved.passes <= 7
-    above, at_least = (w[z > solved.shortfall].sum(), w[z >= solved.shortfall].sum()) / w.sum()
+    above, at_least = (w[z > solved.threshold].sum(), w[z >= solved.threshold].sum()) / w.sum()
     assert above <= alpha * (1.0 + 1e-12)
     assert at_least >= alpha * (1.0 - 1e-12)
 

@@ -17,7 +17,7 @@ UTILITIES = [ce.Entropic(0.3), ce.MonotoneMeanVariance(2), ce.MeanVariance(0.5),
 
 
 def bound_of(population, utility, m, moment, q):
-    t = ce.shortfall(population, utility)
+    t = ce.threshold(population, utility)
     variance, slope = np.var(utility.value(population - t)), np.var(utility.slope(population - t))
     return bounds.mse_bound(m, float(slope), moment, value_variance=float(variance), q=q)
 

@@ -67,7 +67,7 @@ def test_float32_is_computed_in_float64(utility):
 def test_nothing_passed_in_is_changed(utility):
     x, w = RNG.standard_normal(200), RNG.random(200)
     x2, w2 = x.copy(), w.copy()
-    ce.oce(x, utility, w), ce.tilt(x, utility, w), ce.shortfall(x, utility, w), ce.estimate(x, utility, w)
+    ce.oce(x, utility, w), ce.tilt(x, utility, w), ce.threshold(x, utility, w), ce.estimate(x, utility, w)
     np.testing.assert_array_equal(x, x2)
     np.testing.assert_array_equal(w, w2)
 
@@ -82,7 +82,7 @@ def test_long_samples_equal_small_blocks(utility):
         p = None if weights is None else (weights / weights.sum())[None, :]
         rows = solve_rows(x[None, :], p, utility)
         assert ce.oce(x, utility, weights) == pytest.approx(rows.value[0], rel=1e-12)
-        assert ce.shortfall(x, utility, weights) == pytest.approx(rows.shortfall[0], abs=1e-8)
+        assert ce.threshold(x, utility, weights) == pytest.approx(rows.threshold[0], abs=1e-8)
         assert ce.tilt(x, utility, weights).sum() == pytest.approx(1.0, rel=1e-13)
 
 
@@ -119,7 +119,7 @@ def test_a_million_ties():
     x = np.zeros(3_000_000)
     x[:10] = 1.0
     assert ce.oce(x, ce.CVaR(0.5)) == pytest.approx(10 / 1_500_000, rel=1e-12)
-    assert ce.shortfall(x, ce.CVaR(0.5)) == 0.0
+    assert ce.threshold(x, ce.CVaR(0.5)) == 0.0
 
 
 def test_memory_mapped_arrays_need_little_memory(tmp_path, utility):
@@ -153,7 +153,7 @@ def test_single_and_constant_samples(utility):
     for n in (1, 2, 7, 100_000):
         x = np.full(n, 1.5)
         assert ce.oce(x, utility) == pytest.approx(1.5 + utility.oce_of_zero, rel=1e-14)
-        assert ce.shortfall(x, utility) == pytest.approx(1.5 - utility.anchor, rel=1e-13)
+        assert ce.threshold(x, utility) == pytest.approx(1.5 - utility.anchor, rel=1e-13)
         np.testing.assert_allclose(ce.tilt(x, utility), 1 / n, rtol=1e-12)
 
 
@@ -161,7 +161,7 @@ def test_cvar_tilt_at_ties_and_fractions():
     assert ce.tilt([1.0, 2.0, 2.0, 3.0], ce.CVaR(0.5)) == pytest.approx([0, 0.25, 0.25, 0.5])
     assert ce.tilt([1.0, 2.0, 3.0], ce.CVaR(0.5)) == pytest.approx([0, 1 / 3, 2 / 3])
     # 100 * 0.29 is 28.999999999999996 in floats.
-    assert ce.shortfall(np.arange(100.0), ce.CVaR(0.29)) == 70.0
+    assert ce.threshold(np.arange(100.0), ce.CVaR(0.29)) == 70.0
     # The printed weights sum to floor(m alpha)/(m alpha) = 0.9375 here.
     assert ce.tilt(RNG.standard_normal(64), ce.CVaR(0.05)).sum() == pytest.approx(1.0, abs=1e-15)
 
@@ -221,7 +221,7 @@ def test_bisect_ends_where_the_printed_rule_never_does():
 )
 def test_bad_losses(x, error, message):
     for utility in (ce.CVaR(0.1), ce.Quartic(), ce.MeanVariance(1)):
-        for function in (ce.oce, ce.shortfall, ce.tilt):
+        for function in (ce.oce, ce.threshold, ce.tilt):
             with pytest.raises(error, match=message):
                 function(x, utility)
 

@@ -26,7 +26,7 @@ def test_empirical_rows(row):
     true = float(row["oce_str"])
     assert ce.oce(z, utility) == pytest.approx(true, rel=1e-13)
     assert ce.oce(np.repeat(z, 20_000), utility) == pytest.approx(true, rel=1e-13)
-    assert ce.shortfall(z, utility) == pytest.approx(row["t_star"], rel=1e-10)
+    assert ce.threshold(z, utility) == pytest.approx(row["t_star"], rel=1e-10)
     np.testing.assert_allclose(ce.tilt(z, utility), [float(q) for q in row["weights"]], atol=1e-12)
 
 

@@ -44,7 +44,7 @@ def test_two_processes_give_the_numbers_of_one(client, name):
     z, w = da.from_array(LOSSES, chunks=7_000), da.from_array(WEIGHTS, chunks=20_000)
     assert ce.oce(z, utility) == pytest.approx(ce.oce(LOSSES, utility), rel=1e-12, abs=1e-12)
     found, wanted = ce.estimate(z, utility, w), ce.estimate(LOSSES, utility, WEIGHTS)
-    for fact in ("value", "shortfall", "stderr", "bias", "ess"):
+    for fact in ("value", "threshold", "stderr", "bias", "ess"):
         assert getattr(found, fact) == pytest.approx(getattr(wanted, fact), rel=1e-12, abs=1e-12), fact
     np.testing.assert_allclose(found.tilt.compute(), wanted.tilt, rtol=1e-12, atol=1e-15)
 

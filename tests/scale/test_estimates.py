@@ -39,20 +39,20 @@ def near(request, monkeypatch):
 
 @pytest.mark.parametrize("chunks", CHUNKINGS, ids=["one", "even", "uneven_and_empty"])
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
-def test_oce_and_shortfall_are_those_in_memory(utility, chunks, weights):
+def test_oce_and_threshold_are_those_in_memory(utility, chunks, weights):
     z = da.from_array(LOSSES, chunks=(chunks,))
     w = None if weights is None else da.from_array(weights, chunks=4_567)
     close(ce.oce(z, utility, w), ce.oce(LOSSES, utility, weights))
-    close(ce.shortfall(z, utility, w), ce.shortfall(LOSSES, utility, weights))
+    close(ce.threshold(z, utility, w), ce.threshold(LOSSES, utility, weights))
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
 def test_estimates_and_tilts_are_those_in_memory(utility, weights):
     z = da.from_array(LOSSES, chunks=6_000)
     found, wanted = ce.estimate(z, utility, weights), ce.estimate(LOSSES, utility, weights)
-    for name in ("value", "shortfall", "stderr", "bias", "ess", "n"):
+    for name in ("value", "threshold", "stderr", "bias", "ess", "n"):
         close(getattr(found, name), getattr(wanted, name))
-    assert found.doubts == wanted.doubts
+    assert found.warnings == wanted.warnings
     tilt = found.tilt
     assert isinstance(tilt, da.Array)
     assert tilt.chunks == z.chunks
@@ -101,7 +101,7 @@ def test_hard_samples(losses, name, weighted):
     share = None if weights is None else (weights / weights.sum())[None, :]
     wanted = solve_rows(rows, share, utility)
     close(solved.value, float(wanted.value[0]))
-    assert solved.shortfall == pytest.approx(float(wanted.shortfall[0]), rel=1e-12, abs=1e-11)
+    assert solved.threshold == pytest.approx(float(wanted.threshold[0]), rel=1e-12, abs=1e-11)
     assert sample.passes <= 8
 
 
@@ -131,7 +131,7 @@ def test_a_column_of_a_dataframe():
     close(ce.oce(frame["count"].astype("Int64"), ce.CVaR(0.1)), ce.oce(table["count"], ce.CVaR(0.1)))
     empty = frame[frame["loss"] > 3.0]["loss"]  # some partitions may hold nothing
     close(ce.oce(empty, ce.Entropic(0.5)), ce.oce(LOSSES[LOSSES > 3.0], ce.Entropic(0.5)))
-    close(ce.shortfall(LOSSES, ce.CVaR(0.05), frame["weight"]), ce.shortfall(LOSSES, ce.CVaR(0.05), WEIGHTS))
+    close(ce.threshold(LOSSES, ce.CVaR(0.05), frame["weight"]), ce.threshold(LOSSES, ce.CVaR(0.05), WEIGHTS))
 
 
 def test_unknown_chunk_sizes_are_counted_and_the_array_is_left_alone():

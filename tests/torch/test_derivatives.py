@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import certeq as ce
-from certeq.torch import OCELoss, oce, shortfall, tilt
+from certeq.torch import OCELoss, oce, threshold, tilt
 from tests.torch.cases import PLAIN
 
 SMOOTH = ["entropic", "mean-variance", "mmv3", "quartic", "leaky", "smooth"]
@@ -43,8 +43,8 @@ def test_cvar_has_no_curvature():
     assert torch.equal(hessian, torch.zeros(8, 8, dtype=torch.float64))
 
 
-def test_shortfall_and_tilt_are_differentiable(smooth):
-    assert gradcheck(lambda x: shortfall(x, smooth), losses(7), atol=1e-6, rtol=1e-4)
+def test_threshold_and_tilt_are_differentiable(smooth):
+    assert gradcheck(lambda x: threshold(x, smooth), losses(7), atol=1e-6, rtol=1e-4)
     assert gradcheck(lambda x: tilt(x, smooth), losses(7), atol=1e-6, rtol=1e-4)
 
 
@@ -60,7 +60,7 @@ def test_forward_mode(utility):
 def test_hessian_is_the_formula(smooth):
     """diag(w u'') - (w u'')(w u'')^T / E u''  at x - t*."""
     x = losses(9).detach()
-    t = shortfall(x, smooth)
+    t = threshold(x, smooth)
     h = smooth.curvature(x - t) / 9
     wanted = torch.diag(h) - torch.outer(h, h) / h.sum()
     for hessian in (

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import certeq as ce
-from certeq.torch import MemoryOCELoss, OCELoss, _sums, oce, shortfall, tilt
+from certeq.torch import MemoryOCELoss, OCELoss, _sums, oce, threshold, tilt
 from tests.conftest import UTILITIES
 from tests.torch.ranks import complaint, launch
 
@@ -201,7 +201,7 @@ def shares(rank):
     x, y, w = (part(a, SIZES[3][0], rank) for a in data(23))
     found = losses_of(theta(), x, y)
     return {
-        name: (tilt(found, u, weight=w, process_group="world"), float(shortfall(found, u, process_group="world")))
+        name: (tilt(found, u, weight=w, process_group="world"), float(threshold(found, u, process_group="world")))
         for name, u in (("cvar", ce.CVaR(0.3)), ("quartic", ce.Quartic()))
     }, tilt(x, ce.Quartic(), dim=0, process_group="world")
 
@@ -260,7 +260,7 @@ def complaints(rank):
         "function far out": complaint(call(utility=far)),
         "dtype": complaint(call(x.float() if second else x)),
         "some weights": complaint(call(weight=nothing + 1 if second else None)),
-        "call": complaint(lambda: (oce if first else shortfall)(x, ce.CVaR(0.5), process_group="world")),
+        "call": complaint(lambda: (oce if first else threshold)(x, ce.CVaR(0.5), process_group="world")),
         "columns": complaint(call(torch.ones(2, 2 + second), dim=0)),
         "all empty": complaint(call(x[:0])),
         "no weight": complaint(call(weight=nothing)),
@@ -406,7 +406,7 @@ def test_columns(answers):
     assert torch.allclose(torch.cat([answer["columns"][1] for answer in answers]), x.grad, rtol=0, atol=1e-10)
 
 
-def test_tilt_and_shortfall(answers):
+def test_tilt_and_threshold(answers):
     x, y, w = data(23)
     losses = losses_of(theta(), x, y).detach()
     for name, utility in (("cvar", ce.CVaR(0.3)), ("quartic", ce.Quartic())):
@@ -414,7 +414,7 @@ def test_tilt_and_shortfall(answers):
         assert torch.allclose(found, tilt(losses, utility, weight=w), rtol=0, atol=1e-10)
         assert found.sum().item() == pytest.approx(1.0, abs=1e-12)
         for answer in answers:
-            assert answer["shares"][0][name][1] == pytest.approx(shortfall(losses, utility).item(), abs=1e-10)
+            assert answer["shares"][0][name][1] == pytest.approx(threshold(losses, utility).item(), abs=1e-10)
     found = torch.cat([answer["shares"][1] for answer in answers])
     assert torch.allclose(found, tilt(x, ce.Quartic(), dim=0), rtol=0, atol=1e-10)
 
@@ -482,7 +482,7 @@ SAID = {
     "function far out": ("ValueError", ["utility must be the same on every rank", "name='far'"]),
     "dtype": ("ValueError", ["the dtype of losses must be the same", "rank 0 has float64, rank 1 has float32"]),
     "some weights": ("ValueError", ["weight", "rank 0 has none, rank 1 has weights, rank 2 has none"]),
-    "call": ("ValueError", ["call must be the same", "rank 0 has oce, rank 1 has shortfall"]),
+    "call": ("ValueError", ["call must be the same", "rank 0 has oce, rank 1 has threshold"]),
     "columns": ("ValueError", ["other dimensions must be the same", "rank 0 has (2,), rank 1 has (3,)"]),
     "all empty": ("ValueError", ["losses is empty on every rank"]),
     "no weight": ("ValueError", ["weight sums to 0 over all ranks"]),
@@ -517,7 +517,7 @@ def test_only_members_may_call(answers):
 
 def test_group_that_is_not_initialised():
     assert not dist.is_initialized()
-    for call in (oce, shortfall, tilt):
+    for call in (oce, threshold, tilt):
         with pytest.raises(RuntimeError, match=r"not initialised. Call torch.distributed.init_process_group first"):
             call(torch.ones(3), ce.CVaR(0.5), process_group="world")
     loss = OCELoss(ce.CVaR(0.5), process_group="world")  # may be written before the group exists

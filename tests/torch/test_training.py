@@ -210,7 +210,7 @@ class TestMemory:
         criterion(past)
         for _ in range(3):
             batch = torch.randn(8, generator=generator, dtype=dtype)
-            t = ce.shortfall(torch.cat([batch, past]).double().numpy(), utility)
+            t = ce.threshold(torch.cat([batch, past]).double().numpy(), utility)
             wanted = t + (batch.double() - t).clamp(min=0).mean() / 0.25
             assert float(criterion(batch)) == pytest.approx(float(wanted), rel=1e-6)
             past = batch

@@ -1,4 +1,4 @@
-"""Values, shortfalls and tilts are those of `certeq.oce`, along both ways of computing them."""
+"""Values, thresholds and tilts are those of `certeq.oce`, along both ways of computing them."""
 
 import copy
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import certeq as ce
-from certeq.torch import _search, oce, shortfall, tilt
+from certeq.torch import _search, oce, threshold, tilt
 from certeq.torch._rows import oce_rows, tilt_rows
 from tests.torch.cases import SAMPLES
 
@@ -73,9 +73,9 @@ def test_a_fixed_number_of_rounds_is_enough(utility, monkeypatch):
         assert torch.allclose(q, torch.tensor(ce.tilt(x, utility, w)), rtol=1e-5, atol=1e-7), name
 
 
-def test_shortfall(utility):
+def test_threshold(utility):
     x = np.random.default_rng(1).standard_normal(50)
-    found = shortfall(torch.tensor(x), utility).item()
+    found = threshold(torch.tensor(x), utility).item()
     with np.errstate(all="ignore"):
         best = found + utility.value(x - found).mean()
     assert best <= ce.oce(x, utility) + 1e-12
@@ -165,7 +165,7 @@ class TestDimensions:
     @pytest.mark.parametrize("dim", [None, 0, 1, -1, (0, 2), (1, 2), (2, 0), (0, 1, 2)])
     @pytest.mark.parametrize("keepdim", [False, True])
     def test_as_torch_mean(self, dim, keepdim):
-        for function in (oce, shortfall):
+        for function in (oce, threshold):
             found = function(self.x, ce.Mean(), dim=dim, keepdim=keepdim)
             wanted = self.x.mean(dim=dim, keepdim=keepdim) if dim is not None else self.x.mean()
             assert torch.allclose(found.squeeze(), wanted.squeeze())

@@ -14,7 +14,7 @@ Z = np.array([0.3, -1.2, 2.5, 0.7, 0.7, -0.1])
 
 def test_scaling_scales_the_risk(utility):
     assert ce.oce(Z, utility.scaled(3.0)) == pytest.approx(3 * ce.oce(Z / 3, utility), rel=1e-13)
-    assert ce.shortfall(Z, utility.scaled(3.0)) == pytest.approx(3 * ce.shortfall(Z / 3, utility), rel=1e-9)
+    assert ce.threshold(Z, utility.scaled(3.0)) == pytest.approx(3 * ce.threshold(Z / 3, utility), rel=1e-9)
 
 
 def test_normalising_shifts_the_risk_and_keeps_the_tilt(utility):

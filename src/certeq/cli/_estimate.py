@@ -15,6 +15,7 @@ from certeq.cli._console import cell, explained, note, print_json, print_table
 from certeq.cli._inputs import dask_at, is_many, lazy_column, read_column
 from certeq.cli._options import Alpha, AsJson, Beta, Normalized, Power, Scale, Tau, UtilityName, chosen, described
 from certeq.risk import Estimate, estimate
+from certeq.utilities import CVaR
 
 NAME = "estimate"
 NEEDS_FILE = True
@@ -49,7 +50,7 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the OCE of a column of losses: value, shortfall t*, interval.
+    """Estimate the OCE of a column of losses: value, threshold t*, interval.
 
     Losses: larger is worse. For returns or profits pass --gains.
 
@@ -75,15 +76,15 @@ def run(
             if choice.depends_on_units:
                 spread = float(losses.std(ddof=0).compute() if many else np.std(losses))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the doubts are printed below
+            warnings.simplefilter("ignore")  # they are printed below
             low, high = result.interval(level)
         if choice.depends_on_units and "scale" not in given and "tau" not in given:
             note(
                 f"{choice.key} depends on units: losses are compared with 1, their standard deviation is "
                 f"{spread:.3g}. See --scale."
             )
-        for doubt in result.doubts:
-            note(doubt)
+        for warning in result.warnings:
+            note(warning)
         if as_json:
             print_json(_facts(file, name, choice, given, normalized, result, level, (low, high)))
         else:
@@ -100,13 +101,13 @@ def _facts(
         "utility": described(choice, given) | {"normalized": normalized, "expression": repr(result.utility)},
         "n": result.n,
         "oce": result.value,
-        "shortfall": result.shortfall,
+        "threshold": result.threshold,
         "stderr": result.stderr,
         "bias": result.bias,
         "effective_sample_size": result.ess,
         "level": level,
         "interval": list(interval),
-        "doubts": list(result.doubts),
+        "warnings": list(result.warnings),
     }
 
 
@@ -117,7 +118,7 @@ def _table(name: str, result: Estimate, level: float, low: float, high: float) -
         ("Utility", repr(result.utility)),
         ("OCE", f"{result.value:.8g}"),
         (f"{level:.6g} interval", f"{low:.6g} to {high:.6g}"),
-        ("Shortfall t*", f"{result.shortfall:.8g}"),
+        ("Threshold t* (VaR)" if isinstance(result.utility, CVaR) else "Threshold t*", f"{result.threshold:.8g}"),
         ("Standard error", f"{result.stderr:.3g}"),
         ("Bias, estimated", f"{result.bias:.2g}"),
         ("Samples", f"{result.n}, of which about {result.ess:.0f} carry the risk"),

@@ -21,7 +21,7 @@ _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 def run(as_json: AsJson = False) -> None:
     """List the utilities: what each fears, its parameters, and how it weighs a day's loss.
 
-    The drawing is the slope u'(x) for losses from 5 % below to 5 % above the shortfall t*, up to 5: how many
+    The drawing is the slope u'(x) for losses from 5 % below to 5 % above the threshold t*, up to 5: how many
     ordinary days a day counts as.
     """
     if as_json:

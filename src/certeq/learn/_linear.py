@@ -77,7 +77,7 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
         self.gap_ = fitted.gap
         self.converged_ = fitted.converged
         self.objective_ = fitted.value
-        self.shortfall_ = fitted.shortfall
+        self.threshold_ = fitted.threshold
         return fitted.theta
 
     def _previous(self, objective: LinearObjective) -> Floats | None:
@@ -138,7 +138,7 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
         independent columns.
     converged_ : bool
         Whether ``tol`` was met; a `ConvergenceWarning` says so where it was not.
-    objective_, shortfall_ : float
+    objective_, threshold_ : float
         Value of the objective and t* of the training losses.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
@@ -245,7 +245,7 @@ class OCEClassifier(ScoreClassifier, LinearOCE):
     ----------
     coef_, intercept_ : ndarray (1, n_features) and (1,), or one row per class where there are more than two
     classes_ : ndarray
-    n_iter_, gradient_norm_, gap_, converged_, objective_, shortfall_
+    n_iter_, gradient_norm_, gap_, converged_, objective_, threshold_
         As in `OCERegressor`.
 
     Notes

@@ -47,7 +47,7 @@ def solve_linear(
             found = corners.solve(theta, tol, max_iter)
             good = found.estimate <= tol * corners.spread_at(found.theta)
             return Fitted(
-                found.theta, found.value, found.shortfall, found.gradient_norm, found.gap, found.iterations, good
+                found.theta, found.value, found.threshold, found.gradient_norm, found.gap, found.iterations, good
             )
         solve, spent = None, 0
         if not warm:
@@ -56,7 +56,7 @@ def solve_linear(
         at = reached.at
         gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
     iterations = spent + reached.iterations
-    return Fitted(at.theta, at.value, at.shortfall, reached.gradient_norm, gap, iterations, reached.converged)
+    return Fitted(at.theta, at.value, at.threshold, reached.gradient_norm, gap, iterations, reached.converged)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Fitted:
 
     theta: Floats
     value: float
-    shortfall: float
+    threshold: float
     gradient_norm: float
     gap: float
     iterations: int
@@ -272,7 +272,7 @@ class CornerProblem:
         """Step until the gap, or its estimate, is at most tol times the spread of the losses."""
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
         self._least = 1e-9 * self._spread(losses)  # a perfect fit has no spread of its own to be measured by
-        t = self.objective.shortfall(losses)
+        t = self.objective.threshold(losses)
         point = _Point(theta, t, np.zeros(0), losses, slopes)
         mu = 0.2 * self._spread(losses)
         # On the central path in s and the multipliers, whatever theta and t.
@@ -376,7 +376,7 @@ class CornerProblem:
             bound = max(bound, lower_bound(objective, tilt, plane, losses, slopes))
         gap = gap_of(objective, value, bound, point.losses)
         estimate = min(gap, exact - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
-        return Corners(point.theta, value, objective.shortfall(point.losses), norm, gap, estimate, iterations)
+        return Corners(point.theta, value, objective.threshold(point.losses), norm, gap, estimate, iterations)
 
 
 @dataclass(frozen=True)
@@ -389,7 +389,7 @@ class Corners:
 
     theta: Floats
     value: float
-    shortfall: float
+    threshold: float
     gradient_norm: float
     gap: float
     estimate: float

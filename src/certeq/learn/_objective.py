@@ -74,18 +74,18 @@ class LinearObjective:
         """Return OCE of losses under the sample weights."""
         return float(solve_rows(losses[None, :], self._row(), self.utility).value[0])
 
-    def shortfall(self, losses: Floats) -> float:
+    def threshold(self, losses: Floats) -> float:
         """Return t* of losses under the sample weights."""
-        return float(solve_rows(losses[None, :], self._row(), self.utility).shortfall[0])
+        return float(solve_rows(losses[None, :], self._row(), self.utility).threshold[0])
 
     def evaluate(self, theta: Floats) -> At:
-        """Return value, gradient, tilt and shortfall at theta."""
+        """Return value, gradient, tilt and threshold at theta."""
         losses, slopes = self.loss.evaluate(self.scores(theta))
         solved = solve_rows(losses[None, :], self._row(), self.utility)
         tilt = tilt_rows(solved, self.utility)[0]
         value = float(solved.value[0]) + self.ridge(theta)
         gradient = self.gradient(theta, slopes, tilt)
-        return At(theta, value, gradient, losses, slopes, tilt, float(solved.shortfall[0]))
+        return At(theta, value, gradient, losses, slopes, tilt, float(solved.threshold[0]))
 
     def scores(self, theta: Floats) -> Floats:
         """Return the linear scores (n, k)."""
@@ -114,7 +114,7 @@ class LinearObjective:
 
     def bend(self, at: At) -> Floats:
         """w_i u''(F_i - t*)."""
-        curvature = second_derivative(self.utility, at.losses - at.shortfall)
+        curvature = second_derivative(self.utility, at.losses - at.threshold)
         return curvature / curvature.size if self.weights is None else self.weights * curvature
 
     def hessian(self, slopes: Floats, tilt: Floats, bend: Floats) -> Floats:
@@ -202,7 +202,7 @@ class At:
     losses: Floats
     slopes: Floats
     tilt: Floats
-    shortfall: float
+    threshold: float
 
 
 def second_derivative(utility: Utility, x: Floats) -> Floats:

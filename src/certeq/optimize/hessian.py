@@ -112,7 +112,7 @@ class _SecondOrder:
             raise ValueError(f"theta must have {d} entries, one per column of the samples; found {self.theta.size}.")
         at = objective.evaluate(self.theta)
         self.tilt = at.tilt
-        curvature = np.asarray(utility.curvature(at.losses - at.shortfall))
+        curvature = np.asarray(utility.curvature(at.losses - at.threshold))
         shares = objective.weights
         self.bend: Floats = curvature / curvature.size if shares is None else shares * curvature
         self.rise = float(self.bend.sum())

@@ -116,7 +116,7 @@ def minimize_lbfgs(
         trace=log.trace(),
         iterations=int(answer.nit),
         residual=stationarity(at, found, domain),
-        shortfall=at.shortfall,
+        threshold=at.threshold,
         tilt=at.tilt,
         seconds=time.perf_counter() - start,
         method="lbfgs",

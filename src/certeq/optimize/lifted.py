@@ -90,7 +90,7 @@ def _at(
     outside: float,
     tol: float,
 ) -> ExactResult | PanelResult:
-    size, t = np.abs(theta) + np.abs(middle), found.shortfall
+    size, t = np.abs(theta) + np.abs(middle), found.threshold
     panel = data if isinstance(data, Panel) else ArrayPanel(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)

@@ -131,7 +131,7 @@ def minimize_exact(
         status="converged" if found.status == "optimal" else str(found.status),
         trace=_trace(found.trace, len(data)),
         iterations=int(found.iterations),
-        shortfall=float(found.shortfall),
+        threshold=float(found.threshold),
         tilt=found.tilt,
         seconds=time.perf_counter() - begin,
         method="exact",

@@ -79,7 +79,7 @@ class Solution:
         Steps made.
     residual : float or None
         norm(theta - project(theta - g)), 0 at a stationary point whether the problem is convex or not.
-    shortfall, tilt : float, array (n,) or None
+    threshold, tilt : float, array (n,) or None
         t* and the worst-case distribution over the samples at theta; None for a stream.
     seed : int or None
         What reproduces the run; None where nothing was random or a generator was passed in.
@@ -112,7 +112,7 @@ class Solution:
     trace: Trace = field(default_factory=Trace)
     iterations: int = 0
     residual: float | None = None
-    shortfall: float | None = None
+    threshold: float | None = None
     tilt: Floats | None = None
     seed: int | None = None
     seconds: float = 0.0
@@ -168,7 +168,7 @@ def certified_gap(at: Evaluation, theta: Floats, objective: Objective, domain: D
     step = max(1, _CHUNK // table.shape[1])
     rows = (slice(start, min(start + step, count)) for start in range(0, count, step))
     blocks = ((part, np.asarray(table[part], dtype=np.float64)) for part in rows)
-    return certify_at(blocks, weights, form(utility), domain, theta, at.shortfall, at.tilt)[1]
+    return certify_at(blocks, weights, form(utility), domain, theta, at.threshold, at.tilt)[1]
 
 
 def stationarity(at: Evaluation, theta: Floats, domain: Domain) -> float:

@@ -75,7 +75,7 @@ def rare_jump(m: int) -> dict[str, float]:
     utility, h = ce.MonotoneMeanVariance(3), 3.0 * math.sqrt(m)
     odds = h**-4
     law, z = np.array([1.0 - odds, odds]), np.array([0.0, h])
-    t, true = ce.shortfall(z, utility, law), ce.oce(z, utility, law)
+    t, true = ce.threshold(z, utility, law), ce.oce(z, utility, law)
     mse = 0.0
     for jumps in range(min(8, m + 1)):  # eight or more have odds below 1e-20
         error = ce.oce(z, utility, [m - jumps, jumps]) - true
@@ -122,7 +122,7 @@ def bisection(seed: int) -> list[float]:
         for delta in (0.5, 0.05, 0.005):
             z = rng.standard_t(5, size=50)
             exact, found = ce.oce(z, utility), ce.oce(z, utility, method="bisect", delta=delta, epsilon=10.0)
-            t = float(ce.shortfall(z, utility))
+            t = float(ce.threshold(z, utility))
             # With a bracket of delta the worst residual in reach of t* bounds the one that was left.
             near = t + delta * np.linspace(0.0, 1.0, 201)
             residual = max(abs(float(np.mean(utility.slope(z - at))) - 1.0) for at in near)

@@ -108,7 +108,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         A proved bound on how far that is from the best value.
     risk_ : float
         OCE of the losses net of fees and costs.
-    shortfall_ : float
+    threshold_ : float
         t* of those losses; for CVaR the value at risk.
     tilt_ : array (scenarios,)
         The worst-case probability of each day: which days drive the risk. Sums to 1.
@@ -340,7 +340,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         self.objective_ = gather("objective")
         self.gap_ = gather("gap")
         self.risk_ = gather("risk")
-        self.shortfall_ = gather("shortfall")
+        self.threshold_ = gather("threshold")
         self.tilt_ = gather("tilt")
         self.n_iter_ = gather("iterations")
         self.solution_ = gather("solution")

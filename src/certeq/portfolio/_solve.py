@@ -18,7 +18,7 @@ from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import blame, check_weights, in_words
 from certeq.portfolio._problem import Problem, Programme, Segments
-from certeq.risk import oce, shortfall, tilt
+from certeq.risk import oce, threshold, tilt
 from certeq.utilities import Utility
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Allocation:
     risk: float
     expected_return: float
     regularization: float
-    shortfall: float
+    threshold: float
     tilt: Floats
     iterations: int
     solution: Any
@@ -176,7 +176,7 @@ def _allocation(programme: Programme, w: Floats, lower: float, outside: float, q
     problem = programme.problem
     check_weights(problem, w, programme.target)
     x = problem.A @ w
-    t = float(shortfall(x, problem.utility, problem.weights))
+    t = float(threshold(x, problem.utility, problem.weights))
     risk = problem.risk(w, x)
     at_w = problem.objective(w, risk)
     sign = -1.0 if problem.reward > 0.0 else 1.0
@@ -187,7 +187,7 @@ def _allocation(programme: Programme, w: Floats, lower: float, outside: float, q
         risk=risk,
         expected_return=problem.expected_return(w),
         regularization=problem.scale * problem.regularization(w),
-        shortfall=t + problem.costs.at(w),
+        threshold=t + problem.costs.at(w),
         tilt=q,
         iterations=solution.iterations,
         solution=solution,

@@ -8,6 +8,7 @@ from certeq.report._chart import Chart, Node, Table, axis, colour, percent, roun
 from certeq.report._metrics import Floats
 from certeq.report._page import distinct, in_chart
 from certeq.report._study import Study, Tail
+from certeq.utilities import CVaR
 
 MOST = 25  # assets drawn one by one; the rest are added up
 BINS = 90
@@ -147,7 +148,7 @@ def _height(labels: list[str], each: int = 22) -> int:
 def loss_chart(study: Study, tail: Tail) -> Chart:
     """The losses as they came and as the tilt reweighs them, with t* and the OCE."""
     losses, n = tail.losses, tail.losses.size
-    edges = _edges(losses, tail.shortfall)
+    edges = _edges(losses, tail.threshold)
     days, _ = np.histogram(losses, edges)
     tilted, _ = np.histogram(losses, edges, weights=tail.tilt)
     middle = 0.5 * (edges[1:] + edges[:-1])
@@ -168,7 +169,8 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         )
     ]
     top = float(max((days / n).max(), tilted.max()))
-    marks = [("t*", tail.shortfall, series(0), "dash"), ("OCE", tail.value, series(1), "solid")]
+    t_star = "t* (VaR)" if isinstance(study.focused.utility, CVaR) else "t*"
+    marks = [(t_star, tail.threshold, series(0), "dash"), ("OCE", tail.value, series(1), "solid")]
     traces += [
         {
             "type": "scatter",
@@ -181,14 +183,14 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         }
         for name, place, tone, dash in marks
     ]
-    beyond = losses > tail.shortfall
+    beyond = losses > tail.threshold
     order = np.argsort(losses)
     cumulated = np.cumsum(tail.tilt[order])
     # Extreme days that carry next to nothing would squeeze the rest; they stay in reach by zooming out.
     far = float(losses[order][min(n - 1, int(np.searchsorted(cumulated, 0.995)))])
     reach = [
-        min(float(np.quantile(losses, 0.001)), tail.shortfall),
-        max(float(np.quantile(losses, 0.999)), far + edges[1] - edges[0], 1.1 * tail.value, 1.1 * tail.shortfall),
+        min(float(np.quantile(losses, 0.001)), tail.threshold),
+        max(float(np.quantile(losses, 0.999)), far + edges[1] - edges[0], 1.1 * tail.value, 1.1 * tail.threshold),
     ]
     layout = {
         "barmode": "overlay",
@@ -198,8 +200,8 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     }
     ess = 1.0 / float((tail.tilt**2).sum())
     text = (
-        f"Daily losses of {study.focus} on the data it was fitted on. The shortfall t* is "
-        f"{percent(tail.shortfall, 2)} and the "
+        f"Daily losses of {study.focus} on the data it was fitted on. The threshold {t_star} is "
+        f"{percent(tail.threshold, 2)} and the "
         f"OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} days ({percent(float(beyond.mean()))}) lie "
         "beyond t*; they "
         f"carry {percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} days "
@@ -218,11 +220,11 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     return Chart("losses", "Loss distribution, t* and tilt", text, traces, layout, table, 400)
 
 
-def _edges(losses: Floats, shortfall: float) -> Floats:
+def _edges(losses: Floats, threshold: float) -> Floats:
     """Bins of equal width with an edge at t*, so that none is half tail and half not."""
     low, high = float(losses.min()), float(losses.max())
     width = (high - low) / min(BINS, max(10, losses.size // 10)) or max(1e-6, abs(low))
-    return shortfall + width * np.arange(np.floor((low - shortfall) / width), np.ceil((high - shortfall) / width) + 1)
+    return threshold + width * np.arange(np.floor((low - threshold) / width), np.ceil((high - threshold) / width) + 1)
 
 
 def days_chart(study: Study, tail: Tail) -> Chart:

@@ -13,6 +13,7 @@ from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time
 from certeq.report._page import figure_section, page, table_section
 from certeq.report._study import Study, Tail
 from certeq.report._tables import Figures, certificate_table, figures, metrics_caption, metrics_table, run_table
+from certeq.utilities import CVaR
 
 
 def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
@@ -103,7 +104,7 @@ def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
     return [
         ("Strategy", study.focus),
         ("OCE of the daily loss", percent(tail.value, 3)),
-        ("Shortfall t*", percent(tail.shortfall, 3)),
+        ("Threshold t* (VaR)" if isinstance(strategy.utility, CVaR) else "Threshold t*", percent(tail.threshold, 3)),
         ("Proven within", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
         ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
         (f"Return a year, {where}", percent(mine["annualized_mean"][0])),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk import oce, shortfall, tilt
+from certeq.risk import oce, threshold, tilt
 from certeq.utilities import Utility
 
 if TYPE_CHECKING:
@@ -179,17 +179,17 @@ class Study:
 
 @dataclass(frozen=True)
 class Tail:
-    """How a strategy's utility sees its losses: value, shortfall and tilt."""
+    """How a strategy's utility sees its losses: value, threshold and tilt."""
 
     losses: Floats
     value: float
-    shortfall: float
+    threshold: float
     tilt: Floats
 
     @classmethod
     def of(cls, losses: Floats, utility: Utility) -> Tail:
         """Measured anew from the losses, so that it fits any weights."""
-        return cls(losses, float(oce(losses, utility)), float(shortfall(losses, utility)), tilt(losses, utility))
+        return cls(losses, float(oce(losses, utility)), float(threshold(losses, utility)), tilt(losses, utility))
 
 
 def fit_strategy(name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True) -> Strategy:

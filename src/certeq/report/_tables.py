@@ -124,9 +124,9 @@ def _held_out(study: Study, strategy: Strategy) -> str:
         return "n/a"
     found = estimate(-study.judged_returns(strategy), strategy.utility)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the doubts are shown as a mark instead
+        warnings.simplefilter("ignore")  # a mark shows that there are any
         low, high = found.interval(0.95)
-    mark = " (doubtful)" if found.doubts else ""
+    mark = " (doubtful)" if found.warnings else ""
     return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{mark}"
 
 

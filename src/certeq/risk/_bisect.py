@@ -21,7 +21,7 @@ class Bisection:
     """What OCE-SB reached for each row; ``value`` exceeds the exact OCE by at most ``width * |residual|``."""
 
     value: Floats
-    shortfall: Floats
+    threshold: Floats
     residual: Floats
     width: Floats
     iterations: int
@@ -79,7 +79,7 @@ def _check(delta: float, epsilon: float) -> None:
 
 
 def _bisect(means: Means, centre: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:
-    # One float below the least possible shortfall, so that the slope there exceeds 1 strictly.
+    # One float below the least possible threshold, so that the slope there exceeds 1 strictly.
     low = np.nextafter(low, -np.inf)
     high = np.full(len(low), -utility.anchor)
     residual = means(utility.slope, high) - 1.0

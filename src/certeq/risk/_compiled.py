@@ -53,7 +53,7 @@ def coded(utility: Utility) -> Coded | None:
 
 
 def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:
-    """OCE less that of a sure loss of 0, and the shortfall plus the anchor, of one vector; the tilt is written.
+    """OCE less that of a sure loss of 0, and the threshold plus the anchor, of one vector; the tilt is written.
 
     ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer has no place
     among the floats: what to say of that is the caller's.
@@ -63,7 +63,7 @@ def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[An
 
 
 def settle(code: Coded, z: Floats, s: float, q: Floats, bend: Floats) -> tuple[float, float, float] | None:
-    """The shortfall plus the anchor from an ``s`` nearby, and the sums of the slopes and curvatures that are written.
+    """The threshold plus the anchor from an ``s`` nearby, and the sums of the slopes and curvatures that are written.
 
     Slopes are good to abs(mean - 1) <= 1e-12. None where a few steps of Newton's method do not do.
     """

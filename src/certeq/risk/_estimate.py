@@ -55,7 +55,7 @@ class Estimate:
     ----------
     value : float
         OCE of the sample.
-    shortfall : float
+    threshold : float
         t*, the minimiser.
     stderr : float
         Standard error of ``value`` by the central limit theorem: the standard deviation of u(X - t*) over sqrt(n).
@@ -68,7 +68,7 @@ class Estimate:
         Number of samples.
     utility : Utility
         What risk meant.
-    doubts : tuple of str
+    warnings : tuple of str
         Reasons, if any, why the error bars cannot be trusted.
 
     Notes
@@ -79,7 +79,7 @@ class Estimate:
     --------
     >>> import numpy as np, certeq as ce
     >>> found = ce.estimate(np.arange(1000.0), ce.CVaR(alpha=0.1))
-    >>> found.value, found.shortfall, round(float(found.tilt.sum()), 12), found.doubts
+    >>> found.value, found.threshold, round(float(found.tilt.sum()), 12), found.warnings
     (949.5, 899.0, 1.0, ())
     >>> low, high = found.interval(0.95)
     >>> bool(low < found.value < high)
@@ -87,13 +87,13 @@ class Estimate:
     """
 
     value: float
-    shortfall: float
+    threshold: float
     stderr: float
     bias: float
     ess: float
     n: int
     utility: Utility
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     _x: Any = field(repr=False, compare=False)
     _weights: Any = field(repr=False, compare=False)
 
@@ -131,11 +131,11 @@ class Estimate:
         Warns
         -----
         ReliabilityWarning
-            Where ``doubts`` is not empty.
+            Where ``warnings`` is not empty.
         """
         reach = self.interval_reach(level)
-        for doubt in self.doubts:
-            warnings.warn(doubt, ReliabilityWarning, stacklevel=2)
+        for reason in self.warnings:
+            warnings.warn(reason, ReliabilityWarning, stacklevel=2)
         if method == "normal":
             return self.value - reach, self.value + reach
         if method != "bootstrap":
@@ -181,15 +181,15 @@ class Estimate:
     def __repr__(self) -> str:
         reach = self.interval_reach(0.95)
         head = (
-            f"Estimate({self.value:.6g} +- {reach:.2g} (95 %), shortfall={self.shortfall:.6g}, bias={self.bias:.2g}, "
+            f"Estimate({self.value:.6g} +- {reach:.2g} (95 %), threshold={self.threshold:.6g}, bias={self.bias:.2g}, "
         )
         tail = f"ess={self.ess:.4g} of n={self.n}, utility={self.utility!r}"
-        return head + tail + (f", doubts={list(self.doubts)!r})" if self.doubts else ")")
+        return head + tail + (f", warnings={list(self.warnings)!r})" if self.warnings else ")")
 
 
 @free_to_overflow
 def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -> Estimate:
-    r"""OCE of a sample with its shortfall, tilt, standard error, bias and intervals.
+    r"""OCE of a sample with its threshold, tilt, standard error, bias and intervals.
 
     .. math:: \mathrm{OCE}_n \pm z\, \mathrm{sd}(u(X - t^*))/\sqrt{n}, \qquad
               \mathrm{bias} \approx -\mathrm{Var}(u')/(2 n\, \mathrm{E}\, u'')
@@ -210,8 +210,8 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
 
     Notes
     -----
-    The standard error assumes independent samples and a finite variance of u(X - t*); ``doubts`` says where the sample
-    speaks against the second.
+    The standard error assumes independent samples and a finite variance of u(X - t*); ``warnings`` says where the
+    sample speaks against the second.
 
     Not for dependent samples, such as overlapping windows: nothing here can see dependence.
 
@@ -237,16 +237,16 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     facts = _moments(solved, utility)
     check_answer("OCE", solved.value, utility)
     check_answer("standard error", facts["stderr"], utility)
-    doubts = reliability(sample, solved, utility, facts["ess"])
+    reasons = reliability(sample, solved, utility, facts["ess"])
     return Estimate(
         solved.value,
-        solved.shortfall,
+        solved.threshold,
         facts["stderr"],
         facts["bias"],
         facts["ess"],
         sample.size,
         utility,
-        doubts,
+        reasons,
         losses,
         held,
     )
@@ -268,8 +268,8 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
 
 
 def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
-    """Standard error, bias and effective sample size, from one more pass at the shortfall."""
-    level = solved.value - solved.shortfall  # the mean of u(X - t*)
+    """Standard error, bias and effective sample size, from one more pass at the threshold."""
+    level = solved.value - solved.threshold  # the mean of u(X - t*)
     centre, s, shape = solved.centre, solved.s, form(utility)  # what the kernel takes along wherever it runs
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
@@ -304,7 +304,7 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     if not utility.has_curvature:
         curvature = mass * _bend_by_difference(solved, utility)
     places, jumps = zip(*utility.kinks, strict=True) if utility.kinks else ((), ())
-    densities = densities_at(solved.sample, [solved.shortfall + kink for kink in places])
+    densities = densities_at(solved.sample, [solved.threshold + kink for kink in places])
     bend = curvature / mass + sum(size * density for size, density in zip(jumps, densities, strict=True))
     bias = 0.0
     if spread > 0.0:

@@ -1,4 +1,4 @@
-/* Slopes of a vector of losses and their sums in one pass, and the shortfall of a short vector in one call.
+/* Slopes of a vector of losses and their sums in one pass, and the threshold of a short vector in one call.
 
    NumPy writes an array for every operation and takes a microsecond for every call; a batch of 64 losses, or one
    iteration of a first-order method, is nothing but such calls. Here are the few curves that a slope is made of, each
@@ -223,11 +223,11 @@ static double risen_power(double a, double b, const double *z, const double *w, 
     return a / (b + 1.0) * total;
 }
 
-/* -- the shortfall of a vector ------------------------------------------------------------------------------------- */
+/* -- the threshold of a vector ------------------------------------------------------------------------------------- */
 
 typedef struct {
     double value;     /* OCE less that of a sure loss of 0 */
-    double shortfall; /* plus the anchor */
+    double threshold; /* plus the anchor */
     double total;     /* q over this is the tilt, or times the weight over this */
     double stiff;     /* the mean curvature times the distance from the center: what its rounding does to the slope */
 } Answer;
@@ -292,7 +292,7 @@ static double between(Curve u, const double *z, const double *w, Py_ssize_t n, d
     return 1.0;
 }
 
-/* The shortfall in [low, high], from s. A step out of the bracket, or a residual that does not halve, is replaced by a
+/* The threshold in [low, high], from s. A step out of the bracket, or a residual that does not halve, is replaced by a
    bisection. Returns 0 where it does not settle. */
 static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double high,
                   double s, double *q, double *work, Answer *found)
@@ -355,7 +355,7 @@ WIDE static Sums moved_logistic(double a, double b, Py_ssize_t n, double by, dou
     return (Sums){total, rise};
 }
 
-/* The shortfall from an s nearby: a few steps of Newton's method, to abs(mean slope - 1) <= 1e-12. On return s is a
+/* The threshold from an s nearby: a few steps of Newton's method, to abs(mean slope - 1) <= 1e-12. On return s is a
    step further than the slopes. Returns the passes it took, or 0 where they did not do. */
 static int settle(Curve u, const double *z, Py_ssize_t n, double *s, double *q, double *bend, Sums *sums)
 {
@@ -486,7 +486,7 @@ static PyObject *slopes(PyObject *self, PyObject *const *args, Py_ssize_t count)
 }
 
 PyDoc_STRVAR(settle_doc, "settle(kind, a, b, z, s, q, bend, /) -> (s, sum of slopes, sum of curvatures) or None\n--\n\n"
-                         "The shortfall plus the anchor from an s nearby; slopes and curvatures are written into q\n"
+                         "The threshold plus the anchor from an s nearby; slopes and curvatures are written into q\n"
                          "and bend. None where a few steps do not do.");
 
 static PyObject *settled(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -578,10 +578,10 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
         mean = mean < low ? low : mean > 0.0 ? 0.0 : mean;
         if (!search(u, z, w, n, mass, low, 0.0, mean, q, work + 2 * n, found))
             return 0;
-        /* The greatest loss may lie so far off that losses less it have few digits left. Once the shortfall is known
+        /* The greatest loss may lie so far off that losses less it have few digits left. Once the threshold is known
            roughly they are taken less that, unless the rounding is harmless. */
         if (found->stiff > STIFF) {
-            *centre += found->shortfall;
+            *centre += found->threshold;
             recentred(x, w, z, *centre, &low, &high);
             if (!search(u, z, w, n, mass, low, high, 0.0, q, work + 2 * n, found))
                 return 0;
@@ -600,8 +600,8 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
     return 1;
 }
 
-PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, shortfall) or None\n--\n\n"
-                        "OCE of the losses x less that of a sure loss of 0, and the shortfall plus the anchor; the\n"
+PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, threshold) or None\n--\n\n"
+                        "OCE of the losses x less that of a sure loss of 0, and the threshold plus the anchor; the\n"
                         "tilt is written. None where losses are not finite, or the search does not settle.");
 
 static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -633,7 +633,7 @@ static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
         n > 0 && solved(u, &x, weighted ? (const double *)w.buf : NULL, work, &tilt, &centre, &found);
     Py_END_ALLOW_THREADS PyMem_Free(work);
     if (good)
-        answer = Py_BuildValue("dd", centre + found.value, centre + found.shortfall);
+        answer = Py_BuildValue("dd", centre + found.value, centre + found.threshold);
     else {
         answer = Py_None;
         Py_INCREF(answer);

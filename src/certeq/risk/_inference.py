@@ -52,21 +52,21 @@ def _too_few(size: int) -> str:
 
 def reliability(sample: Sample, solved: LongSolved, utility: Utility, ess: float) -> tuple[str, ...]:
     """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
-    doubts = []
+    reasons = []
     if sample.size < 30:
-        doubts.append(_too_few(sample.size))
+        reasons.append(_too_few(sample.size))
     elif ess < _ENOUGH_IN_TAIL:
-        doubts.append(
+        reasons.append(
             f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too "
             "narrow. More samples, or a milder utility, would help."
         )
     index = _tail_index(sample, solved, utility)
     if index is not None:
-        doubts.append(
+        reasons.append(
             f"The tail of u(X - t*) looks as heavy as a power law of index {index:.2g}, as far as these samples "
             "show; below 2 the variance is infinite, and near 2 the interval is too narrow. Consider a milder utility."
         )
-    return tuple(doubts)
+    return tuple(reasons)
 
 
 def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float | None:

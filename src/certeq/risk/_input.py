@@ -202,7 +202,7 @@ def not_finite(found: float, where: str) -> ValueError:
     if np.isnan(found):
         return ValueError(f"x holds NaN {where}; drop or fill missing losses first.")
     if found > 0:
-        return ValueError(f"x holds +inf {where}: its OCE is +inf, and no shortfall or tilt exists.")
+        return ValueError(f"x holds +inf {where}: its OCE is +inf, and no threshold or tilt exists.")
     return ValueError(
         f"x holds -inf {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
         "Drop it, or replace it by a finite loss."

@@ -1,4 +1,4 @@
-"""The shortfall of a long sample that Newton cannot be trusted with: slopes that jump or rise sharply, heavy tails.
+"""The threshold of a long sample that Newton cannot be trusted with: slopes that jump or rise sharply, heavy tails.
 
 Each pass takes the exact sums at a trial and a sketch of the sample around it. The sketch says how the mean slope
 changes from there on, the sums what it is there; where both together pass 1 is the next trial. Far from the root that
@@ -150,7 +150,7 @@ class JumpSearch:
             if self._trusted(model, trial, jump, ratio, value_only):
                 return trial, probe.s + probe.value + model.change(trial)
             last = probe
-        raise RuntimeError(f"No shortfall found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
+        raise RuntimeError(f"No threshold found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
 
     def _root(self, model: _Model) -> tuple[float, float]:
         """Where the model passes 1, and by how much it jumps there."""

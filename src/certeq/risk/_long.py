@@ -1,4 +1,4 @@
-"""One long sample: shortfall and OCE in one to three passes over its blocks.
+"""One long sample: threshold and OCE in one to three passes over its blocks.
 
 A small random draw gives the start, so that the first pass, which has to look at every loss anyway for NaN and the
 range, already does the work of a closed form or of a first Newton step.
@@ -34,7 +34,7 @@ _HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the gre
 
 @dataclass
 class LongSolved:
-    """A long sample's centre c, shortfall c + s, OCE, and how many passes over the data that took."""
+    """A long sample's centre c, threshold c + s, OCE, and how many passes over the data that took."""
 
     sample: Sample
     extent: Extent
@@ -44,12 +44,12 @@ class LongSolved:
     passes: int
 
     @property
-    def shortfall(self) -> float:
+    def threshold(self) -> float:
         """t* in the units of the losses."""
         return self.centre + self.s
 
     def means(self, function: Callable[[Floats], tuple[Floats, ...]]) -> Floats:
-        """Means of what ``function`` makes of the losses less their shortfall; one pass."""
+        """Means of what ``function`` makes of the losses less their threshold; one pass."""
         centre, s = self.centre, self.s
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
@@ -59,9 +59,9 @@ class LongSolved:
 
 
 def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> LongSolved:
-    """Shortfall and OCE of a long sample; `NotFinite` where a loss is NaN or infinite.
+    """Threshold and OCE of a long sample; `NotFinite` where a loss is NaN or infinite.
 
-    With ``value_only`` a pass may be saved: OCE is flat at the shortfall, which then has half of its digits only.
+    With ``value_only`` a pass may be saved: OCE is flat at the threshold, which then has half of its digits only.
     """
     match utility.shape:
         case Exponential(rate):  # a rough idea of the range is enough
@@ -350,12 +350,12 @@ def _search(
 
 
 def _rough(draw: Draw, utility: Utility) -> float:
-    """The shortfall of the draw; a large draw is a long sample itself, with a draw of its own."""
+    """The threshold of the draw; a large draw is a long sample itself, with a draw of its own."""
     if draw.z.size >= LONG:
-        return solve_long(ArraySample(draw.z, draw.weights), utility).shortfall
+        return solve_long(ArraySample(draw.z, draw.weights), utility).threshold
     w = draw.weights
     share = None if w is None else (w / w.sum())[None, :]
-    found = float(solve_rows(draw.z[None, :], share, utility).shortfall[0])
+    found = float(solve_rows(draw.z[None, :], share, utility).threshold[0])
     # Rows are solved relative to their greatest loss, and what is far below its last digit is lost there.
     equal = np.full(draw.z.size, 1.0 / draw.z.size)
     all_of_it = Sketch(draw.z, equal if w is None else w / w.sum(), equal)

@@ -1,4 +1,4 @@
-"""The front of the room: OCE, shortfall and tilt of arrays, along any axis, with weights."""
+"""The front of the room: OCE, threshold and tilt of arrays, along any axis, with weights."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def oce(
 
 
 @free_to_overflow
-def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
+def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
     r"""The minimiser t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
     For CVaR it is the value at risk. Parameters are those of `oce`.
@@ -119,7 +119,7 @@ def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
     Examples
     --------
     >>> import certeq as ce
-    >>> float(ce.shortfall([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5)))
+    >>> float(ce.threshold([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.5)))
     2.0
     """
     if type(x) is np.ndarray and weights is None:
@@ -129,8 +129,8 @@ def shortfall(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
             return solved.threshold
     far = elsewhere(x, weights, axis)
     if far is not None:
-        return solve_sample(far, utility).shortfall
-    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.shortfall)
+        return solve_sample(far, utility).threshold
+    return _Problem(x, utility, weights, axis).collect(lambda solved: solved.threshold)
 
 
 @free_to_overflow

@@ -85,7 +85,7 @@ def find_root(
             rows = rows[~(done | closed | trusted)]
             if rows.size == 0:
                 return Root(t, slope, low, high, evaluations)
-    raise RuntimeError(f"No shortfall found in {_STEPS} steps; the slope is not a decreasing function of t.")
+    raise RuntimeError(f"No threshold found in {_STEPS} steps; the slope is not a decreasing function of t.")
 
 
 def step_of(m: Any, h: Any, growth: float = 1.0, target: float = 1.0) -> Any:

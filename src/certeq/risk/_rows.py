@@ -27,7 +27,7 @@ _TOGETHER = 1 << 20  # breakpoints of all rows that are sorted at once
 
 @dataclass
 class Solved:
-    """Rows with their center c and shortfall c + s; ``y`` is the losses less c."""
+    """Rows with their center c and threshold c + s; ``y`` is the losses less c."""
 
     y: Floats
     weights: Floats | None
@@ -37,7 +37,7 @@ class Solved:
     evaluations: int = 1
 
     @property
-    def shortfall(self) -> Floats:
+    def threshold(self) -> Floats:
         """t* in the units of the losses."""
         return self.centre + self.s
 
@@ -68,7 +68,7 @@ def without_idle(y: Floats, weights: Floats) -> Floats:
 
 
 def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
-    """Shortfall and OCE of each row of z (float64, contiguous). Weights, if any, sum to 1 along rows."""
+    """Threshold and OCE of each row of z (float64, contiguous). Weights, if any, sum to 1 along rows."""
     shape = utility.shape
     least, most = utility.slope_range
     if not isinstance(shape, Exponential | Quadratic) and least < 1.0 < most < np.inf:

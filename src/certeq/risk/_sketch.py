@@ -1,4 +1,4 @@
-"""A long sample in a few thousand weighted points, from one pass: fine where u bends at a trial shortfall, coarse afar.
+"""A long sample in a few thousand weighted points, from one pass: fine where u bends at a trial threshold, coarse afar.
 
 Losses next to a bend of u (at distance x - f of a feature f, x the loss less the trial) are listed as they are. The
 others go to bins whose width is a fixed share of that distance, on a scale of octaves, so that any range and any

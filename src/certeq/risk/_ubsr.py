@@ -43,10 +43,10 @@ def ubsr(
     x : array_like
         Losses.
     loss : callable or Utility
-        An increasing function l, elementwise on NumPy arrays; of a `Utility` its value is taken. The shortfall of
+        An increasing function l, elementwise on NumPy arrays; of a `Utility` its value is taken. The threshold of
         OCE is the special case ``loss=utility.slope, level=1``.
     level : float
-        The threshold, strictly inside the range of l.
+        The level lambda, strictly inside the range of l.
     weights, axis
         As in `certeq.oce`.
 

@@ -1,6 +1,6 @@
 """The same numbers when the data outgrow one machine: losses in Dask arrays and columns of Dask DataFrames.
 
-Nothing here needs to be called by name: ``ce.oce``, ``ce.shortfall``, ``ce.estimate``, ``ce.tilt`` and ``ce.ubsr`` take
+Nothing here needs to be called by name: ``ce.oce``, ``ce.threshold``, ``ce.estimate``, ``ce.tilt`` and ``ce.ubsr`` take
 Dask losses as they take arrays. They run where Dask runs: on a ``distributed.Client`` if one is active, else on the
 local scheduler.
 """

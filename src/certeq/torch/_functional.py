@@ -1,4 +1,4 @@
-"""`oce`, `shortfall` and `tilt` of tensors, and the choice of how to compute them."""
+"""`oce`, `threshold` and `tilt` of tensors, and the choice of how to compute them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from certeq.torch._batch import by_vector, has_tensors
 from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalised, normalize_dim
-from certeq.torch._rows import as_rows, oce_rows, shortfall_rows, tilt_rows
+from certeq.torch._rows import as_rows, oce_rows, threshold_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Utility
 
@@ -106,7 +106,7 @@ def oce(
     return found if not keepdim else _with_ones(found, losses, dim)
 
 
-def shortfall(
+def threshold(
     losses: Tensor,
     utility: Utility,
     *,
@@ -127,17 +127,17 @@ def shortfall(
     Examples
     --------
     >>> import torch, certeq as ce
-    >>> from certeq.torch import shortfall
-    >>> shortfall(torch.tensor([1.0, 2.0, 3.0, 4.0]), ce.CVaR(0.5))
+    >>> from certeq.torch import threshold
+    >>> threshold(torch.tensor([1.0, 2.0, 3.0, 4.0]), ce.CVaR(0.5))
     tensor(2.)
     """
     check_utility(utility)
     if process_group is not None:
-        every, weight, _ = _pool("shortfall", losses, utility, weight, dim, False, validate, process_group)
-        found = shortfall(every, utility, weight=weight, dim=_over(every), validate=False)
+        every, weight, _ = _pool("threshold", losses, utility, weight, dim, False, validate, process_group)
+        found = threshold(every, utility, weight=weight, dim=_over(every), validate=False)
         return found if not keepdim else _with_ones(found, losses, dim)
     check_losses(losses)
-    found = _by_rows(shortfall_rows, losses, utility, weight, dim, False, validate)
+    found = _by_rows(threshold_rows, losses, utility, weight, dim, False, validate)
     return found if not keepdim else _with_ones(found, losses, dim)
 
 

@@ -1,4 +1,4 @@
-"""A remedy for small batches: find the shortfall in what has been seen of late, not in one batch alone."""
+"""A remedy for small batches: find the threshold in what has been seen of late, not in one batch alone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from certeq.torch._checks import check_losses, complaint_of
-from certeq.torch._functional import oce, pool_losses, shortfall
+from certeq.torch._functional import oce, pool_losses, threshold
 from certeq.torch._loss import Base, OCELoss
 from certeq.torch._search import TORCH
 from certeq.utilities import Utility
 
 
 class MemoryOCELoss(OCELoss):
-    r"""OCE of a batch, with the shortfall t solved on the batch and the losses of recent batches together.
+    r"""OCE of a batch, with the threshold t solved on the batch and the losses of recent batches together.
 
     OCE of m samples is too low on average, by :math:`\mathrm{Var}(u')/(2 m E[u''])` for a smooth utility and
     :math:`(1-\alpha)/(2 m f(t^*))` for CVaR, because t is fitted to the very samples it is judged by. The gradient
@@ -114,7 +114,7 @@ class MemoryOCELoss(OCELoss):
         x = losses.reshape(-1)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
         known = torch.cat([x.detach(), past.to(x.dtype)])
-        t = shortfall(known, self.utility, validate=False).detach()
+        t = threshold(known, self.utility, validate=False).detach()
         over: Tensor = self.utility._value(x - t, TORCH)
         return (t + over.mean()).to(losses.dtype)
 

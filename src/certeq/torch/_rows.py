@@ -1,4 +1,4 @@
-"""OCE, shortfall and tilt of rows of losses as differentiable tensors, on any device, compiled or not.
+"""OCE, threshold and tilt of rows of losses as differentiable tensors, on any device, compiled or not.
 
 t* is found on detached values and then made to move: to first order in everything it depends on,
 
@@ -57,7 +57,7 @@ def oce_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     return (placed.centre + value).squeeze(-1)
 
 
-def shortfall_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
+def threshold_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """t* along the last dimension."""
     placed = place(x, weights, utility)
     return (placed.centre + placed.t).squeeze(-1)

@@ -134,7 +134,7 @@ class _Shards:
         return torch.stack(self.ranks.gather(torch.tensor(numbers, dtype=torch.float64))).numpy()
 
     def _start(self, utility: Utility) -> float:
-        """The mean of the shortfalls of a few losses of each rank."""
+        """The mean of the thresholds of a few losses of each rank."""
         step = -(-self.x.size // _DRAW) or 1
         drawn, w = self.x[::step], None if self.weights is None else self.weights[::step]
         mass = float(drawn.size) if w is None else float(w.sum())

@@ -180,8 +180,8 @@ class Normalized(_Around):
 class Sum(_Composite):
     """Weights times utilities, made by arithmetic: ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
-    The sum is one utility with one shortfall: t + E[0.3 u1(X-t) + 0.7 u2(X-t)]. The weights need not sum to 1, but
-    1 must lie inside the range of the weighted slope, or no shortfall exists; that is checked when the sum is used,
+    The sum is one utility with one threshold: t + E[0.3 u1(X-t) + 0.7 u2(X-t)]. The weights need not sum to 1, but
+    1 must lie inside the range of the weighted slope, or no threshold exists; that is checked when the sum is used,
     so that parts of a sum may be built freely.
     """
 
@@ -244,7 +244,7 @@ class Sum(_Composite):
             elif not low < 1.0 < high:
                 raise ValueError(
                     f"{self!r} has slopes between {low:g} and {high:g}, but 1 must lie strictly between them: "
-                    "otherwise no shortfall exists. Choose weights whose sum is about 1."
+                    "otherwise no threshold exists. Choose weights whose sum is about 1."
                 )
             else:
                 facts["anchor"] = find_anchor(self._without_gradients())

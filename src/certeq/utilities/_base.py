@@ -97,7 +97,7 @@ class Utility(ABC):
     @property
     @abstractmethod
     def anchor(self) -> float:
-        """x0, the point with 1 in the subdifferential of u: the shortfall of a constant c is c - x0."""
+        """x0, the point with 1 in the subdifferential of u: the threshold of a constant c is c - x0."""
 
     @property
     @abstractmethod
@@ -116,7 +116,7 @@ class Utility(ABC):
 
     @property
     def has_curvature(self) -> bool:
-        """Whether the curvature is known; without it the shortfall is found by bisection."""
+        """Whether the curvature is known; without it the threshold is found by bisection."""
         return True
 
     @property
@@ -126,7 +126,7 @@ class Utility(ABC):
 
     @property
     def curve(self) -> Curve | None:
-        """A known curve that the slope is: no closed form, but a help to whoever searches the shortfall."""
+        """A known curve that the slope is: no closed form, but a help to whoever searches the threshold."""
         return None
 
     @property
@@ -146,7 +146,7 @@ class Utility(ABC):
 
     @property
     def is_normalized(self) -> bool:
-        """Whether u(0) = 0 and 1 is in the subdifferential at 0, so that a sure loss c has OCE c and shortfall c."""
+        """Whether u(0) = 0 and 1 is in the subdifferential at 0, so that a sure loss c has OCE c and threshold c."""
         return self.anchor == 0.0 and float(self.value(0.0)) == 0.0
 
     @property

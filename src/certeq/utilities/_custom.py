@@ -232,7 +232,7 @@ def utility(
     >>> hinge2 = ce.utility(lambda x: x + 0.5*np.maximum(x, 0)**2 + 0.25*np.minimum(x, 0)*0)
     Traceback (most recent call last):
     ...
-    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside its range, or no shortfall exists.
+    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside its range, or no threshold exists.
     >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5*x))
     >>> round(ce.oce([0.0, 1.0], half), 6)
     0.71875
@@ -362,7 +362,7 @@ class _Examination:
                 "not, for instance np.logaddexp(0, x) for ln(1 + exp(x))."
             )
         if not (low < 1.0 - _SLACK and high > 1.0 + _SLACK):
-            raise ValueError(f"{reason}, or no shortfall exists.")
+            raise ValueError(f"{reason}, or no threshold exists.")
         self.custom._facts["slope_range"] = (max(low, 0.0), np.inf if growing else high)
 
     def _find_kinks(self, slope: Array) -> list[tuple[float, tuple[float, float]]]:

@@ -163,7 +163,7 @@ class SmoothCVaR(Utility):
     Notes
     -----
     The form printed in the paper, alpha ln(1 + e^{x/alpha}), has slopes in (0, 1): 1 is never reached, its OCE is
-    the mean and its shortfall -inf. `certeq.utility` refuses it; this is the corrected form.
+    the mean and its threshold -inf. `certeq.utility` refuses it; this is the corrected form.
 
     Not for losses that vary much less than tau: there it is mean-variance with weight (1-alpha)/(2 tau), and says
     nothing of the tail. Choose tau in the units of the loss, or use ``scaled``.

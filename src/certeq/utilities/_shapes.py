@@ -1,4 +1,4 @@
-"""Shapes of a utility for which the shortfall has a closed form.
+"""Shapes of a utility for which the threshold has a closed form.
 
 A utility may declare one of these; the solver asks for the shape and never for the utility's name. All are
 stated relative to the anchor x0 (1 in the subdifferential of u at x0), so scaling and shifting keep them.
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Exponential:
-    """u'(x) = exp(rate * (x - x0)): the shortfall is a log-mean-exp."""
+    """u'(x) = exp(rate * (x - x0)): the threshold is a log-mean-exp."""
 
     rate: float
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """u'(x) = 1 + bend * (x - x0): the shortfall is the mean, shifted by x0."""
+    """u'(x) = 1 + bend * (x - x0): the threshold is the mean, shifted by x0."""
 
     bend: float
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """u' = low left of the kink and high right of it: the shortfall is a quantile."""
+    """u' = low left of the kink and high right of it: the threshold is a quantile."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Pieces:
 
     @property
     def tail(self) -> float:
-        """Mass above the shortfall: low + (high - low) * tail = 1."""
+        """Mass above the threshold: low + (high - low) * tail = 1."""
         if self.high == self.low:
             return 1.0
         return (1.0 - self.low) / (self.high - self.low)

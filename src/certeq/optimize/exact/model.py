@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from certeq.optimize.exact.problem import Polyhedron, Problem
 from certeq.optimize.exact.scenarios import Scenarios
-from certeq.optimize.exact.shortfall import shortfall
 from certeq.optimize.exact.squares import Squares
 from certeq.optimize.exact.subproblem import Subproblem
+from certeq.optimize.exact.threshold import threshold
 from certeq.utilities import Quadratic, Utility
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of
@@ -22,7 +22,7 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Point:
-    """A feasible theta with its losses, shortfall and value."""
+    """A feasible theta with its losses, threshold and value."""
 
     theta: Vector
     losses: Vector
@@ -71,13 +71,13 @@ class Model:
         return replace(self, form=form)
 
     def evaluate(self, theta: Vector, guess: float | None = None) -> Point:
-        """Losses, shortfall and value at theta."""
+        """Losses, threshold and value at theta."""
         return self.at(theta, self.scenarios.losses(theta), guess)
 
     def at(self, theta: Vector, losses: Vector, guess: float | None = None) -> Point:
         """The same where the losses are known already."""
         with np.errstate(all="ignore"):
-            t = shortfall(losses, self.weights, self.form, guess)
+            t = threshold(losses, self.weights, self.form, guess)
             value = t + float(self.weights @ self.utility.value(losses - t)) + float(self.linear @ theta)
             if self.squares is not None:
                 value += self.squares.value(theta)

@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 Solve = Callable[[Vector, Vector], tuple[Vector, Vector]]
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
-_FEW = 101  # variables, the shortfall among them; more offend one another for longer than the interior method takes
+_FEW = 101  # variables, the threshold among them; more offend one another for longer than the interior method takes
 _ROUNDS = 12
 _SLACK = 1e-12
 _REFINEMENTS = 4

@@ -25,7 +25,7 @@ class ExactResult:
         by weak duality, with every rounding error allowed for; not a solver's residual.
     relative_gap : float
         gap over the larger of |value| and a hundredth of the losses' spread (one asset's, times what is held).
-    shortfall : float
+    threshold : float
         t* of the losses at theta.
     tilt : array
         Worst-case probabilities, one per scenario: they sum to 1 and prove the bound. Ties at a kink carry the
@@ -63,7 +63,7 @@ class ExactResult:
     gap: float
     lower_bound: float
     relative_gap: float
-    shortfall: float
+    threshold: float
     tilt: Vector = field(repr=False)
     status: str
     iterations: int

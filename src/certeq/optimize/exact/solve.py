@@ -18,11 +18,11 @@ from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.result import ExactResult
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
-from certeq.optimize.exact.shortfall import shortfall
 from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import at_once, first_point
 from certeq.optimize.exact.tangent import tangent_problem, with_squares
 from certeq.optimize.exact.threads import one_blas_thread
+from certeq.optimize.exact.threshold import threshold
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import Quadratic, Utility
 from certeq.utilities.forms import form as form_of
@@ -94,7 +94,7 @@ def solve_exact(
 
     Notes
     -----
-    The shortfall t is a variable like the others, so the model of a step is a quadratic plus one hinge per kink and
+    The threshold t is a variable like the others, so the model of a step is a quadratic plus one hinge per kink and
     scenario nearby, in (theta, t). An interior point method solves it on a working set of assets, its active set
     is solved exactly, and reduced costs and misplaced scenarios enlarge the sets until nothing is left out.
     Where no kink exists and the active set repeats, a step is a single Newton step of quadratic convergence.
@@ -160,7 +160,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         gap=found.gap,
         lower_bound=found.lower_bound,
         relative_gap=proof.relative,
-        shortfall=proof.t,
+        threshold=proof.t,
         tilt=_all_scenarios(problem, proof.tilt),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
@@ -222,7 +222,7 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
     theta, form, w = proof.theta, form_of(problem.utility), problem.weights
     losses = np.concatenate([block @ theta for _, block in problem.blocks()])
     with np.errstate(all="ignore"):
-        t = shortfall(losses, w, form)
+        t = threshold(losses, w, form)
         left, right = form.slopes(losses, t)
         below, above = float(w @ left), float(w @ right)
         share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0

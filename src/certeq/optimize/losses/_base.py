@@ -136,7 +136,7 @@ class Objective:
         self.weights = None if weights is None else check_weights(weights, self.count)
 
     def evaluate(self, theta: Floats) -> Evaluation:
-        """Return value, gradient, tilt and shortfall at theta."""
+        """Return value, gradient, tilt and threshold at theta."""
         losses, product = self.loss.evaluate(theta, self.samples)
         if not np.isfinite(losses).all():
             i = int(np.argmin(np.isfinite(losses)))
@@ -147,19 +147,19 @@ class Objective:
         if solved is None or not math.isfinite(solved.value):  # losses too far apart for their differences
             rows = solve_rows(row[None, :], None if self.weights is None else self.weights[None, :], self.utility)
             q = tilt_rows(rows, self.utility)[0]
-            return Evaluation(float(rows.value[0]), product(q), q, float(rows.shortfall[0]), losses)
+            return Evaluation(float(rows.value[0]), product(q), q, float(rows.threshold[0]), losses)
         q = np.asarray(solved.tilt, dtype=np.float64)
         return Evaluation(solved.value, product(q), q, solved.threshold, losses)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """OCE at one theta: its value, gradient sum_i q_i grad F_i, the tilt q and the shortfall t*."""
+    """OCE at one theta: its value, gradient sum_i q_i grad F_i, the tilt q and the threshold t*."""
 
     value: float
     gradient: Floats
     tilt: Floats
-    shortfall: float
+    threshold: float
     losses: Floats
 
 

@@ -68,7 +68,7 @@ def minimize_sg(
     .. math:: \theta_k = \Pi_\Theta\Big(\theta_{k-1} - \alpha_k \sum_{i=1}^{m_k} q_i \nabla F(\theta_{k-1}, \xi_i)\Big),
               \qquad q_i = \tfrac{1}{m_k} u'(F(\theta_{k-1}, \xi_i) - t^*)
 
-    with t* the shortfall of the batch, solved exactly, so that q sums to 1; for CVaR ties share what is left.
+    with t* the threshold of the batch, solved exactly, so that q sums to 1; for CVaR ties share what is left.
 
     Parameters
     ----------
@@ -317,11 +317,11 @@ class PanelObjective(Objective):
         scan(self.panel, 1)  # complains of what is not finite, by its place
 
     def evaluate(self, theta: Floats) -> Evaluation:
-        """Return value, gradient and shortfall at theta."""
+        """Return value, gradient and threshold at theta."""
         solved = solve_sample(PanelLosses(self.panel, theta), self.utility)
         pull, mass = self.panel.reduce(_Pull(theta, tilting(solved, self.utility)))
         nothing = np.zeros(0)
-        return Evaluation(float(solved.value), pull / mass, nothing, float(solved.shortfall), nothing)
+        return Evaluation(float(solved.value), pull / mass, nothing, float(solved.threshold), nothing)
 
 
 @dataclass(frozen=True)

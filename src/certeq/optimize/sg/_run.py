@@ -189,13 +189,13 @@ class Run:
         theta = self.average.pick(self.theta).copy()
         gap: float | None = None
         residual: float | None = None
-        shortfall: float | None = None
+        threshold: float | None = None
         tilt: Floats | None = None
         if self.objective is None:
             value = self.log.rows[-1][1] if self.log.rows else math.nan
         else:
             at = self.objective.evaluate(theta)
-            value, shortfall = at.value, at.shortfall
+            value, threshold = at.value, at.threshold
             tilt = None if isinstance(self.full, Panel) else at.tilt  # as long as the panel, which is not held
             gap = certified_gap(at, theta, self.objective, self.domain)
             residual = stationarity(at, theta, self.domain)
@@ -207,7 +207,7 @@ class Run:
             trace=self.log.trace(),
             iterations=self.iteration,
             residual=residual,
-            shortfall=shortfall,
+            threshold=threshold,
             tilt=tilt,
             seed=self.seed,
             seconds=self.seconds,

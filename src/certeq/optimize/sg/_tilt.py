@@ -185,9 +185,9 @@ class ExponentialTilt(Tilt):
 
 
 class NewtonTilt(Tilt):
-    r"""Any smooth slope: the shortfall by Newton's method from the last one, to abs(mean slope - 1) <= 1e-12.
+    r"""Any smooth slope: the threshold by Newton's method from the last one, to abs(mean slope - 1) <= 1e-12.
 
-    On the same samples the start is moved along the derivative of the shortfall,
+    On the same samples the start is moved along the derivative of the threshold,
     :math:`dt^* = \sum_i c_i\,dz_i / \sum_i c_i` with c the curvatures u'', and by what this missed last time. The
     curvatures are those of an earlier iteration as long as they serve, so that a short step costs one evaluation of
     the slope alone. Where eight evaluations do not do, `certeq.risk` solves the batch from scratch.
@@ -269,7 +269,7 @@ class NewtonTilt(Tilt):
             return z, math.nan
         weights = None if self.weights is None else self.weights[None, :]
         solved = solve_rows(np.ascontiguousarray(z)[None, :], weights, self.utility)
-        self.t, self.drift, self.trend = float(solved.shortfall[0]), 0.0, 0.0
+        self.t, self.drift, self.trend = float(solved.threshold[0]), 0.0, 0.0
         self.bend = np.ones(0)
         return tilt_rows(solved, self.utility)[0], 1.0
 
@@ -285,7 +285,7 @@ class NewtonTilt(Tilt):
 
 
 class CompiledTilt(Tilt):
-    r"""A compiled slope of equally likely losses: the shortfall from a prediction, in one call.
+    r"""A compiled slope of equally likely losses: the threshold from a prediction, in one call.
 
     The prediction is that of `NewtonTilt`, with the curvatures of last time, which cost nothing here. What it misses
     by is small and changes slowly, so it is continued on a straight line.
@@ -294,7 +294,7 @@ class CompiledTilt(Tilt):
     def __init__(self, utility: Utility, code: Coded) -> None:
         super().__init__(utility)
         self.code = code
-        self.s = math.nan  # the shortfall, plus the anchor
+        self.s = math.nan  # the threshold, plus the anchor
         self.bend = self.spare = np.ones(0)  # curvatures of last time, and room for the next
         self.rise = self.level = 0.0  # their sum, and that of their products with the losses
         self.miss = self.trend = 0.0  # by how much the prediction was off, and how that changes

@@ -79,7 +79,7 @@ def mean_variance() -> Finding:
 def quartic() -> Finding:
     """Its slope at 0 is 4, so it is not normalised."""
     utility, third = ce.Quartic(), 4.0 ** (-1.0 / 3.0)
-    t, value = float(ce.shortfall([0.0], utility)), float(ce.oce([0.0], utility))
+    t, value = float(ce.threshold([0.0], utility)), float(ce.oce([0.0], utility))
     x = np.linspace(-3.0, 3.0, 61)
     same = float(np.max(np.abs(utility.value(x) - 4.0 * np.asarray(ce.MonotoneMeanVariance(4).value(x)))))
     return Finding(
@@ -157,22 +157,22 @@ def derivative_signs() -> Finding:
         "G'(t_l) < 0 <= G'(t_u) with t_l < t_u",
         "G'(t_u) <= 0 < G'(t_l)",
         f"G' is {slope[0]:.3g} at the lower end of the bracket and {slope[-1]:.3g} at the upper",
-        rises and slope[0] < 0.0 <= slope[-1] and low <= float(ce.shortfall(SAMPLE, utility)) <= high,
+        rises and slope[0] < 0.0 <= slope[-1] and low <= float(ce.threshold(SAMPLE, utility)) <= high,
     )
 
 
-def shortfall_is_a_minimiser() -> Finding:
+def threshold_is_a_minimiser() -> Finding:
     """At an atom G' jumps over 0; only the left derivative makes the least t exist."""
     utility, z = ce.CVaR(0.15), np.arange(10.0)
-    t = float(ce.shortfall(z, utility))
+    t = float(ce.threshold(z, utility))
     left, right = (float(np.mean(f(z - t))) for f in (utility.slope, utility.right_slope))
     grid = np.linspace(-1.0, 10.0, 1101)
     best = min(at + float(np.mean(utility.value(z - at))) for at in grid)
     value = t + float(np.mean(utility.value(z - t)))
     return Finding(
         "Proposition 1, conclusion",
-        "the shortfall minimises G; it is a root of G' only where u' does not jump, and u' is the left derivative",
-        "the shortfall is a root of G'",
+        "the threshold minimises G; it is a root of G' only where u' does not jump, and u' is the left derivative",
+        "the threshold is a root of G'",
         f"CVaR 0.15 of ten atoms: mean slope {left:.4f} at t* from the left, {right:.4f} from the right, never 1",
         abs(left - 2 / 3) < 1e-12 and abs(right - 4 / 3) < 1e-12 and value <= best + 1e-12,
     )
@@ -237,9 +237,9 @@ def non_lipschitz() -> Finding:
 
 
 def bisection_sign() -> Finding:
-    """With -Z in place of Z the root is the shortfall of gains."""
+    """With -Z in place of Z the root is the threshold of gains."""
     utility = ce.Entropic(1.0)
-    right, flipped = float(ce.shortfall(NORMAL, utility)), float(ce.shortfall(-NORMAL, utility))
+    right, flipped = float(ce.threshold(NORMAL, utility)), float(ce.threshold(-NORMAL, utility))
     residual = float(np.mean(utility.slope(NORMAL - right))) - 1.0
     wrong = float(np.mean(utility.slope(NORMAL - flipped))) - 1.0
     printed = float(np.mean(utility.slope(-NORMAL - flipped))) - 1.0
@@ -247,7 +247,7 @@ def bisection_sign() -> Finding:
         "OCE-SB, listing",
         "g(t) is the mean of u'(Z - t), less 1",
         "u'(-Z - t)",
-        f"the printed g vanishes at {flipped:.3f}, the shortfall is {right:.3f}",
+        f"the printed g vanishes at {flipped:.3f}, the threshold is {right:.3f}",
         abs(residual) < 1e-12 and abs(printed) < 1e-12 and abs(wrong) > 1.0,
     )
 
@@ -263,7 +263,7 @@ def bisection_bracket() -> Finding:
     while g(high) > 0.0 and doublings < 1000:  # printed: g(0) > 0 gives [-1, 0]
         high, doublings = 2.0 * high, doublings + 1
     low_end, high_end = NORMAL.min() - utility.anchor, NORMAL.max() - utility.anchor
-    t = float(ce.shortfall(NORMAL, utility))
+    t = float(ce.threshold(NORMAL, utility))
     return Finding(
         "OCE-SB, bracket",
         "[min z - x0, max z - x0], without any search",
@@ -281,7 +281,7 @@ def bisection_stop() -> Finding:
     ends = float(ce.oce(z, utility, method="bisect", delta=1e-12, epsilon=1e-12))
     # At an offset of 1e9 the neighbouring floats of t are 1.2e-7 apart and g jumps by as much.
     far, entropic = NORMAL + 1e9, ce.Entropic(1.0)
-    t = float(ce.shortfall(far, entropic))
+    t = float(ce.threshold(far, entropic))
     jump = min(abs(float(np.mean(np.exp(far - at))) - 1.0) for at in (np.nextafter(t, 0.0), t, np.nextafter(t, 2e9)))
     settled = float(ce.oce(far, entropic, method="bisect", delta=1e-12, epsilon=1e-12)) - 1e9
     return Finding(
@@ -300,7 +300,7 @@ def bisection_stop() -> Finding:
 def bisection_value() -> Finding:
     """With u' in place of u the answer would be t + 1; the error bound needs no smoothness."""
     utility = ce.Entropic(1.0)
-    t, value = float(ce.shortfall(NORMAL, utility)), float(ce.oce(NORMAL, utility))
+    t, value = float(ce.threshold(NORMAL, utility)), float(ce.oce(NORMAL, utility))
     printed = t + float(np.mean(utility.slope(NORMAL - t)))
     ratios = np.array([paper.bisection(seed) for seed in range(3)])
     return Finding(
@@ -321,7 +321,7 @@ CHECKS = (
     units,
     shortfall_risk,
     derivative_signs,
-    shortfall_is_a_minimiser,
+    threshold_is_a_minimiser,
     subadditivity,
     wasserstein,
     lipschitz,

@@ -18,7 +18,7 @@ def gradient_theorem() -> Finding:
     """MMV with a = 2 has a kink in its slope, and the gradient formula holds all the same."""
     utility, A = ce.MonotoneMeanVariance(2), np.random.default_rng(1).normal(size=(300, 3)) * 3.0
     theta, h = np.array([0.5, 0.3, 0.2]), 1e-5
-    bent = float(np.mean(A @ theta - float(ce.shortfall(A @ theta, utility)) < -1.0))
+    bent = float(np.mean(A @ theta - float(ce.threshold(A @ theta, utility)) < -1.0))
     gradient = ce.tilt(A @ theta, utility) @ A
     steps = h * np.eye(3)
     difference = np.array([ce.oce(A @ (theta + s), utility) - ce.oce(A @ (theta - s), utility) for s in steps]) / (
@@ -98,7 +98,7 @@ def listing() -> Finding:
         ce.LinearLoss(A), utility, domain=ce.Free(), method="sg", theta0=theta, batch="full", step=step, average="last",
         iterations=1, progress=False,
     ).theta  # fmt: skip
-    weight = np.asarray(utility.slope(A @ theta - float(ce.shortfall(A @ theta, utility)))) / len(A)
+    weight = np.asarray(utility.slope(A @ theta - float(ce.threshold(A @ theta, utility)))) / len(A)
     off = float(np.max(np.abs(found - (theta - step * weight @ A))))
     return Finding(
         "OCE-SG, listing",

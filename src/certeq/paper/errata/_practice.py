@@ -53,7 +53,7 @@ def small_batches() -> Finding:
     alpha, rng, printed, ours = 0.05, np.random.default_rng(4), {}, 0.0
     for m in (1, 10, 19, 64, 175):
         z = rng.normal(size=m)
-        t = float(ce.shortfall(z, ce.CVaR(alpha)))
+        t = float(ce.threshold(z, ce.CVaR(alpha)))
         printed[m] = float(np.sum(z > t)) / (m * alpha)
         ours = max(ours, abs(float(np.sum(ce.tilt(z, ce.CVaR(alpha)))) - 1.0))
     alone = [

@@ -108,7 +108,7 @@ class BlockDescent:
             point = self._settle(fresh)
         assert self.best is not None
         if self.curved and self.best.gap > tolerance:  # no proof, but at least the best t for the theta there is
-            settled = self._at_shortfall(self.best.point)
+            settled = self._at_threshold(self.best.point)
             if settled.value < self.best.point.value:
                 return replace(self.best, point=settled)
         return self.best
@@ -142,26 +142,26 @@ class BlockDescent:
         Where u is steep a small change of theta asks for another t, which the model is too straight to know.
         """
         if self.curved:
-            settled = self._at_shortfall(there)
+            settled = self._at_threshold(there)
             if settled.value < point.value:
                 return settled
         found = self._line(point, target)
         # Where nothing on the way is better the point stays, with the rows that the step was wrong about.
         return self._stay(point, there.kept) if found is None else self._look(found, point.kept)
 
-    def _at_shortfall(self, point: Point) -> Point:
+    def _at_threshold(self, point: Point) -> Point:
         """The same theta with the t that is best for it."""
         theta = point.v[:-1]
         losses = PanelLosses(self.panel, theta / self.units.scale)
         found = solve_long(losses, self.model.utility)
         self.passes += found.passes + 1
-        t = found.shortfall - float(self.units.centre @ theta) / self.units.scale
+        t = found.threshold - float(self.units.centre @ theta) / self.units.scale
         return point if t == point.v[-1] else self._look(np.append(theta, t), point.kept)
 
     def _settle(self, point: Point) -> Point:
-        """Keep few rows enough; where the model could not balance the mean slope, find the shortfall before it."""
+        """Keep few rows enough; where the model could not balance the mean slope, find the threshold before it."""
         if not np.isfinite(point.value) or not self._balanced(point):
-            point = self._at_shortfall(point)
+            point = self._at_threshold(point)
         if len(point.kept) > self.limit:
             far = np.min(np.abs(point.kept.at[:, None] - self.model.form.places), axis=1)
             nearest = np.sort(np.argpartition(far, self.limit)[: self.limit])

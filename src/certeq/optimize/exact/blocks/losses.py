@@ -1,4 +1,4 @@
-"""The losses of one theta as a long sample: the shortfall of a panel by the solver that serves every other sample."""
+"""The losses of one theta as a long sample: the threshold of a panel by the solver that serves every other sample."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from certeq.optimize.exact.problem import Problem, read_problem, read_start
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
-from certeq.optimize.exact.shortfall import shortfall
 from certeq.optimize.exact.solve import check_limits, solve_exact, status_of, tidied, unbounded_error
 from certeq.optimize.exact.threads import one_blas_thread
+from certeq.optimize.exact.threshold import threshold
 from certeq.optimize.exact.working_set import FEW
 from certeq.optimize.panels import Panel, Vector
 from certeq.utilities import Utility
@@ -45,7 +45,7 @@ class PanelResult:
     gap: float
     lower_bound: float
     relative_gap: float
-    shortfall: float
+    threshold: float
     status: str
     iterations: int
     passes: int
@@ -112,7 +112,7 @@ def solve_panel(
             model.high - model.low > 1e-13 * np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
         )
         descent = BlockDescent(panel, model, units, movable, widest / model.loss, deadline)
-        t, width = _first_shortfall(model, units, extent, start / model.holding)
+        t, width = _first_threshold(model, units, extent, start / model.holding)
         size = min(1.0, max(abs(_rough_value(model, start, t)), 1e-2))
         try:
             answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
@@ -128,7 +128,7 @@ def solve_panel(
                 if better is None:
                     break
                 start = feasible_point(rows, *box, better, order, FEW)
-                t, width = _first_shortfall(model, units, part, start / model.holding)
+                t, width = _first_threshold(model, units, part, start / model.holding)
                 answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
         except Escape as escape:
             raise unbounded_error(problem, escape) from None
@@ -168,7 +168,7 @@ def solve_panel(
         gap=proof.gap,
         lower_bound=proof.lower_bound,
         relative_gap=relative,
-        shortfall=t,
+        threshold=t,
         status=status_of(relative <= tol, exhausted, late),
         iterations=descent.iterations,
         passes=descent.passes + 2,
@@ -226,8 +226,8 @@ def _from_a_draw(problem: Problem, extent: Extent, tol: float, deadline: float) 
     return found.theta
 
 
-def _first_shortfall(model: Model, units: Units, extent: Extent, theta: Vector) -> tuple[float, float]:
-    """The shortfall of the rows drawn, and how near a kink a row must be to be kept at first.
+def _first_threshold(model: Model, units: Units, extent: Extent, theta: Vector) -> tuple[float, float]:
+    """The threshold of the rows drawn, and how near a kink a row must be to be kept at first.
 
     The solution of m rows is off by about sqrt(d/m) of a deviation, and so are the losses there.
     """
@@ -236,7 +236,7 @@ def _first_shortfall(model: Model, units: Units, extent: Extent, theta: Vector) 
     raw = extent.drawn_weights
     w = np.full(count, 1.0 / count) if raw is None else raw / raw.sum()
     with np.errstate(all="ignore"):
-        t = shortfall(losses, w, model.form)
+        t = threshold(losses, w, model.form)
     spread = float(np.std(losses)) or 1.0
     return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))
 

@@ -1,4 +1,4 @@
-"""The shortfall t* of weighted losses: the root of mean slope = 1, warm started, exact at a kink."""
+"""The threshold t* of weighted losses: the root of mean slope = 1, warm started, exact at a kink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from certeq.utilities.forms import Form
 Vector = NDArray[np.float64]
 
 
-def shortfall(losses: Vector, weights: Vector, form: Form, guess: float | None = None) -> float:
+def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None = None) -> float:
     """t with  sum w u'(x - t) = 1, or the point where the sum jumps over 1.
 
     ``guess`` is where Newton's method starts; near the root one or two passes over the losses are enough.
