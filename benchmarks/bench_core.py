@@ -106,7 +106,7 @@ def _rows(x: np.ndarray, quick: bool) -> list[dict[str, Any]]:
         share = many[:: len(many) // 500]
         times = interleaved(
             {
-                "ours": lambda u=utility: ce.oce(many, u),
+                "ours": lambda u=utility: ce.oce(many, u, axis=1),
                 "loop": lambda u=utility, z=share: [ce.oce(row, u) for row in z],
                 **({} if utility.kinks else {"find_root": lambda u=utility: _find_root(many, u)}),
             },

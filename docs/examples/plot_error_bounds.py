@@ -26,7 +26,9 @@ third_moment = integrate.quad(lambda x: np.abs(x) ** 3 * law.pdf(x), -60.0, 60.0
 
 rng = np.random.default_rng(0)
 sizes = np.array([30, 100, 300, 1000, 3000])
-measured = [np.mean(np.abs(ce.oce(rng.normal(-1.0, 2.0, size=(1000, m)), ce.CVaR(0.05)) - truth)) for m in sizes]
+measured = [
+    np.mean(np.abs(ce.oce(rng.normal(-1.0, 2.0, size=(1000, m)), ce.CVaR(0.05), axis=1) - truth)) for m in sizes
+]
 printed = [ce.bounds.mae_bound(m, lipschitz=20.0, moment=third_moment, form="printed") for m in sizes]
 sharp = [ce.bounds.mae_bound(m, lipschitz=20.0, j1=j1) for m in sizes]
 assert 30.0 < printed[0] / sharp[0] < 33.0
@@ -48,7 +50,7 @@ def exact_errors(m):
     odds = stats.binom.pmf(k, m, chance)
     points = np.array([0.0, h])
     truth = ce.oce(points, u, weights=[1.0 - chance, chance])
-    found = ce.oce(np.tile(points, (len(k), 1)), u, weights=np.column_stack([1.0 - k / m, k / m]))
+    found = ce.oce(np.tile(points, (len(k), 1)), u, weights=np.column_stack([1.0 - k / m, k / m]), axis=1)
     mse = float(odds @ (found - truth) ** 2)
     t = ce.threshold(points, u, weights=[1.0 - chance, chance])
     p = np.array([1.0 - chance, chance])

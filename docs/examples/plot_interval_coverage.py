@@ -35,8 +35,8 @@ truths = {
 # u(X - t*) over the root of n, which is what ``estimate`` reports.
 def rows_with_error(rows, u):
     """Return value and standard error of each row."""
-    t = ce.threshold(rows, u)
-    return ce.oce(rows, u), u.value(rows - t[:, None]).std(axis=1, ddof=1) / np.sqrt(rows.shape[1])
+    t = ce.threshold(rows, u, axis=1)
+    return ce.oce(rows, u, axis=1), u.value(rows - t[:, None]).std(axis=1, ddof=1) / np.sqrt(rows.shape[1])
 
 
 rows = rng.exponential(size=(60, 500))

@@ -26,7 +26,7 @@ quantile = stats.norm.isf(0.05)
 truth = stats.norm.pdf(quantile) / 0.05
 generator = torch.Generator().manual_seed(0)
 sizes = np.array([8, 16, 32, 64, 128, 256, 512])
-plain = [ce.oce(torch.randn(3000, m, generator=generator).numpy(), risk).mean() - truth for m in sizes]
+plain = [ce.oce(torch.randn(3000, m, generator=generator).numpy(), risk, axis=1).mean() - truth for m in sizes]
 theory = -0.95 / (2.0 * sizes * stats.norm.pdf(quantile))
 
 # %%
@@ -36,7 +36,7 @@ theory = -0.95 / (2.0 * sizes * stats.norm.pdf(quantile))
 
 def with_memory(rows, m, memory=1016):
     """Return the value of each row's last m losses at the threshold of them all."""
-    t = ce.threshold(rows[:, : m + memory], risk)
+    t = ce.threshold(rows[:, : m + memory], risk, axis=1)
     return t + risk.value(rows[:, -m:] - t[:, None]).mean(axis=1)
 
 

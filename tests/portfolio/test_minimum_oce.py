@@ -74,8 +74,8 @@ def test_contributions_are_integrals_along_the_ray(small: pd.DataFrame) -> None:
     slope = np.zeros(5)
     for j in range(5):
         e = h * np.eye(5)[j]
-        up = ce.oce(np.outer(s, A @ w) + (A @ e), utility)
-        down = ce.oce(np.outer(s, A @ w) - (A @ e), utility)
+        up = ce.oce(np.outer(s, A @ w) + (A @ e), utility, axis=1)
+        down = ce.oce(np.outer(s, A @ w) - (A @ e), utility, axis=1)
         slope[j] = np.mean(up - down) / (2 * h)
     np.testing.assert_allclose(model.risk_contributions_, w * slope, atol=1e-8)
 

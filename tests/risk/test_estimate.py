@@ -209,7 +209,7 @@ def test_bounds_contain_the_error():
     rng = np.random.default_rng(4)
     alpha, m = 0.1, 200
     truth = stats.norm.pdf(stats.norm.isf(alpha)) / alpha
-    error = ce.oce(rng.standard_normal((2000, m)), ce.CVaR(alpha)) - truth
+    error = ce.oce(rng.standard_normal((2000, m)), ce.CVaR(alpha), axis=1) - truth
     j1 = bounds.dispersion(stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000))
     moment = (2 * np.sqrt(2 / np.pi)) ** (1 / 3)  # third absolute moment of a standard normal
     assert np.mean(np.abs(error)) <= bounds.mae_bound(m, 1 / alpha, j1=j1)

@@ -1,4 +1,4 @@
-"""The front of the room: shapes, dtypes, sources, and what is refused."""
+"""OCE of arrays: shapes, dtypes, sources, and what is refused."""
 
 import subprocess
 import sys
@@ -29,14 +29,42 @@ def test_axes(utility):
     np.testing.assert_allclose(ce.tilt(x, utility, axis=(0, 2)).sum(axis=(0, 2)), 1.0)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_all_axes_are_reduced_unless_one_is_named(utility, dtype):
+    x = RNG.standard_normal((3, 4, 5)).astype(dtype)
+    w = RNG.random(x.shape)
+    for weights in (None, w, w.ravel()):
+        flat = None if weights is None else w.ravel()
+        for function in (ce.oce, ce.threshold):
+            found = function(x, utility, weights)
+            assert isinstance(found, float)
+            assert found == pytest.approx(function(x.ravel(), utility, flat), rel=1e-12)
+        tilt = ce.tilt(x, utility, weights)
+        assert tilt.shape == x.shape
+        assert tilt.sum() == pytest.approx(1.0, rel=1e-12)
+        np.testing.assert_allclose(tilt.ravel(), ce.tilt(x.ravel(), utility, flat), atol=1e-12)
+        np.testing.assert_allclose(ce.tilt(x.T, utility, None if weights is None else w.T), tilt.T, atol=1e-9)
+    assert ce.ubsr(x, np.exp, 1.0) == pytest.approx(ce.ubsr(x.ravel(), np.exp, 1.0), rel=1e-12)
+
+
+def test_all_axes_of_a_mapped_file(tmp_path):
+    np.save(tmp_path / "losses.npy", RNG.standard_normal((700, 200)))
+    mapped = np.load(tmp_path / "losses.npy", mmap_mode="r")
+    for utility in (ce.CVaR(0.05), ce.Quartic()):
+        assert ce.oce(mapped, utility) == pytest.approx(ce.oce(np.array(mapped).ravel(), utility), rel=1e-12)
+        tilt = ce.tilt(mapped, utility)
+        assert tilt.shape == mapped.shape
+        assert tilt.sum() == pytest.approx(1.0, rel=1e-12)
+
+
 def test_weights_of_each_shape(utility):
     x = RNG.standard_normal((6, 4))
     w = RNG.random(4) + 0.1
-    by_row = ce.oce(x, utility, w)
+    by_row = ce.oce(x, utility, w, axis=1)
     np.testing.assert_allclose(by_row, [ce.oce(row, utility, w) for row in x], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(ce.oce(x, utility, np.tile(w, (6, 1))), by_row, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(ce.oce(x, utility, np.tile(w, (6, 1)), axis=-1), by_row, rtol=1e-13, atol=1e-14)
     np.testing.assert_allclose(ce.oce(x.T, utility, np.tile(w, (6, 1)).T, axis=0), by_row, rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(ce.oce(x, utility, 7.5 * w), by_row, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(ce.oce(x, utility, 7.5 * w, axis=1), by_row, rtol=1e-13, atol=1e-14)
 
 
 def test_sources_give_the_same_number(utility):
@@ -183,14 +211,14 @@ def test_tiny_beta_keeps_its_digits():
 
 def test_bisect_is_within_its_bound(utility):
     z = RNG.standard_normal((4, 30))
-    exact = ce.oce(z, utility)
+    exact = ce.oce(z, utility, axis=1)
     for delta, epsilon in ((1e-2, 1e-1), (1e-6, 1e-6)):
-        found = ce.oce(z, utility, method="bisect", delta=delta, epsilon=epsilon)
+        found = ce.oce(z, utility, axis=1, method="bisect", delta=delta, epsilon=epsilon)
         assert np.all(found >= exact - 1e-12)
         assert np.all(found - exact <= delta * 30)
-    tight = ce.oce(z, utility, method="bisect", delta=1e-12, epsilon=1e-12)
+    tight = ce.oce(z, utility, axis=1, method="bisect", delta=1e-12, epsilon=1e-12)
     np.testing.assert_allclose(tight, exact, rtol=1e-10, atol=1e-10)
-    assert ce.oce(1e9 + z, utility, method="bisect")[0] == pytest.approx(1e9 + exact[0], abs=1e-4)
+    assert ce.oce(1e9 + z, utility, axis=1, method="bisect")[0] == pytest.approx(1e9 + exact[0], abs=1e-4)
 
 
 def test_bisect_ends_where_the_printed_rule_never_does():

@@ -12,7 +12,7 @@ def test_the_threshold_is_a_special_case(utility):
     if utility.slope_range[0] == utility.slope_range[1]:
         return
     z = np.round(np.random.default_rng(1).standard_normal((5, 21)), 1)
-    np.testing.assert_allclose(ce.ubsr(z, utility.slope, 1.0), ce.threshold(z, utility), atol=1e-7)
+    np.testing.assert_allclose(ce.ubsr(z, utility.slope, 1.0, axis=1), ce.threshold(z, utility, axis=1), atol=1e-7)
 
 
 @given(st.lists(st.integers(-30, 30), min_size=1, max_size=20), st.floats(0.1, 3.0), st.floats(0.2, 5.0))

@@ -122,6 +122,21 @@ def test_ubsr_and_bisection():
     assert found == pytest.approx(ce.oce(LOSSES, ce.Quartic(), WEIGHTS), abs=1e-9)
 
 
+@pytest.mark.parametrize("chunks", [(700, 8), (1_000, 3)], ids=["rows", "rows and columns"])
+def test_several_dimensions_are_reduced_as_a_whole(chunks):
+    table, loads = LOSSES.reshape(-1, 8), WEIGHTS.reshape(-1, 8)
+    x, w = da.from_array(table, chunks=chunks), da.from_array(loads, chunks=chunks)
+    u = ce.CVaR(0.05)
+    for weights, same in ((None, None), (w, WEIGHTS), (loads, WEIGHTS), (WEIGHTS, WEIGHTS)):
+        close(ce.oce(x, u, weights), ce.oce(LOSSES, u, same))
+        close(ce.threshold(x, u, weights), ce.threshold(LOSSES, u, same))
+        found = ce.tilt(x, u, weights)
+        assert found.shape == table.shape
+        np.testing.assert_allclose(found.compute(), ce.tilt(LOSSES, u, same).reshape(-1, 8), rtol=1e-9, atol=1e-15)
+    close(ce.oce(table, u, w), ce.oce(LOSSES, u, WEIGHTS))
+    close(ce.ubsr(x, np.exp, 1.0), ce.ubsr(LOSSES, np.exp, 1.0))
+
+
 def test_a_column_of_a_dataframe():
     table = pd.DataFrame({"loss": LOSSES, "weight": WEIGHTS, "count": np.arange(N) % 7, "name": "a"})
     frame = dd.from_pandas(table, npartitions=5)
@@ -212,8 +227,14 @@ def test_refusals_say_what_would_be_right():
     u = ce.CVaR(0.05)
     table = dd.from_pandas(pd.DataFrame({"loss": LOSSES, "name": "a"}), npartitions=2)
     cases = [
-        (lambda: ce.oce(da.ones((4, 3)), u), ValueError, r"one-dimensional.*x\[:, j\]"),
-        (lambda: ce.oce(z, u, axis=1), ValueError, "axis must be 0 or -1"),
+        (lambda: ce.oce(da.ones((4, 3)), u, axis=0), ValueError, r"one-dimensional.*x\[:, j\]"),
+        (lambda: ce.estimate(da.ones((4, 3)), u), ValueError, r"one-dimensional.*x\[:, j\].*x.ravel\(\)"),
+        (
+            lambda: ce.oce(da.ones((4, 3)), u, weights=da.ones((3, 4))),
+            ValueError,
+            r"shape of x, \(4, 3\).*found \(3, 4\)",
+        ),
+        (lambda: ce.oce(z, u, axis=1), ValueError, "axis must be None, 0 or -1"),
         (lambda: ce.oce(z[:0], u), ValueError, "x is empty"),
         (lambda: ce.oce(table, u), TypeError, "found a Dask DataFrame. Pick one.*'loss', 'name'"),
         (lambda: ce.oce(table["name"], u), TypeError, "must hold numbers"),

@@ -31,7 +31,7 @@ def simulated(name: str, m: int, repetitions: int, seed: int) -> list[float]:
     found = []
     for start in range(0, repetitions, 100):
         rows = rng.normal(MEAN, DEVIATION, size=(min(100, repetitions - start), m))
-        found.append(ce.oce(rows, utility) - true)
+        found.append(ce.oce(rows, utility, axis=1) - true)
     error = np.concatenate(found)
     return [float(np.abs(error).mean()), float(np.square(error).mean())]
 

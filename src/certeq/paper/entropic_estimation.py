@@ -27,7 +27,7 @@ def errors(m: int, repetitions: int, seed: int) -> dict[str, list[float]]:
     found = []
     for start in range(0, repetitions, 100):  # a hundred rows at a time: memory for m = 10,000 stays small
         rows = rng.normal(MEAN, DEVIATION, size=(min(100, repetitions - start), m))
-        found.append(ce.oce(rows, ce.Entropic(BETA)) - TRUE)
+        found.append(ce.oce(rows, ce.Entropic(BETA), axis=1) - TRUE)
     error = np.concatenate(found)
     kinds = {"mae": np.abs(error), "mse": np.square(error), "bias": error}
     return {name: [float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x)))] for name, x in kinds.items()}

@@ -293,7 +293,7 @@ def _current_mark(sweep: Sweep) -> Node:
 
 def _risk_return(returns: Floats, utility: Utility) -> tuple[Floats, Floats]:
     """OCE of the daily loss and annualised mean, one per column."""
-    return np.atleast_1d(oce(-returns.T, utility)), DAYS_PER_YEAR * returns.mean(axis=0)
+    return np.atleast_1d(oce(-returns.T, utility, axis=-1)), DAYS_PER_YEAR * returns.mean(axis=0)
 
 
 def _dots(

@@ -87,11 +87,11 @@ def _gini(rows: Floats) -> Floats:
 
 
 def _cvar(rows: Floats) -> Floats:
-    return np.atleast_1d(oce(-rows, CVaR(TAIL)))
+    return np.atleast_1d(oce(-rows, CVaR(TAIL), axis=-1))
 
 
 def _cdar(rows: Floats) -> Floats:
-    return np.atleast_1d(oce(-drawdowns(rows), CVaR(TAIL)))
+    return np.atleast_1d(oce(-drawdowns(rows), CVaR(TAIL), axis=-1))
 
 
 def _evar(rows: Floats) -> Floats:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq.risk._frames import columns_of, is_frame, is_series
 from certeq.risk._inference import densities_at, reliability
 from certeq.risk._input import (
     Floats,
@@ -104,7 +105,7 @@ class Estimate:
 
     @property
     def tilt(self) -> Any:
-        """The worst-case weights, one per sample; they sum to 1. A Dask array for Dask losses.
+        """The worst-case weights, one per sample; they sum to 1. A Series for a Series, a Dask array for Dask losses.
 
         Computed on demand from the losses that were passed in, which are not copied: do not change them in between.
         """
@@ -161,7 +162,7 @@ class Estimate:
             picked = None
             if w is not None:  # a draw without any weight says nothing; take the sample itself
                 picked = np.where(w[places].sum(axis=1, keepdims=True) > 0, w[places], w)
-            values.append(np.atleast_1d(oce(z[places], self.utility, picked)))
+            values.append(np.atleast_1d(oce(z[places], self.utility, picked, axis=-1)))
         return np.concatenate(values)
 
     def samples_for(self, halfwidth: float, level: float = 0.95) -> int:
@@ -254,7 +255,13 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
 
 def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
     """The losses as a sample, and as what a tilt or a bootstrap starts from later."""
-    far = elsewhere(x, weights)
+    if is_frame(x):
+        first = repr(x.columns[0]) if len(x.columns) else "..."
+        raise ValueError(
+            f"x must be one-dimensional; found a DataFrame with the columns {columns_of(x)}. Estimate one column at a "
+            f"time, for instance x[{first}]."
+        )
+    far = elsewhere(x, weights, axis=0)
     if far is not None:
         return far, x, weights
     array = as_array("x", x)
@@ -264,7 +271,7 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
     check_aligned(x, weights)
     rows = as_weights(weights, array, -1)
     held = None if rows is None else rows[0]
-    return ArraySample(array, held), array, held
+    return ArraySample(array, held), x if is_series(x) else array, held
 
 
 def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:

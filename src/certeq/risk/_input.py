@@ -13,6 +13,7 @@ from certeq.utilities import Utility
 
 Floats = NDArray[Any]
 Locate = Callable[[int, int], tuple[int, ...]]  # (row, place in it) -> index in the caller's array
+Axis = int | tuple[int, ...] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -95,7 +96,7 @@ def as_array(name: str, x: Any) -> Floats:
     return array
 
 
-def as_axis_last(x: Floats, axis: int | tuple[int, ...] | None) -> tuple[Floats, tuple[int, ...]]:
+def as_axis_last(x: Floats, axis: Axis) -> tuple[Floats, tuple[int, ...]]:
     """x as a 2-d array (problems, samples), and the shape the answers are to have."""
     if axis is None:
         flat = x if x.ndim == 1 else x.reshape(-1)
@@ -115,7 +116,7 @@ def as_axis_last(x: Floats, axis: int | tuple[int, ...] | None) -> tuple[Floats,
     return moved.reshape(int(np.prod(lead)), size), lead
 
 
-def locating(x: Floats, axis: int | tuple[int, ...] | None) -> Locate:
+def locating(x: Floats, axis: Axis) -> Locate:
     """The index in x of a row and a place in it, as `as_axis_last` lays them out."""
 
     def locate(row: int, place: int) -> tuple[int, ...]:
@@ -148,7 +149,7 @@ def check_aligned(x: Any, weights: Any) -> None:
         )
 
 
-def as_weights(weights: Any, x: Floats, axis: int | tuple[int, ...] | None) -> Floats | None:
+def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
     """Weights as an array shaped like the 2-d losses, or one row for all; None for equal weights."""
     if weights is None:
         return None

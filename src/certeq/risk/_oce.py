@@ -1,4 +1,4 @@
-"""The front of the room: OCE, threshold and tilt of arrays, along any axis, with weights."""
+"""OCE, threshold and tilt of arrays, along any axis, with weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq.risk._bisect import bisect_long, bisect_rows
+from certeq.risk._frames import by_label, is_frame, is_series, series_like
 from certeq.risk._input import (
+    Axis,
     Floats,
     as_array,
     as_axis_last,
@@ -34,15 +36,13 @@ from certeq.risk._vector import solve_vector, value_of_vector
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import Form, form
 
-Axis = int | tuple[int, ...] | None
-
 
 @free_to_overflow
 def oce(
     x: ArrayLike,
     utility: Utility,
     weights: ArrayLike | None = None,
-    axis: Axis = -1,
+    axis: Axis = None,
     *,
     method: str = "auto",
     delta: float = 1e-6,
@@ -50,19 +50,22 @@ def oce(
 ) -> Any:
     r"""Optimized certainty equivalent of losses: :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
 
-    Use it as ``np.mean``: an array in, a number (or an array, over the other axes) out.
+    Use it as ``np.mean``: an array in, a number out, or an array over the axes that are left. A pandas DataFrame gives
+    a Series with one number for each column, as its own ``mean`` does.
 
     Parameters
     ----------
     x : array_like
         Losses: lower is better. Any real dtype, computed in float64; a memory-mapped array is read in blocks. A Dask
-        array, or a column of a Dask DataFrame, of one dimension is reduced where its chunks live.
+        array, or a column of a Dask DataFrame, is reduced where its chunks live.
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``.
     weights : array_like, optional
-        Non-negative weights, of the shape of x or one per sample; they are normalised to sum 1.
+        Non-negative weights, of the shape of x or one per sample; they are normalised to sum 1. A Series must have
+        the labels of the samples: the index of x, or its columns where a DataFrame is reduced along axis 1.
     axis : int, tuple of int or None
-        Where the samples run; the last axis by default, all of them for None.
+        Where the samples run; all axes by default. Of a DataFrame None is 0: the samples are its rows, and 1 gives a
+        number for each row. A Dask array of several dimensions is reduced as a whole, axis=None, and not along one.
     method : {"auto", "bisect"}
         "auto" is exact: a closed form, or Newton in a guaranteed bracket to rounding. "bisect" is the paper's OCE-SB,
         corrected, which stops at a bracket of width ``delta`` and a residual of ``epsilon``; its answer exceeds the
@@ -72,7 +75,7 @@ def oce(
 
     Returns
     -------
-    float or ndarray
+    float, ndarray or Series
         OCE, in the units of x.
 
     Notes
@@ -85,7 +88,7 @@ def oce(
     >>> import certeq as ce
     >>> float(ce.oce([1.0, 2.0, 3.0, 4.0], ce.CVaR(0.25)))
     4.0
-    >>> ce.oce([[0.0, 1.0], [2.0, 2.0]], ce.MeanVariance(0.5))
+    >>> ce.oce([[0.0, 1.0], [2.0, 2.0]], ce.MeanVariance(0.5), axis=1)
     array([0.625, 2.   ])
     """
     if type(x) is np.ndarray and weights is None and method == "auto":
@@ -93,6 +96,9 @@ def oce(
         value = None if short is None else value_of_vector(*short)
         if value is not None and math.isfinite(value):
             return value
+    if is_frame(x):
+        settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
+        return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
     far = elsewhere(x, weights, axis)
     if method == "bisect":
         if far is not None:
@@ -108,7 +114,7 @@ def oce(
 
 
 @free_to_overflow
-def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
+def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
     r"""The minimiser t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
     For CVaR it is the value at risk. Parameters are those of `oce`.
@@ -127,6 +133,8 @@ def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
         solved = None if short is None else solve_vector(short[0], None, short[1])
         if solved is not None and math.isfinite(solved.threshold):
             return solved.threshold
+    if is_frame(x):
+        return by_label(lambda z, w, along: threshold(z, utility, w, along), x, weights, axis)
     far = elsewhere(x, weights, axis)
     if far is not None:
         return solve_sample(far, utility).threshold
@@ -134,12 +142,15 @@ def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
 
 
 @free_to_overflow
-def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = -1) -> Any:
-    r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 along the axis.
+def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
+    r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 over the axes reduced.
 
     The tilt solves the dual problem, and the gradient of OCE of losses F(theta) is ``sum_i q_i grad F_i``. Losses that
-    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha. Has the shape of x; for
-    Dask losses it is a Dask array, chunked as they are and computed when asked for.
+    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha. Parameters are
+    those of `oce`.
+
+    Has the shape of x, and the labels of a pandas Series or DataFrame; each column of a DataFrame sums to 1, unless
+    ``axis`` is 1. For Dask losses it is a Dask array, chunked as they are and computed when asked for.
 
     Not a forecast: it says which of these samples matter, and nothing of how likely they are.
 
@@ -153,20 +164,24 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
         short = _short_vector(x, utility, axis)
         solved = None if short is None else solve_vector(short[0], None, short[1])
         if solved is not None and np.isfinite(solved.tilt).all():
-            return solved.tilt
+            return solved.tilt.reshape(x.shape)
+    if is_frame(x):
+        return by_label(lambda z, w, along: tilt(z, utility, w, along), x, weights, axis, keeps_shape=True)
     far = elsewhere(x, weights, axis)
     if far is not None:
         return _tilt_far(far, utility)
     problem = _Problem(x, utility, weights, axis)
     rows = problem.tilts()
-    return problem.restore(rows)
+    return series_like(x, rows[0]) if is_series(x) else problem.restore(rows)
 
 
 def _short_vector(x: Floats, utility: Any, axis: Axis) -> tuple[Floats, Form] | None:
-    """One short vector in memory as the solver of vectors takes it; None where it is something else."""
-    if x.ndim != 1 or not 0 < x.size < LONG or x.dtype != np.float64 or not (axis is None or axis == -1 or axis == 0):
+    """One short sample in memory as the solver of vectors takes it; None where it is something else."""
+    if not 0 < x.size < LONG or x.dtype != np.float64 or x.ndim == 0:
         return None
-    return x if x.flags.c_contiguous else np.ascontiguousarray(x), form(check_utility(utility))
+    if axis is not None and (x.ndim != 1 or not (axis == -1 or axis == 0)):
+        return None
+    return np.ascontiguousarray(x).reshape(-1), form(check_utility(utility))
 
 
 def _check_method(method: object) -> None:

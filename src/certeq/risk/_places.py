@@ -19,7 +19,7 @@ def read_with(package: str, module: str) -> None:
     _ROOMS[package] = module
 
 
-def elsewhere(x: Any, weights: Any = None, axis: Any = -1) -> Sample | None:
+def elsewhere(x: Any, weights: Any = None, axis: Any = None) -> Sample | None:
     """Losses and weights as a `Sample` where either is no array in memory; None where both are."""
     module = _room_of(x) or _room_of(weights)
     if module is None:

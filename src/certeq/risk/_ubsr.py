@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq.risk._fan import FanSearch, Rising, below_all, excess_of, no_mean
+from certeq.risk._frames import by_label, is_frame
 from certeq.risk._input import (
+    Axis,
     as_array,
     as_axis_last,
     as_weights,
@@ -34,7 +36,7 @@ def ubsr(
     loss: Callable[[Any], Any] | Utility,
     level: float,
     weights: ArrayLike | None = None,
-    axis: int | tuple[int, ...] | None = -1,
+    axis: Axis = None,
 ) -> Any:
     r"""Utility-based shortfall risk :math:`\inf\{t : E[l(X - t)] \le \lambda\}`.
 
@@ -52,7 +54,7 @@ def ubsr(
 
     Returns
     -------
-    float or ndarray
+    float, ndarray or Series
 
     Notes
     -----
@@ -72,6 +74,8 @@ def ubsr(
     if not callable(function):
         raise TypeError(f"loss must be an increasing function or a Utility; found {loss!r}.")
     level = _check_level(level)
+    if is_frame(x):
+        return by_label(lambda z, w, along: ubsr(z, function, level, w, along), x, weights, axis)
     far = elsewhere(x, weights, axis)
     if far is not None:
         return _solve_far(far, function, level)

@@ -11,17 +11,19 @@ from certeq.scale._compute import DaskArray, Scheduler, da, dask, delayed
 from certeq.scale._sample import DaskSample
 
 
-def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
+def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
     """Losses, and weights if any, as a sample whose passes run on Dask.
 
     Parameters
     ----------
     x : dask.array.Array or dask.dataframe.Series
-        Losses, one-dimensional. Chunk sizes that are not known are counted first, which is a pass over the data.
+        Losses. Chunk sizes that are not known are counted first, which is a pass over the data.
     weights : dask.array.Array, dask.dataframe.Series or array_like, optional
         Non-negative weights, one per loss; they are given the chunks of x.
     axis : int, tuple of int or None
-        Must name the only dimension there is.
+        None takes all losses as one sample, whatever the number of dimensions, as ``x.ravel()``: chunks that divide an
+        axis other than the first are merged for it. A whole number must name the only dimension there is: one sample
+        for each column or row is not offered, ask for ``x[:, j]``.
 
     Notes
     -----
@@ -29,7 +31,7 @@ def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
     away, and once the client that it began with is closed they raise `ClusterLost`. Make a new sample to move it.
 
     ``dask.array.from_array`` copies a memory-mapped array into memory; open such a file with `certeq.scale.open_npy`.
-    Not needed for the functions of `certeq`, which take Dask collections as they are; not for two dimensions.
+    Not needed for the functions of `certeq`, which take Dask collections as they are.
 
     Examples
     --------
@@ -39,18 +41,38 @@ def as_sample(x: Any, weights: Any = None, axis: Any = -1) -> DaskSample:
     10
     """
     scheduler = Scheduler()
+    shape: tuple[int, ...] | None = None
+    if axis is None and _dimensions(x) > 1:
+        x, shape = _flat(x, scheduler)
+        if _dimensions(weights) > 1:
+            weights, weighed = _flat(weights, scheduler)
+            if weighed != shape:
+                raise ValueError(f"weights must have the shape of x, {shape}, or one weight per loss; found {weighed}.")
     others = weights if isinstance(weights, da.Array) else None
     z = as_vector("x", x, None if others is None else others.chunks, scheduler)
     if axis not in (None, 0, -1, (0,), (-1,), [0], [-1]):
-        raise ValueError(f"axis must be 0 or -1 for one-dimensional Dask losses; found {axis!r}.")
+        raise ValueError(f"axis must be None, 0 or -1 for one-dimensional Dask losses; found {axis!r}.")
     if z.shape[0] == 0:
         raise ValueError("x is empty: at least one sample is needed.")
     if weights is None:
-        return DaskSample(z, scheduler=scheduler)
+        return DaskSample(z, scheduler=scheduler, shape=shape)
     w = as_vector("weights", weights, z.chunks, scheduler)
     if w.shape != z.shape:
         raise ValueError(f"weights must have one weight per sample, {z.shape}; found {w.shape}.")
-    return DaskSample(z, w if w.chunks == z.chunks else w.rechunk(z.chunks), scheduler)
+    return DaskSample(z, w if w.chunks == z.chunks else w.rechunk(z.chunks), scheduler, shape)
+
+
+def _dimensions(x: Any) -> int:
+    """How many dimensions an array has, in memory or not; 1 for columns, and for what is refused later."""
+    if type(x).__module__.partition(".")[0] == "dask" and not isinstance(x, da.Array):
+        return 1
+    return x.ndim if isinstance(x, da.Array) else np.ndim(x)
+
+
+def _flat(x: Any, scheduler: Scheduler) -> tuple[Any, tuple[int, ...]]:
+    """All entries of an array as a vector, and the shape it had."""
+    array = counted(x, scheduler) if isinstance(x, da.Array) else np.asarray(x)
+    return array.ravel(), array.shape
 
 
 def as_vector(name: str, x: Any, chunks: Any = None, scheduler: Scheduler | None = None) -> DaskArray:
@@ -69,9 +91,10 @@ def as_vector(name: str, x: Any, chunks: Any = None, scheduler: Scheduler | None
         fits = found.ndim == 1 and chunks is not None and sum(chunks[0]) == found.size
         array = da.from_array(found, chunks=chunks if fits else "auto")
     if array.ndim != 1:
-        hint = f"take one column, {name}[:, j]" if array.ndim == 2 else f"pass {name}.ravel() for all of them"
+        column = f"take one column, {name}[:, j], or " if array.ndim == 2 else ""
         raise ValueError(
-            f"{name} must be one-dimensional where it is a Dask array; found {array.ndim} dimensions: {hint}."
+            f"{name} must be one-dimensional where it is a Dask array; found {array.ndim} dimensions: {column}pass "
+            f"{name}.ravel() for all of them."
         )
     if isinstance(array._meta, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked Dask array; {_unmasked(name)}")

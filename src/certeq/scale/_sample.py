@@ -38,7 +38,14 @@ class DaskSample(Sample):
 
     near = 1 << 22  # up to so many losses are read once and kept, where the tasks run in this process anyway
 
-    def __init__(self, z: DaskArray, weights: DaskArray | None = None, scheduler: Scheduler | None = None) -> None:
+    def __init__(
+        self,
+        z: DaskArray,
+        weights: DaskArray | None = None,
+        scheduler: Scheduler | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.shape = shape  # of the losses as they were passed in, where that is not one dimension
         self.z, self.weights = z, weights
         self.size, self.weighted = int(z.shape[0]), weights is not None
         self.scheduler = scheduler or Scheduler()
@@ -92,7 +99,8 @@ class DaskSample(Sample):
 
     def elementwise(self, kernel: Kernel) -> DaskArray:
         """kernel(losses, weights), one number per loss: a Dask array in the same chunks, computed when asked for."""
-        return da.map_blocks(elementwise_of, *self._arrays(), kernel=kernel, dtype=np.float64, meta=np.empty(0))
+        found = da.map_blocks(elementwise_of, *self._arrays(), kernel=kernel, dtype=np.float64, meta=np.empty(0))
+        return found if self.shape is None else found.reshape(self.shape)
 
     def _arrays(self) -> tuple[DaskArray, ...]:
         return (self.z,) if self.weights is None else (self.z, self.weights)
