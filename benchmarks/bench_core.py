@@ -122,7 +122,7 @@ def _rows(x: np.ndarray, quick: bool) -> list[dict[str, Any]]:
 
 
 def _find_root(z: np.ndarray, utility: ce.Utility) -> np.ndarray:
-    """What a careful SciPy user would write: one vectorised call, in blocks that stay in the cache."""
+    """What a careful SciPy user would write: one vectorized call, in blocks that stay in the cache."""
     found = np.empty(len(z))
     for start in range(0, len(z), 1000):
         part = z[start : start + 1000]

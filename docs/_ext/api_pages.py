@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 
 # Room, heading, what it is for. A room that is not installed is left out of the build with a clear error instead.
 ROOMS = {
-    "certeq": ("certeq: risk and its minimisation", "``import certeq as ce``. Needs NumPy and SciPy alone."),
+    "certeq": ("certeq: risk and its minimization", "``import certeq as ce``. Needs NumPy and SciPy alone."),
     "certeq.risk.bounds": (
         "certeq.bounds: finite-sample bounds",
         "The paper's bounds, each as printed and as corrected. Also reachable as ``ce.bounds``.",
@@ -28,7 +28,7 @@ ROOMS = {
     "certeq.scale": ("certeq.scale: Dask and long files", "Needs ``certeq[dask]``."),
     "certeq.paper": ("certeq.paper: the paper's experiments", "Needs ``certeq[all]``; ``certeq reproduce`` runs them."),
 }
-GROUPS = ("Utilities", "Estimates", "Minimisation", "Losses", "Feasible sets", "Errors and warnings")
+GROUPS = ("Utilities", "Estimates", "Minimization", "Losses", "Feasible sets", "Errors and warnings")
 
 
 def public_names(room: str) -> list[str]:
@@ -51,7 +51,7 @@ def group_of(module: ModuleType, name: str) -> str:
                 return group
     if name == "utility":
         return "Utilities"
-    return "Minimisation" if thing.__module__.startswith("certeq.optimize") else "Estimates"
+    return "Minimization" if thing.__module__.startswith("certeq.optimize") else "Estimates"
 
 
 def page(room: str) -> str:

@@ -49,8 +49,8 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.3), width_ratios=(1,
 x = np.linspace(-3.0, 4.0, 351)
 left.plot(x, x, color=GREY, lw=1)
 left.text(3.3, 2.3, "mean", color="#566270", fontsize=9)
-for piece, colour in ((x <= 0.0, GREEN), ((x >= 0.0) & (x <= 2.0), BLUE), (x >= 2.0, ORANGE)):
-    left.plot(x[piece], desk.value(x[piece]), color=colour, lw=3)
+for piece, color in ((x <= 0.0, GREEN), ((x >= 0.0) & (x <= 2.0), BLUE), (x >= 2.0, ORANGE)):
+    left.plot(x[piece], desk.value(x[piece]), color=color, lw=3)
 left.text(-2.9, 0.1, "gains × ½", color=GREEN, fontweight="bold")
 left.text(-0.75, 3.0, "losses × 1½", color=BLUE, fontweight="bold")
 left.text(3.1, 6.6, "× 5", color=ORANGE, fontweight="bold")
@@ -60,14 +60,14 @@ left.set(xlabel="loss, %", ylabel="u(loss)", ylim=(-3, 13))
 left.set_title("The rule, written down", loc="left")
 
 bins = np.arange(-6.0, 8.01, 0.4)
-for low, high, colour, label in (
+for low, high, color, label in (
     (-np.inf, 0.99, GREEN, "counts ½"),
     (0.99, 1.6, BLUE, "counts 1½"),
     (1.6, np.inf, ORANGE, "counts 5"),
 ):
     chosen = (tilt > low) & (tilt <= high)
-    right.hist(ours[chosen], bins=bins, color=colour, alpha=0.3)
-    right.hist(ours[chosen], bins=bins, weights=tilt[chosen], histtype="step", color=colour, lw=2)
+    right.hist(ours[chosen], bins=bins, color=color, alpha=0.3)
+    right.hist(ours[chosen], bins=bins, weights=tilt[chosen], histtype="step", color=color, lw=2)
     share = tilt[chosen].sum() / len(ours)
     print(f"{label}: {chosen.mean():.1%} of days, {share:.1%} of the worst case")
 for at, style, words in ((t, "-", f"t* = {t:.2f} %"), (best.value, ":", f"risk = {best.value:.2f} %")):

@@ -7,7 +7,7 @@ less you believe in it. Then the worst you should reckon with is
 
 .. math:: \max_q\; E_q[X] - \frac{1}{\beta} \mathrm{KL}(q \,\|\, p)
 
-and that *is* the entropic risk of X. The maximiser is the tilt. Other utilities charge other divergences: CVaR nothing
+and that *is* the entropic risk of X. The maximizer is the tilt. Other utilities charge other divergences: CVaR nothing
 up to a density of 1/alpha and infinity beyond, mean-variance the chi-squared one.
 """
 
@@ -78,15 +78,15 @@ left.legend(frameon=False, loc="upper left")
 bins = np.arange(-2.0, 5.01, 0.5)
 right.hist(losses, bins=bins, color=GREY, alpha=0.45, label="p, the data", weights=np.full(n, 1.0 / n))
 right.hist(losses, bins=bins, weights=q, histtype="step", color=ORANGE, lw=2.5, label="q, the worst case")
-for law, colour in ((np.full(n, 1.0 / n), "#566270"), (q, ORANGE)):
-    right.plot(law @ losses, -0.006, "^", color=colour, ms=9, clip_on=False)
+for law, color in ((np.full(n, 1.0 / n), "#566270"), (q, ORANGE)):
+    right.plot(law @ losses, -0.006, "^", color=color, ms=9, clip_on=False)
 right.set(xlabel="loss (triangles: the means)", ylabel="probability")
 right.set_title("What the worst case looks like", loc="left")
 right.legend(frameon=False)
 plt.show()
 
 # %%
-# Read from right to left it is the recipe of distributionally robust optimisation: *the worst mean over all laws within
+# Read from right to left it is the recipe of distributionally robust optimization: *the worst mean over all laws within
 # a divergence of rho* is the height of the blue curve at rho, so an entropic risk with the beta that belongs there
 # has the same worst case and the same gradient, and at the optimum the same model. (The two values differ by rho/beta.)
 rho = divergence(q)

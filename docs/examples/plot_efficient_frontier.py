@@ -8,7 +8,7 @@ fitted to, so it shows what was possible, not what anybody could have known.
 """
 
 # %%
-# ``MinimumOCE`` is a skfolio optimizer; it takes returns and minimises the risk of the losses.
+# ``MinimumOCE`` is a skfolio optimizer; it takes returns and minimizes the risk of the losses.
 import matplotlib.pyplot as plt
 import numpy as np
 from skfolio.datasets import load_sp500_dataset

@@ -70,9 +70,9 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1,
 truth = truths["CVaR, worst 5 %"][1]
 missed = np.abs(values - truth) > 1.96 * errors
 for place, (value, error, miss) in enumerate(zip(values, errors, missed, strict=True)):
-    colour = ORANGE if miss else BLUE
-    left.plot([value - 1.96 * error, value + 1.96 * error], [place, place], color=colour, lw=1.6, alpha=0.8)
-    left.plot(value, place, "o", color=colour, ms=3)
+    color = ORANGE if miss else BLUE
+    left.plot([value - 1.96 * error, value + 1.96 * error], [place, place], color=color, lw=1.6, alpha=0.8)
+    left.plot(value, place, "o", color=color, ms=3)
 left.plot([truth, truth], [-1, 60], color="black", lw=1)
 left.text(truth, 61.5, f"truth {truth:.3f}", ha="center", fontsize=9)
 left.set(xlabel="CVaR of the worst 5 %", ylabel="sample", yticks=[], ylim=(-1, 65))
@@ -81,8 +81,8 @@ left.set_title(f"{missed.sum()} of 60 intervals miss", loc="left")
 
 right.axhline(0.95, color="black", lw=1)
 right.text(50, 0.957, "nominal 95 %", fontsize=9)
-for name, (_, _, colour) in truths.items():
-    right.plot(sizes, coverage[name], "o-", color=colour, lw=2, label=name)
+for name, (_, _, color) in truths.items():
+    right.plot(sizes, coverage[name], "o-", color=color, lw=2, label=name)
 right.plot(boot_sizes, boot, "o:", color=BLUE, lw=2, mfc="white", label="CVaR, bootstrap")
 right.set(xscale="log", xticks=sizes, xticklabels=sizes, xlabel="samples", ylabel="share that covers", ylim=(0.2, 1.0))
 right.minorticks_off()

@@ -38,7 +38,7 @@ models = {
     "mean": OCERegressor(ce.Mean(), alpha=0.0).fit(X, y),
     "risk-averse": OCERegressor(0.7 * ce.Mean() + 0.3 * ce.CVaR(0.1), alpha=0.0).fit(X, y),
 }
-colours = (GREEN, GREY, BLUE)
+colors = (GREEN, GREY, BLUE)
 errors = {name: (y_new - model.predict(X_new)) ** 2 for name, model in models.items()}
 
 # %%
@@ -49,8 +49,8 @@ tilt = ce.tilt((y - risk_averse.predict(X)) ** 2, risk_averse.utility)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1.5, 1), layout="constrained")
 left.scatter(X[:, 0], y, s=3000 * tilt, color=np.where(fails, ORANGE, GREY), alpha=0.5, lw=0)
 grid = np.array([[0.0], [10.0]])
-for (name, model), colour in zip(models.items(), colours, strict=True):
-    left.plot(grid[:, 0], model.predict(grid), color=colour, lw=3, label=name)
+for (name, model), color in zip(models.items(), colors, strict=True):
+    left.plot(grid[:, 0], model.predict(grid), color=color, lw=3, label=name)
 left.text(8.0, 0.2, "failures", color=ORANGE, fontweight="bold")
 left.set(xlabel="temperature", ylabel="output")
 left.set_title("Three lines through the same measurements", loc="left")
@@ -59,7 +59,7 @@ left.legend(frameon=False, loc="upper left")
 places = np.arange(len(models))
 for shift, measure, shade in ((-0.19, ce.Mean(), 0.45), (0.19, ce.CVaR(0.1), 1.0)):
     heights = [ce.oce(losses, measure) for losses in errors.values()]
-    right.bar(places + shift, heights, 0.36, color=colours, alpha=shade)
+    right.bar(places + shift, heights, 0.36, color=colors, alpha=shade)
     for place, height in zip(places, heights, strict=True):
         right.text(place + shift, height + 0.15, f"{height:.2f}", ha="center", fontsize=9)
 right.set_xticks(places, ["robust", "mean", "risk-averse"])

@@ -2,8 +2,8 @@
 A classifier that knows when not to be sure
 ===========================================
 
-Most patients follow one rule, one in sixteen another. Logistic regression minimises the *mean* cross-entropy: it serves
-the many, and on the few it is often wrong and sure of it. Minimising an entropic risk of the same cross-entropies
+Most patients follow one rule, one in sixteen another. Logistic regression minimizes the *mean* cross-entropy: it serves
+the many, and on the few it is often wrong and sure of it. Minimizing an entropic risk of the same cross-entropies
 costs the many a little certainty and spares the few the worst.
 """
 
@@ -55,17 +55,17 @@ for axis, (name, model) in zip(axes, models.items(), strict=False):
     p = model.predict_proba(grid.reshape(-1, 2))[:, 1].reshape(grid.shape[:2])
     axis.contourf(grid[..., 0], grid[..., 1], p, np.linspace(0.0, 1.0, 41), cmap=shades)
     axis.contour(grid[..., 0], grid[..., 1], p, [0.05, 0.5, 0.95], colors="black", linewidths=[0.7, 2.0, 0.7])
-    for label, colour, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
+    for label, color, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
         here = y == label
-        axis.plot(*X[here & ~few].T, marker, color=colour, ms=3, alpha=0.3, mew=0)
-        axis.plot(*X[here & few].T, marker, color=colour, ms=5.5, mec="white", mew=0.6)
+        axis.plot(*X[here & ~few].T, marker, color=color, ms=3, alpha=0.3, mew=0)
+        axis.plot(*X[here & few].T, marker, color=color, ms=5.5, mec="white", mew=0.6)
     axis.set(xlim=(-3.2, 3.2), ylim=(-3.4, 3.4), xlabel="first feature")
     axis.set_title(f"trained on the {name}", loc="left")
 axes[0].set_ylabel("second feature")
 
 share = 100 * (1.0 - (np.arange(len(y_new)) + 0.5) / len(y_new))
-for (name, losses), colour, style in zip(held_out.items(), (GREY, BLUE), ("--", "-"), strict=True):
-    axes[2].plot(share, np.sort(losses), color=colour, lw=2.5, ls=style, label=name)
+for (name, losses), color, style in zip(held_out.items(), (GREY, BLUE), ("--", "-"), strict=True):
+    axes[2].plot(share, np.sort(losses), color=color, lw=2.5, ls=style, label=name)
 axes[2].set(xscale="log", xlim=(100, 0.02), ylim=(0, 7.5), xlabel="the unluckiest ... % of new patients")
 axes[2].set(ylabel="cross-entropy", xticks=[100, 10, 1, 0.1], xticklabels=["100", "10", "1", "0.1"])
 axes[2].minorticks_off()

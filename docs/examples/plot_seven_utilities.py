@@ -8,7 +8,7 @@ what differs from column to column is only where the weight goes.
 """
 
 # %%
-# The losses: skewed, with a tail to the right. Each utility is normalised, so that u(0) = 0 and one more unit of loss
+# The losses: skewed, with a tail to the right. Each utility is normalized, so that u(0) = 0 and one more unit of loss
 # counts once there, and those that compare a loss with 1 are left with 1 as their unit, about a standard deviation.
 import matplotlib.pyplot as plt
 import numpy as np

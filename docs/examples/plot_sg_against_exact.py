@@ -43,10 +43,10 @@ for name, options in {
 # Lines are certificates, dots the true excess over the minimum, which only the exact solver makes known. The
 # certificate is the larger, as it must be: near the optimum it falls like the distance, the excess like its square.
 figure, axis = plt.subplots(figsize=(9.0, 5.0), layout="constrained")
-for (name, run), colour in zip(runs.items(), (ORANGE, PURPLE, GREEN), strict=True):
+for (name, run), color in zip(runs.items(), (ORANGE, PURPLE, GREEN), strict=True):
     k, excess = run.trace.iteration, run.trace.value - exact.value
-    axis.loglog(k, run.trace.gap, color=colour, lw=2, label=f"OCE-SG, {name}")
-    axis.loglog(k, np.where(excess > 1e-13, excess, np.nan), ".", color=colour, ms=3, alpha=0.6)
+    axis.loglog(k, run.trace.gap, color=color, lw=2, label=f"OCE-SG, {name}")
+    axis.loglog(k, np.where(excess > 1e-13, excess, np.nan), ".", color=color, ms=3, alpha=0.6)
     assert np.all(run.trace.gap >= excess - 1e-12)
 axis.loglog(exact.trace.iteration, exact.trace.gap, "*--", color=BLUE, ms=14, lw=1, label="exact solver")
 axis.annotate(

@@ -54,7 +54,7 @@ print("bias of a plain batch of 8:", round(float(plain[0]), 3), "of", round(floa
 
 
 def best_mix(deviations):
-    """Minimise mean + deviations * standard deviation over the mix."""
+    """Minimize mean + deviations * standard deviation over the mix."""
     objective = lambda theta: -0.9 * theta + deviations * np.hypot(theta, 0.5 * (1.0 - theta))
     return optimize.minimize_scalar(objective, bounds=(0.0, 1.0), method="bounded").x
 
@@ -96,8 +96,8 @@ left.legend(frameon=False, loc="lower right")
 steps = np.arange(1, 701)
 right.axhline(right_mix, color="black", lw=1, ls="--")
 right.axhline(wrong_mix, color=GREY, lw=1, ls="--")
-for (name, course), colour in zip(courses.items(), (ORANGE, BLUE), strict=True):
-    right.plot(steps, course, color=colour, lw=2.5, label=name)
+for (name, course), color in zip(courses.items(), (ORANGE, BLUE), strict=True):
+    right.plot(steps, course, color=color, lw=2.5, label=name)
 right.text(700, right_mix + 0.004, "the best mix", ha="right", va="bottom", fontsize=9)
 right.text(700, wrong_mix - 0.004, "the best mix for batches of 8", ha="right", va="top", fontsize=9, color="#566270")
 right.legend(frameon=False, loc="upper right")

@@ -30,10 +30,10 @@ assert np.allclose(tilts["least entropic risk"], model.tilt_, rtol=1e-6)
 # %%
 # Every dot is a day; its area is the tilt. Most days weigh next to nothing, and a few carry the risk.
 figure, axes = plt.subplots(2, 1, figsize=(10.0, 6.4), sharex=True, sharey=True, layout="constrained")
-for axis, (name, weights), colour in zip(axes, portfolios.items(), (ORANGE, BLUE), strict=True):
+for axis, (name, weights), color in zip(axes, portfolios.items(), (ORANGE, BLUE), strict=True):
     losses, tilt = -100 * (X.to_numpy() @ weights), tilts[name]
     effective = 1.0 / np.sum(tilt**2)
-    axis.scatter(X.index, losses, s=3e4 * tilt, color=colour, alpha=0.35, lw=0)
+    axis.scatter(X.index, losses, s=3e4 * tilt, color=color, alpha=0.35, lw=0)
     axis.plot(X.index, losses, ",", color=GREY)
     for crisis in ("1990", "1998", "2002", "2008", "2011", "2020"):
         year = np.flatnonzero(X.index.year == int(crisis))
@@ -49,7 +49,7 @@ plt.show()
 
 # %%
 # The numbers with a cross say how many ordinary days that day counts for. Equal weights live or die with March 2020:
-# its worst day alone has 5 % of the weight. The portfolio that minimises this risk has spread it over many more
+# its worst day alone has 5 % of the weight. The portfolio that minimizes this risk has spread it over many more
 # days, and what remains of 1998 and 2008 is about as bad as 2020. Ask it what it would lose if the worst came true:
 for name, weights in portfolios.items():
     losses = -100 * (X.to_numpy() @ weights)

@@ -35,10 +35,10 @@ levels = np.linspace(0.01, 0.99, 99)
 figure, axes = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
 axes[2].axhline(0.0, color="black", lw=1)
 held, tails = {}, {}
-for (name, model), axis, colour in zip(models.items(), axes[:2], (ORANGE, BLUE), strict=True):
+for (name, model), axis, color in zip(models.items(), axes[:2], (ORANGE, BLUE), strict=True):
     mean, std = model.predict(grid, return_std=True)
-    axis.fill_between(grid[:, 0], mean - 2 * std, mean + 2 * std, color=colour, alpha=0.2, lw=0)
-    axis.plot(grid[:, 0], mean, color=colour, lw=2)
+    axis.fill_between(grid[:, 0], mean - 2 * std, mean + 2 * std, color=color, alpha=0.2, lw=0)
+    axis.plot(grid[:, 0], mean, color=color, lw=2)
     axis.plot(data.X_train[:, 0], data.y_train, ".", color="#566270", ms=4)
     new_mean, new_std = model.predict(X_new, return_std=True)
     away = np.abs(y_new - new_mean) / new_std
@@ -46,7 +46,7 @@ for (name, model), axis, colour in zip(models.items(), axes[:2], (ORANGE, BLUE),
     axis.set(xlabel="x", ylim=(-2.8, 2.8))
     axis.set_title(f"{name}: the band holds {held[name]:.1%}", loc="left")
     inside = np.mean(away[:, None] <= stats.norm.ppf(0.5 + 0.5 * levels), axis=0)
-    axes[2].plot(100 * levels, 100 * (inside - levels), color=colour, lw=2.5, label=name)
+    axes[2].plot(100 * levels, 100 * (inside - levels), color=color, lw=2.5, label=name)
     losses = model.losses(X_new, y_new)
     tails[name] = ce.oce(losses, ce.CVaR(0.01))
     mace = calibration(y_new, new_mean, new_std).mace

@@ -41,8 +41,8 @@ left.axhline(100 * cvar, color=ORANGE, lw=1.5, ls="--")
 left.text(1.3e-5, 100 * cvar + 0.06, "CVaR 5 %, whatever the unit", color=ORANGE)
 left.axhline(100 * mean, color=GREY, lw=1.5, ls="--")
 left.text(1.3e-5, 100 * mean + 0.06, "mean", color="#566270")
-for name, (_, colour) in families.items():
-    left.semilogx(scales, 100 * np.array(risks[name]), color=colour, lw=2.5, label=name)
+for name, (_, color) in families.items():
+    left.semilogx(scales, 100 * np.array(risks[name]), color=color, lw=2.5, label=name)
 left.axvline(1.0, color="black", lw=1, ls=":")
 left.axvline(0.01, color="black", lw=1, ls=":")
 left.text(1.25, 0.8, "s = 1,\nunscaled", fontsize=9)
@@ -52,9 +52,9 @@ left.set_title("One name, any risk you like", loc="left")
 left.legend(frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.98))
 
 order = np.sort(losses)
-for s, colour, words in ((1.0, GREY, "s = 1"), (0.01, BLUE, "s = 1 %")):
+for s, color, words in ((1.0, GREY, "s = 1"), (0.01, BLUE, "s = 1 %")):
     tilt = len(order) * ce.tilt(order, ce.LeakyCVaR(0.05).scaled(s))
-    right.plot(100 * order, tilt, color=colour, lw=2.5, label=f"leaky CVaR, {words}")
+    right.plot(100 * order, tilt, color=color, lw=2.5, label=f"leaky CVaR, {words}")
 right.plot(100 * order, len(order) * ce.tilt(order, ce.CVaR(0.05)), color=ORANGE, lw=1.5, ls="--", label="CVaR")
 right.set(xlim=(-3, 4.5), xlabel="loss of a day, %", ylabel="how often the day counts")
 right.set_title("What the unit does to the worst case", loc="left")

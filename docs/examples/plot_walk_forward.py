@@ -2,7 +2,7 @@
 Walk forward
 ============
 
-Judged on the days it was fitted to, every optimiser looks good. Walking forward is the honest test: fit on two years,
+Judged on the days it was fitted to, every optimizer looks good. Walking forward is the honest test: fit on two years,
 hold for half a year, move on; only days that the portfolio had not seen count. Three risks and equal weights, through
 the crises of 2008 and 2020, on 20 large American companies.
 """
@@ -21,7 +21,7 @@ import certeq as ce
 from certeq.portfolio import MinimumOCE, portfolio_oce
 
 plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110})
-COLOURS = ["#8a94a0", "#0072b2", "#d55e00", "#008a63"]
+COLORS = ["#8a94a0", "#0072b2", "#d55e00", "#008a63"]
 
 X = prices_to_returns(load_sp500_dataset()).loc["2005":]
 strategies = {
@@ -37,14 +37,14 @@ walks = {name: cross_val_predict(model, X, cv=walk) for name, model in strategie
 # Wealth on a logarithmic scale, and below it how far each stood under its own peak.
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(9.5, 6.6), height_ratios=(2, 1), sharex=True, layout="constrained")
 tails, falls = {}, {}
-for (name, path), colour in zip(walks.items(), COLOURS, strict=True):
+for (name, path), color in zip(walks.items(), COLORS, strict=True):
     returns = np.asarray(path.returns)
     wealth = np.cumprod(1.0 + returns)
     tails[name] = 100 * portfolio_oce(path, ce.CVaR(0.05))
     fall = 100 * (wealth / np.maximum.accumulate(wealth) - 1.0)
     falls[name] = fall.min()
-    top.plot(path.observations, wealth, color=colour, lw=1.8, label=f"{name}: worst 5 % of days {tails[name]:.2f} %")
-    bottom.plot(path.observations, fall, color=colour, lw=1.2)
+    top.plot(path.observations, wealth, color=color, lw=1.8, label=f"{name}: worst 5 % of days {tails[name]:.2f} %")
+    bottom.plot(path.observations, fall, color=color, lw=1.2)
     print(f"{name:>22}: CVaR {tails[name]:.3f} % a day, deepest fall {fall.min():.1f} %, wealth x {wealth[-1]:.2f}")
 for axis in (top, bottom):
     for start, stop in (("2007-10", "2009-06"), ("2020-02", "2020-06")):

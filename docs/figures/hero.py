@@ -33,7 +33,7 @@ def weigh(axis: plt.Axes, x: np.ndarray) -> None:
     order = np.argsort(x)
     for name, index in (("Entropic", 0), ("CVaR", 4), ("Smooth CVaR", 6)):
         tilt = ce.tilt(x, look.UTILITIES[name])[order] * x.size
-        weight.plot(x[order], tilt, color=look.COLOURS[index], lw=2.2, label=name)
+        weight.plot(x[order], tilt, color=look.COLORS[index], lw=2.2, label=name)
     weight.set_ylim(0, 26)
     weight.axhline(1.0, color=look.MUTED, lw=1.0, ls=":", label="mean: every loss the same")
     weight.legend(loc="upper left", bbox_to_anchor=(0.0, 0.98), fontsize=10)
@@ -42,12 +42,12 @@ def weigh(axis: plt.Axes, x: np.ndarray) -> None:
 def measure(axis: plt.Axes, x: np.ndarray) -> None:
     """Every risk of that sample with its 95 % interval."""
     entries = {"Mean": ce.Mean(), **look.UTILITIES}
-    colours = (look.MUTED, *look.COLOURS)
-    for row, (utility, colour) in enumerate(zip(entries.values(), colours, strict=True)):
+    colors = (look.MUTED, *look.COLORS)
+    for row, (utility, color) in enumerate(zip(entries.values(), colors, strict=True)):
         found = ce.estimate(x, utility)
         low, high = found.value - found.interval_reach(0.95), found.value + found.interval_reach(0.95)
-        axis.plot([low, high], [row, row], color=colour, lw=7, alpha=0.35, solid_capstyle="round")
-        axis.plot(found.value, row, "o", color=colour, ms=7)
+        axis.plot([low, high], [row, row], color=color, lw=7, alpha=0.35, solid_capstyle="round")
+        axis.plot(found.value, row, "o", color=color, ms=7)
         axis.text(high + 0.09, row, f"{found.value:.2f}", va="center", color=look.INK, fontsize=9.5)
     axis.set_yticks(range(len(entries)), entries, color=look.INK)
     axis.invert_yaxis()

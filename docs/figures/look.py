@@ -1,4 +1,4 @@
-"""What the site's pictures share: one sample of losses, the seven utilities in its unit, colours."""
+"""What the site's pictures share: one sample of losses, the seven utilities in its unit, colors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import certeq as ce
 
 INK, MUTED, GRID = "#22303c", "#7b8794", "#e3e8ed"
 BLUE, RUST = "#1f5f8b", "#c8553d"
-COLOURS = ("#1f5f8b", "#3a8fb7", "#5aa469", "#a5a23a", "#c8553d", "#d98943", "#8d5a97")
+COLORS = ("#1f5f8b", "#3a8fb7", "#5aa469", "#a5a23a", "#c8553d", "#d98943", "#8d5a97")
 
 # Losses are in per cent a day. Utilities that compare a loss with 1 are told which loss matters: `scaled`.
 UTILITIES: dict[str, ce.Utility] = {

@@ -1,4 +1,4 @@
-"""certeq: optimized certainty equivalents, estimated and minimised from samples.
+"""certeq: optimized certainty equivalents, estimated and minimized from samples.
 
 ``import certeq as ce`` gives the utilities, the estimates and the optimizers; PyTorch, portfolios, scikit-learn
 estimators and the rest live in rooms of their own (``certeq.torch``, ``certeq.portfolio``, ``certeq.learn``).

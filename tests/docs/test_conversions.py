@@ -18,7 +18,7 @@ LOSSES = -RETURNS
 
 
 def ball(x, utility, radius, widest=1e3):
-    """The worst case within a divergence of ``radius``: one more minimisation, over the scale."""
+    """The worst case within a divergence of ``radius``: one more minimization, over the scale."""
 
     def price(log_s):
         s = float(np.exp(log_s))
@@ -193,7 +193,7 @@ class TestFastDro:
         assert ball(LOSSES, ce.MonotoneMeanVariance(2), size) == pytest.approx(self.worst(ball_of=size), abs=1e-5)
 
 
-class TestModellingLanguages:
+class TestModelingLanguages:
     def test_log_sum_exp(self):
         cp = pytest.importorskip("cvxpy")
         beta = 0.8

@@ -85,7 +85,7 @@ def test_derivatives(data, utility):
 
 @pytest.mark.parametrize("name", UTILITIES)
 def test_no_lower_point_is_found(data, name):
-    """The gap holds: a long run of an unrelated optimiser finds nothing lower."""
+    """The gap holds: a long run of an unrelated optimizer finds nothing lower."""
     utility = UTILITIES[name]
     if not utility.is_monotone:
         pytest.skip("the problem need not be convex")

@@ -133,7 +133,7 @@ def test_projection_properties(domain, x, y, z):
     np.testing.assert_allclose(domain.project(px), px, atol=1e-12)  # idempotent
     assert np.linalg.norm(px - py) <= np.linalg.norm(x - y) + 1e-12  # nonexpansive
     for v in (py, pz, domain.start(D)):
-        assert (x - px) @ (v - px) <= 1e-10  # the variational inequality that characterises the projection
+        assert (x - px) @ (v - px) <= 1e-10  # the variational inequality that characterizes the projection
 
 
 @each_case
@@ -286,7 +286,7 @@ def test_larger_polyhedron_is_accurate_and_quick():
     x = rng.normal(size=d)
     theta = p.project(x)
     assert p.violation(theta) <= 1e-13
-    # The normal cone: x - theta is maximised over the set at theta. The gap is a proved bound.
+    # The normal cone: x - theta is maximized over the set at theta. The gap is a proved bound.
     assert p.support_gap(theta, theta - x) <= 1e-10
 
 

@@ -1,4 +1,4 @@
-"""Linear minimisation, gaps, starts and diameters."""
+"""Linear minimization, gaps, starts and diameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.optimize.test_domains import BOUNDED, CASES, D, constraints, each_bou
 
 
 @each_bounded
-def test_minimiser_agrees_with_a_linear_program(domain):
+def test_minimizer_agrees_with_a_linear_program(domain):
     g = np.random.default_rng(8).normal(size=D)
     v = domain.minimize_linear(g)
     assert domain.violation(v) <= 1e-12
@@ -34,7 +34,7 @@ def test_minimiser_agrees_with_a_linear_program(domain):
 @each_bounded
 @settings(max_examples=25, deadline=None)
 @given(g=points, x=points)
-def test_minimiser_and_gap_properties(domain, g, x):
+def test_minimizer_and_gap_properties(domain, g, x):
     theta = domain.project(x)
     v = domain.minimize_linear(g)
     assert domain.violation(v) <= 1e-12
@@ -158,7 +158,7 @@ def test_ten_times_a_tenth_is_not_empty():
     np.testing.assert_allclose(domain.project(np.arange(10.0)), np.full(10, 0.1), rtol=1e-15)
 
 
-def test_minimiser_at_a_million():
+def test_minimizer_at_a_million():
     g = np.random.default_rng(11).normal(size=10**6)
     domain = CappedSimplex(0, 1e-5)
     v = domain.minimize_linear(g)

@@ -69,7 +69,7 @@ def test_offsets_on_tensors():
         torch.testing.assert_close(CASES[name].project(x + 2.0**30), CASES[name].project(x), rtol=0, atol=1e-15)
 
 
-def test_ball_has_a_gradient_at_its_centre():
+def test_ball_has_a_gradient_at_its_center():
     x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     Ball().project(x).sum().backward()
     assert torch.equal(x.grad, torch.ones(3, dtype=torch.float64))

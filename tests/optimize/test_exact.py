@@ -254,7 +254,7 @@ def test_warm_start_saves_work(sp500, utility):
     check(again, sp500, utility)
     assert len(again.trace) <= max(1, len(cold.trace) - 1) or len(again.trace) == 1
     assert again.value == pytest.approx(cold.value, abs=1e-12)
-    fewer = sp500[:-5]  # a neighbouring problem
+    fewer = sp500[:-5]  # a neighboring problem
     moved = solve_exact(fewer, utility, theta0=cold.theta, **simplex(fewer))
     check(moved, fewer, utility)
 

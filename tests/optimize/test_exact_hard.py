@@ -209,7 +209,7 @@ def test_a_million_scenarios(utility):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_pivoting_finds_what_the_interior_method_finds(seed):
-    """Bounded quadratic programmes of random shape: wherever pivoting settles, its point is the optimum."""
+    """Bounded quadratic programs of random shape: wherever pivoting settles, its point is the optimum."""
     from certeq.optimize.exact.interior import InteriorMethod
     from certeq.optimize.exact.pivot import pivoted
     from certeq.optimize.exact.subproblem import Subproblem

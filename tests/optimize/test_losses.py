@@ -82,9 +82,9 @@ def test_a_batch_is_the_samples_it_holds(loss):
 
 @pytest.mark.parametrize("name", ["linear", "squared", "logistic"])
 def test_constants_hold_where_they_are_claimed(name):
-    loss, centre, reach = LOSSES[name], np.zeros(3), 2.0
-    M = loss.lipschitz(None, centre, reach)
-    spread = loss.spread(None, centre, reach)
+    loss, center, reach = LOSSES[name], np.zeros(3), 2.0
+    M = loss.lipschitz(None, center, reach)
+    spread = loss.spread(None, center, reach)
     L = loss.smoothness()
     assert spread <= M
     for _ in range(50):
@@ -93,7 +93,7 @@ def test_constants_hold_where_they_are_claimed(name):
         assert np.linalg.norm(Ja, axis=1).max() <= M * (1 + 1e-12)
         assert np.linalg.norm(Ja - Jb, axis=1).max() <= L * np.linalg.norm(a - b) * (1 + 1e-9) + 1e-12
     middle = X.mean(axis=0) if name == "linear" else np.zeros(3)
-    assert np.linalg.norm(loss.jacobian(centre) - middle, axis=1).max() <= spread * (1 + 1e-12)
+    assert np.linalg.norm(loss.jacobian(center) - middle, axis=1).max() <= spread * (1 + 1e-12)
 
 
 def test_unknown_constants_are_infinite_and_declared_ones_are_kept():

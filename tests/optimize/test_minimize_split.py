@@ -40,7 +40,7 @@ CASES = [
 @pytest.mark.parametrize(
     "domain, constraints",
     CASES,
-    ids=["130/30", "130/30 with bounds", "L1 ball", "L1 ball off centre", "simplex and L1 ball", "nested products"],
+    ids=["130/30", "130/30 with bounds", "L1 ball", "L1 ball off center", "simplex and L1 ball", "nested products"],
 )
 @pytest.mark.parametrize("linear", [None, np.linspace(-1e-3, 1e-3, 6)], ids=["plain", "linear"])
 def test_long_short_and_l1(domain, constraints, linear):
@@ -84,10 +84,10 @@ def exact_oce(utility, A, theta):
 
 @pytest.mark.parametrize("utility", [ce.MeanVariance(1.0), ce.CVaR(0.5), ce.Mean(), ce.Entropic(1.0)], ids=repr)
 @pytest.mark.parametrize("center", [[-3e8, 1e8], [1e4, -3e3], [0.0, 0.0]])
-def test_the_gap_holds_at_a_centre_far_away(utility, center):
+def test_the_gap_holds_at_a_center_far_away(utility, center):
     A = np.array([[0.1, 0.3]])
     found = ce.minimize(ce.LinearLoss(A), utility, domain=ce.L1Ball(0.5, center=center))
-    # Of one scenario every normalised OCE is the loss: the least is half of the largest coefficient below the centre's.
+    # Of one scenario every normalized OCE is the loss: the least is half of the largest coefficient below the center's.
     least = exact_oce(utility, A, center) - Fraction(0.5) * max(Fraction(a) for a in A[0].tolist())
     value = exact_oce(utility, A, found.theta.tolist())
     assert Fraction(found.value) - Fraction(found.gap) <= least

@@ -21,7 +21,7 @@ def gaussian(rng, m):
 
 
 def optimum():
-    """The minimiser over the simplex, interior here: mean + beta S theta = lambda 1."""
+    """The minimizer over the simplex, interior here: mean + beta S theta = lambda 1."""
     S = BETA * DEVIATIONS**2
     lam = (1.0 + (MEAN / S).sum()) / (1.0 / S).sum()
     theta = (lam - MEAN) / S

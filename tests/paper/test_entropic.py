@@ -68,7 +68,7 @@ def test_errors_repeat_with_the_seed():
     assert entropic_estimation.errors(50, 20, 1) != entropic_estimation.errors(50, 20, 2)
 
 
-def test_optimum_solves_the_quadratic_programme():
+def test_optimum_solves_the_quadratic_program():
     """All 31 supports tried: the one whose weights are positive and whose other assets do not pay."""
     mean, covariance = entropic_optimization.market()
     theta, gap = entropic_optimization.optimum(mean, covariance)

@@ -141,13 +141,13 @@ def test_black_litterman_moves_the_scenarios_and_says_so(small: pd.DataFrame) ->
     prior = BlackLitterman(views=["TECH == 0.003", "GOLD - BOND == 0.0005"])
     with pytest.warns(UserWarning, match="mu differs from the mean of its scenarios"):
         said = MinimumOCE(ce.Entropic(20.0), prior_estimator=prior).fit(small)
-    agreed = MinimumOCE(ce.Entropic(20.0), prior_estimator=prior, recentre=True).fit(small)
+    agreed = MinimumOCE(ce.Entropic(20.0), prior_estimator=prior, recenter=True).fit(small)
     assert np.array_equal(said.weights_, agreed.weights_)
     mu = agreed.prior_estimator_.return_distribution_.mu
     moved = small.to_numpy() + (mu - small.to_numpy().mean(axis=0))
     value, _ = reference.solve(moved, ce.Entropic(20.0))
     assert agreed.objective_ == pytest.approx(value, abs=1e-7)
-    left = MinimumOCE(ce.Entropic(20.0), prior_estimator=prior, recentre=False).fit(small)
+    left = MinimumOCE(ce.Entropic(20.0), prior_estimator=prior, recenter=False).fit(small)
     assert left.objective_ == pytest.approx(MinimumOCE(ce.Entropic(20.0)).fit(small).objective_, abs=1e-12)
     assert left.problem_values_["expected_return"] == pytest.approx(mu @ left.weights_)
 

@@ -125,7 +125,7 @@ def test_online_prediction_and_selection(small: pd.DataFrame) -> None:
     assert len(found.portfolios) == 3
     np.testing.assert_allclose(found.portfolios[-1].weights, MinimumOCE().fit(small.iloc[:400]).weights_, atol=1e-9)
     weighted = EmpiricalPrior(mu_estimator=EWMu(), covariance_estimator=EWCovariance())
-    model = MinimumOCE(prior_estimator=weighted, recentre=True)
+    model = MinimumOCE(prior_estimator=weighted, recenter=True)
     assert len(online_predict(model, small, warmup_size=200, test_size=100).portfolios) == 3
     search = OnlineGridSearch(
         MinimumOCE(), {"utility__alpha": [0.05, 0.3]}, scoring=RatioMeasure.SHARPE_RATIO, warmup_size=200, test_size=100
@@ -156,7 +156,7 @@ def test_gaps_that_a_prior_knows_how_to_fill(small: pd.DataFrame) -> None:
     X.iloc[3, 0] = np.nan
     prior = EmpiricalPrior(mu_estimator=EWMu(), covariance_estimator=EWCovariance())
     model = MinimumOCE(
-        prior_estimator=prior, recentre=True, min_weights={"BOND": 0.1}, previous_weights={"TECH": 0.5, "GOLD": 0.5},
+        prior_estimator=prior, recenter=True, min_weights={"BOND": 0.1}, previous_weights={"TECH": 0.5, "GOLD": 0.5},
         transaction_costs=0.01,
     ).fit(X)  # fmt: skip
     assert model.weights_[4] == 0.0

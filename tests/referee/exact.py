@@ -72,7 +72,7 @@ class Problem:
         # The reference takes doubles; what rounding took from the losses is given back by the tilt, which is 1 in sum.
         rounded = losses.astype(np.float64)
         ref = reference(rounded[None, :], None if self.weights is None else self.weights[None, :], self.form)
-        value = ref.centre[0] + ref.value[0]
+        value = ref.center[0] + ref.value[0]
         if self.linear is not None:
             value = value + self.linear.astype(LD) @ theta.astype(LD)
         if self.ridge is not None:
@@ -179,7 +179,7 @@ def own_bound(problem: Problem, tilt: np.ndarray, theta: np.ndarray, ref: Refere
     if found is None:
         return -np.inf
     least, _ = found
-    t = ref.t[0] + ref.centre[0]
+    t = ref.t[0] + ref.center[0]
     return float((w * np.where(w > 0, support, 0)).sum() + LD(least) + rest * t + constant)
 
 

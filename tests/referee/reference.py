@@ -14,16 +14,16 @@ CHUNK = 1 << 21  # long doubles evaluated at a time
 
 @dataclass
 class Reference:
-    """Of rows y = x - centre: the minimum of t + E u(y - t), and a minimiser t, both less the centre."""
+    """Of rows y = x - center: the minimum of t + E u(y - t), and a minimizer t, both less the center."""
 
     y: np.ndarray
     w: np.ndarray
-    centre: np.ndarray
+    center: np.ndarray
     value: np.ndarray
     t: np.ndarray
 
     def objective(self, form: Form, t: np.ndarray) -> np.ndarray:
-        """t + E u(y - t) at one t (less the centre) per row."""
+        """t + E u(y - t) at one t (less the center) per row."""
         with np.errstate(all="ignore"):
             return _height(self.y, self.w, form, t)
 
@@ -42,11 +42,11 @@ def reference(x: np.ndarray, weights: np.ndarray | None, form: Form) -> Referenc
     w = normalized_weights(x, weights)
     order = np.sort(np.where(w > 0, x, np.nan), axis=1)
     count = (w > 0).sum(axis=1)
-    centre = order[np.arange(len(x)), (count - 1) // 2]
-    y = x.astype(LD) - centre.astype(LD)[:, None]
+    center = order[np.arange(len(x)), (count - 1) // 2]
+    y = x.astype(LD) - center.astype(LD)[:, None]
     with np.errstate(all="ignore"):
         value, t = _minimize(y, w, form)
-    return Reference(y, w, centre, value, t)
+    return Reference(y, w, center, value, t)
 
 
 def _minimize(y: np.ndarray, w: np.ndarray, form: Form) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +62,7 @@ def _minimize(y: np.ndarray, w: np.ndarray, form: Form) -> tuple[np.ndarray, np.
         # The minimum lies next to the best breakpoint, on one side or the other, where u has no kink in between.
         edge = _edge(y, w, form)
         for side in (-1, 1):
-            other, found = _neighbour(points, t, side)
+            other, found = _neighbor(points, t, side)
             a, b = (other, t) if side < 0 else (t, other)
             a = np.where(found | (side > 0), a, edge[0])
             b = np.where(found | (side < 0), b, edge[1])
@@ -71,7 +71,7 @@ def _minimize(y: np.ndarray, w: np.ndarray, form: Form) -> tuple[np.ndarray, np.
             better = height < value
             value, t = np.where(better, height, value), np.where(better, at, t)
         return value, t
-    if form.is_linear:  # the mean: every t is a minimiser
+    if form.is_linear:  # the mean: every t is a minimizer
         t = (w * y).sum(axis=1)
     else:
         t = _bisect(y, w, form, *_edge(y, w, form))
@@ -85,7 +85,7 @@ def _height(y: np.ndarray, w: np.ndarray, form: Form, t: np.ndarray) -> np.ndarr
 def _best_point(y: np.ndarray, w: np.ndarray, form: Form, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The least height among sorted points: a grid of them, then the stretch around its best, until none is left out.
 
-    The height is convex, so the least of all lies between the neighbours of the best on a grid. Values that rounding
+    The height is convex, so the least of all lies between the neighbors of the best on a grid. Values that rounding
     could have put in the wrong order all count as best.
     """
     rows = np.arange(len(y))
@@ -113,7 +113,7 @@ def _best_point(y: np.ndarray, w: np.ndarray, form: Form, points: np.ndarray) ->
         low, high = new_low, new_high
 
 
-def _neighbour(points: np.ndarray, t: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+def _neighbor(points: np.ndarray, t: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
     """The nearest breakpoint strictly left or right of t, and whether there is one."""
     beyond = points < t[:, None] if side < 0 else points > t[:, None]
     found = beyond.any(axis=1)
@@ -172,7 +172,7 @@ def minimum_by_thirds(ref: Reference, form: Form, i: int) -> np.longdouble:
 def confirm(ref: Reference, form: Form, i: int, x: np.ndarray, weights: np.ndarray | None, tolerance: float) -> None:
     """Before anybody is accused: the value of row i found in another way, for linear pieces without any rounding."""
     if form.is_linear and len(x) <= 100:
-        other = exact_minimum(x, weights, form) - exact(float(ref.centre[i]))
+        other = exact_minimum(x, weights, form) - exact(float(ref.center[i]))
         assert abs(float(other) - float(ref.value[i])) <= tolerance, "the referee is wrong"
     else:
         assert ref.value[i] <= minimum_by_thirds(ref, form, i) + tolerance, "the referee is wrong"
@@ -191,7 +191,7 @@ def exact_minimum(x: np.ndarray, weights: np.ndarray | None, form: Form) -> Frac
     if not form.hinges:
         return height(Fraction(0))
     points = sorted({a - at for a, _ in pairs for at, _ in form.hinges})
-    low, high = 0, len(points) - 1  # convex on the sorted points, in exact arithmetic: ternary by neighbours
+    low, high = 0, len(points) - 1  # convex on the sorted points, in exact arithmetic: ternary by neighbors
     while low < high:
         middle = (low + high) // 2
         if height(points[middle]) <= height(points[middle + 1]):

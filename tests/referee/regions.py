@@ -16,7 +16,7 @@ _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1
 
 @dataclass
 class Region:
-    """lower <= theta <= upper, C theta = c, G theta <= b, sum |theta[part] - centre| <= radius in each norm."""
+    """lower <= theta <= upper, C theta = c, G theta <= b, sum |theta[part] - center| <= radius in each norm."""
 
     d: int
     code: str
@@ -26,7 +26,7 @@ class Region:
     c: np.ndarray
     G: np.ndarray
     b: np.ndarray
-    norms: list[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=list)  # (indices, centre, radius)
+    norms: list[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=list)  # (indices, center, radius)
 
     def violation(self, theta: np.ndarray) -> tuple[float, str]:
         """The largest violation relative to the size of its row's terms, in long double, and of what."""
@@ -45,9 +45,9 @@ class Region:
             look(x - self.upper, np.maximum(np.abs(np.nan_to_num(self.upper, posinf=0, neginf=0)), 1e-3), "upper")
         look(np.abs(self.C.astype(LD) @ x - self.c), np.abs(self.C) @ (np.abs(theta) + 1e-3) + np.abs(self.c), "C")
         look(self.G.astype(LD) @ x - self.b, np.abs(self.G) @ (np.abs(theta) + 1e-3) + np.abs(self.b), "G")
-        for part, centre, radius in self.norms:
-            total = np.abs(x[part] - centre).sum()
-            look(np.array([total - radius]), np.array([max(radius, float(np.abs(centre).sum()), 1e-3)]), "norm")
+        for part, center, radius in self.norms:
+            total = np.abs(x[part] - center).sum()
+            look(np.array([total - radius]), np.array([max(radius, float(np.abs(center).sum()), 1e-3)]), "norm")
         return worst, what
 
     def rows(self, lower: np.ndarray | None = None, upper: np.ndarray | None = None) -> LinearRows:
@@ -66,14 +66,14 @@ class LinearRows:
         ub.append(np.pad(region.G, ((0, 0), (0, extra))))
         b_eq, b_ub = [region.c], [region.b]
         at = d
-        for part, centre, radius in region.norms:
+        for part, center, radius in region.norms:
             k = len(part)
             rows = np.zeros((k, n))
             rows[np.arange(k), part] = 1.0
             rows[np.arange(k), at + np.arange(k)] = -1.0
             rows[np.arange(k), at + k + np.arange(k)] = 1.0
             eq.append(rows)
-            b_eq.append(centre)
+            b_eq.append(center)
             total = np.zeros((1, n))
             total[0, at : at + 2 * k] = 1.0
             ub.append(total)
@@ -99,7 +99,7 @@ class LinearRows:
         return float(found.fun) * size, found.x[: self.d]
 
     def minimize_with(self, cost, theta_rows, other_rows, rhs, other_cost, other_bounds):
-        """Minimise cost.theta + other_cost.y where theta_rows theta + other_rows y <= rhs, too; scipy's result."""
+        """Minimize cost.theta + other_cost.y where theta_rows theta + other_rows y <= rhs, too; scipy's result."""
         k = len(other_cost)
         more = self.n - self.d
         top = sparse.hstack(
@@ -175,10 +175,10 @@ def draw_region(rng: np.random.Generator, d: int, bounded: bool = True) -> Regio
             norms = [(every, np.zeros(d), long + short)]
             return _plain(d, code, lower, upper, ones, [long - short], norms=norms)
         case "l1":
-            centre = np.zeros(d) if rng.random() < 0.5 else _short(rng, rng.normal(size=d))
+            center = np.zeros(d) if rng.random() < 0.5 else _short(rng, rng.normal(size=d))
             radius = round(float(rng.uniform(0.2, 2)), 1)
-            norms = [(every, centre, radius)]
-            return _plain(d, f"ce.L1Ball({radius!r}, center={array_code(centre)})", norms=norms)
+            norms = [(every, center, radius)]
+            return _plain(d, f"ce.L1Ball({radius!r}, center={array_code(center)})", norms=norms)
         case "product" if d >= 2:
             cut = int(rng.integers(1, d))
             parts = [draw_region(rng, cut), draw_region(rng, d - cut)]
@@ -221,7 +221,7 @@ def _polyhedron(rng: np.random.Generator, d: int) -> Region:
 def _product(parts: list[Region]) -> Region:
     sizes = [part.d for part in parts]
     d, starts = sum(sizes), np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    norms = [(idx + s, centre, r) for part, s in zip(parts, starts, strict=True) for idx, centre, r in part.norms]
+    norms = [(idx + s, center, r) for part, s in zip(parts, starts, strict=True) for idx, center, r in part.norms]
 
     def spread(name: str) -> np.ndarray:
         blocks = [

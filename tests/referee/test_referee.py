@@ -19,16 +19,16 @@ from tests.referee.specification import Draw, custom, cvar, entropic, leaky, mea
 def test_values_by_hand():
     x = np.array([[1.0, 2.0, 3.0, 4.0]])
     ref = reference(x, None, cvar(0.5).form)
-    assert float(ref.centre[0] + ref.value[0]) == 3.5
+    assert float(ref.center[0] + ref.value[0]) == 3.5
     assert exact_minimum(x[0], None, cvar(0.5).form) == Fraction(7, 2)
     ref = reference(x, None, entropic(1.0).form)
-    assert float(ref.centre[0] + ref.value[0]) == pytest.approx(np.log(np.mean(np.exp(x))), abs=1e-15)
+    assert float(ref.center[0] + ref.value[0]) == pytest.approx(np.log(np.mean(np.exp(x))), abs=1e-15)
     three = custom("C", 0.2, [(-0.7, 0.7), (0.4, 1.6)], None, "u").scaled(1.58)
     ref = reference(np.array([[-0.5, -0.2]]), None, three.form)
     # One line has slope 0.9, the other 2.5: 1 is between them at x = 0.4*1.58 of the larger loss.
     t = Fraction(-0.2) - Fraction(0.4) * Fraction(1.58)
     by_hand = t + sum(three.form.exact_value(Fraction(a) - t) for a in (-0.5, -0.2)) / 2
-    assert float(ref.centre[0] + ref.value[0]) == pytest.approx(float(by_hand), abs=1e-15)
+    assert float(ref.center[0] + ref.value[0]) == pytest.approx(float(by_hand), abs=1e-15)
 
 
 def test_long_double_agrees_with_fractions():
@@ -43,7 +43,7 @@ def test_long_double_agrees_with_fractions():
         ref = reference(x, batch.weights, spec.form)
         right = exact_minimum(x[0], None if batch.weights is None else batch.weights[0], spec.form)
         size = float(np.abs(ref.y).max()) + spec.form.size
-        assert abs(float(right - Fraction(float(ref.centre[0]))) - float(ref.value[0])) <= 1e-16 * size
+        assert abs(float(right - Fraction(float(ref.center[0]))) - float(ref.value[0])) <= 1e-16 * size
 
 
 def test_breakpoints_agree_with_a_search_that_knows_none():
@@ -84,7 +84,7 @@ def faults(change):
 def test_planted_faults_of_values():
     move = np.array([[0, 0, 1e-9, 0, -1e-9]])
     assert faults(lambda v, t, q: (v, t, q)) == set()
-    assert faults(lambda v, t, q: (v, t + 0.3, q)) == set()  # every t from 0.3 to 0.7 is a minimiser
+    assert faults(lambda v, t, q: (v, t + 0.3, q)) == set()  # every t from 0.3 to 0.7 is a minimizer
     assert faults(lambda v, t, q: (v + 1e-9, t, q)) == {"oce"}
     assert faults(lambda v, t, q: (v, t - 1e-3, q)) == {"threshold"}
     assert faults(lambda v, t, q: (v, t, q * (1 + 1e-9))) == {"tilt sum", "tilt place"}

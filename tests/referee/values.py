@@ -62,7 +62,7 @@ class Judge:
         # Of t and of places relative to it: a loss far from the others must not cost the others their digits.
         close = held & (np.abs(self.ref.y) < 1e5) if batch.far else held
         self.ulp = np.spacing(np.where(close, np.abs(self.x), 0).max(axis=1))
-        self.ulp = np.maximum(self.ulp, np.spacing(np.abs(self.ref.t + self.ref.centre).astype(float)))
+        self.ulp = np.maximum(self.ulp, np.spacing(np.abs(self.ref.t + self.ref.center).astype(float)))
         # The last term is the rounding of u itself, in its own units: what is left where all losses are 0.
         self.tolerance = 1e-11 * (self.spread + self.form.size + np.abs(self.ref.value)) + 4 * ulp
         self.tolerance += 1e-15 * self.form.width
@@ -85,19 +85,19 @@ class Judge:
 
     def value(self, found: np.ndarray, rows: np.ndarray, kind: str = "oce", call: str = "ce.oce(x, uMORE)") -> None:
         self.report.checked[kind] += len(rows)
-        off = np.abs((LD(0) + found - self.ref.centre[rows]) - self.ref.value[rows])
+        off = np.abs((LD(0) + found - self.ref.center[rows]) - self.ref.value[rows])
         for j in np.flatnonzero(~(off <= self.tolerance[rows])):
             i = int(rows[j])
-            right = float(self.ref.centre[i] + self.ref.value[i])
+            right = float(self.ref.center[i] + self.ref.value[i])
             self.fail(kind, off[j] / max(self.spread[i], 1e-300), i, call, f"{float(found[j])!r}; right: {right!r}")
 
     def threshold(self, found: np.ndarray, rows: np.ndarray, kind: str = "threshold") -> None:
         if self.spec.level:
             return
         self.report.checked[kind] += len(rows)
-        t = LD(0) + found - self.ref.centre[rows]
+        t = LD(0) + found - self.ref.center[rows]
         ref, y = self.ref, self.ref.y[rows]
-        part = Reference(y, ref.w[rows], ref.centre[rows], ref.value[rows], ref.t[rows])
+        part = Reference(y, ref.w[rows], ref.center[rows], ref.value[rows], ref.t[rows])
         # Right where 1 lies between the mean slopes on both sides of a place that near.
         near = 1e-11 * (np.abs(part.t) + np.abs(t) + self.form.width) + 4 * self.ulp[rows]
         good = part.mean_slope(self.form, t + near, "left") <= 1 + 1e-11
@@ -108,7 +108,7 @@ class Judge:
             i = int(rows[j])
             # Where the value there is the minimum all the same, only digits of t itself are lost.
             name = kind + suffix + ("" if excess[j] > self.tolerance[i] else " digits")
-            right = float(ref.centre[i] + ref.t[i])
+            right = float(ref.center[i] + ref.t[i])
             should = f"{float(found[j])!r}; right: {right!r}, where the objective is {float(excess[j]):.3g} lower"
             self.fail(name, abs(right - found[j]), i, "ce.threshold(x, uMORE)", should)
 

@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.skipif(BINARY is None, reason="chromium is not installed (Debian: apt-get install chromium)"),
     pytest.mark.xdist_group("chromium"),
 ]
-CENTRE = "(() => {{ const b = {node}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
+CENTER = "(() => {{ const b = {node}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_laptop_hover_legend_and_hostile_names(browser, page):
     # Hover: the box names the strategies and their values.
     browser.evaluate("document.getElementById('wealth').scrollIntoView({behavior: 'instant'})")
     plot = "document.querySelector('[data-chart=wealth] .nsewdrag')"
-    x, y = browser.evaluate(CENTRE.format(node=plot))
+    x, y = browser.evaluate(CENTER.format(node=plot))
     browser.move(x - 5, y)
     browser.move(x, y)
     label = "[...document.querySelectorAll('[data-chart=wealth] .hoverlayer text')].map((t) => t.textContent).join(' ')"
@@ -55,7 +55,7 @@ def test_laptop_hover_legend_and_hostile_names(browser, page):
     chart = "document.querySelector('[data-chart=wealth]')"
     for wanted in ("legendonly", True):
         browser.wait(f"{chart}.querySelector('.legendtoggle') !== null")
-        browser.click(*browser.evaluate(CENTRE.format(node=f"{chart}.querySelectorAll('.legendtoggle')[1]")))
+        browser.click(*browser.evaluate(CENTER.format(node=f"{chart}.querySelectorAll('.legendtoggle')[1]")))
         shown = f"({chart}.data[1].visible ?? true)"
         browser.wait(f"{shown} === {'true' if wanted is True else repr(wanted)}", 20)
         browser.evaluate("new Promise((done) => setTimeout(done, 400))")  # two quick clicks would isolate instead

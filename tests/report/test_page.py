@@ -93,7 +93,7 @@ def test_every_chart_has_words_and_numbers(elements, data):
     tags = [tag for tag, _ in elements.found]
     assert tags.count("figcaption") == tags.count("details") == len(KEYS)
     words = " ".join(elements.words)
-    for wanted in ("Certificate", "What was run", "skfolio", "t*", "1.0e-12", "CDaR", "failed: "):
+    for wanted in ("Certificate", "What was run", "skfolio", "Threshold t* (VaR)", "1.0e-12", "CDaR", "failed: "):
         assert wanted in words
 
 
@@ -115,7 +115,7 @@ def test_plotly_accepts_every_trace_and_layout(data):
         go.Figure(filled(chart["traces"]), filled(chart["layout"]))  # raises on an unknown or ill-typed property
 
 
-def test_colours_exist_in_both_palettes(text, data):
+def test_colors_exist_in_both_palettes(text, data):
     style = re.search(r"<style>(.*?)</style>", text, re.S)[1]
     light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
     for name in set(re.findall(r'"\$css": "(--[\w-]+)"', json.dumps(data))):

@@ -120,13 +120,13 @@ def test_at_most_eight_reads(name):
         w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 3 == 0 else None
         solved, reads = reads_of(lambda u=utility, w=w, k=k: solve_long(Counted(z, w), u, k % 2 == 0))
         assert reads == solved.passes <= 7, label  # on Dask the draw is one more
-        y = z - solved.centre
+        y = z - solved.center
         with np.errstate(over="ignore"):
             at = [solved.s + step * (np.ptp(y) + 1e-9) for step in (0.0, -1e-2, 1e-2, -1e-5, 1e-5, -1e-8, 1e-8)]
             held = slice(None) if w is None else w > 0  # u of a loss without weight may overflow
             load = None if w is None else w[held]
             values = [t + np.average(np.asarray(utility.value(y[held] - t)), weights=load) for t in at]
-        found, room = solved.value - solved.centre, 1e-12 * (1.0 + abs(solved.value) + float(np.abs(y).max()))
+        found, room = solved.value - solved.center, 1e-12 * (1.0 + abs(solved.value) + float(np.abs(y).max()))
         assert values[0] == pytest.approx(found, abs=room), label
         assert min(values) >= found - room, label
 

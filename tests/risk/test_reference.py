@@ -39,15 +39,15 @@ def _law(row):
 @needs_rows
 @pytest.mark.parametrize("row", LAWS, ids=label)
 def test_distribution_rows_by_quadrature(row):
-    """A law discretised by Gauss-Legendre quadrature is a weighted sample like any other."""
+    """A law discretized by Gauss-Legendre quadrature is a weighted sample like any other."""
     if row["utility"] == "entropic" and row["utility_params"]["beta"] == "0.9":
         pytest.skip("the integrand falls like exp(-x/10); the next test takes the closed form")
     law, utility = _law(row), reference_utility(row)
     low, high = law.support()
-    centre, spread = law.mean(), law.std()
+    center, spread = law.mean(), law.std()
     low, high = (
-        max(low, centre - 14 * spread),
-        min(high, centre + (14 if row["distribution"] == "normal" else 80) * spread),
+        max(low, center - 14 * spread),
+        min(high, center + (14 if row["distribution"] == "normal" else 80) * spread),
     )
     t = row["t_star"]
     kinks = sorted({*np.linspace(low, high, 400), *(t + k for k, _ in utility.kinks), t, t - 1.0})

@@ -515,15 +515,15 @@ def test_only_members_may_call(answers):
     assert "process_group" in said
 
 
-def test_group_that_is_not_initialised():
+def test_group_that_is_not_initialized():
     assert not dist.is_initialized()
     for call in (oce, threshold, tilt):
-        with pytest.raises(RuntimeError, match=r"not initialised. Call torch.distributed.init_process_group first"):
+        with pytest.raises(RuntimeError, match=r"not initialized. Call torch.distributed.init_process_group first"):
             call(torch.ones(3), ce.CVaR(0.5), process_group="world")
     loss = OCELoss(ce.CVaR(0.5), process_group="world")  # may be written before the group exists
     assert "process_group='world'" in repr(loss)
     for twin in (loss, copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
-        with pytest.raises(RuntimeError, match="not initialised"):
+        with pytest.raises(RuntimeError, match="not initialized"):
             twin(torch.ones(3))
 
 

@@ -1,4 +1,4 @@
-"""Learned parameters of a normalised utility: u(x0) counts in the gradient, and nothing warns or breaks a graph."""
+"""Learned parameters of a normalized utility: u(x0) counts in the gradient, and nothing warns or breaks a graph."""
 
 from __future__ import annotations
 

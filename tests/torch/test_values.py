@@ -339,7 +339,7 @@ def test_losses_a_millionth_of_the_unit_keep_all_their_digits():
     assert float(oce(x, ce.LeakyCVaR(0.05).scaled(1e6).normalized())) == pytest.approx(wanted, rel=1e-9)
 
 
-def test_a_slope_steeper_than_floats_are_dense_is_shared_between_neighbours():
+def test_a_slope_steeper_than_floats_are_dense_is_shared_between_neighbors():
     x = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     live = (1e16 * x).requires_grad_()
     (q,) = torch.autograd.grad(oce(live, ce.LeakyCVaR(0.05)), live)

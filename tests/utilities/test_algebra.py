@@ -1,4 +1,4 @@
-"""Scaling, normalising, adding; parameters, equality, printing and pickling."""
+"""Scaling, normalizing, adding; parameters, equality, printing and pickling."""
 
 import pickle
 
@@ -17,7 +17,7 @@ def test_scaling_scales_the_risk(utility):
     assert ce.threshold(Z, utility.scaled(3.0)) == pytest.approx(3 * ce.threshold(Z / 3, utility), rel=1e-9)
 
 
-def test_normalising_shifts_the_risk_and_keeps_the_tilt(utility):
+def test_normalizing_shifts_the_risk_and_keeps_the_tilt(utility):
     plain, shifted = ce.oce(Z, utility), ce.oce(Z, utility.normalized())
     assert shifted == pytest.approx(plain - utility.oce_of_zero, abs=1e-13)
     np.testing.assert_allclose(ce.tilt(Z, utility.normalized()), ce.tilt(Z, utility), atol=1e-9)

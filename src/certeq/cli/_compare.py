@@ -36,7 +36,7 @@ EXAMPLES = (
     "certeq compare returns.parquet --returns --no-report --json",
 )
 DEFAULT_REPORT = Path("certeq-report.html")
-# What stays on the narrowest terminal, with the gap: a return and a risk; "Annualised return" would take more room.
+# What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more room.
 _FIRST = {"annualized_mean": "Return a year", "cvar": "CVaR 95 %"}
 Figures = dict[str, dict[str, tuple[float, float, float]]]
 
@@ -156,7 +156,7 @@ def _parameters(max_weight: float) -> dict[str, str]:
     return {
         "Weights": f"between 0 and {max_weight:g}, summing to 1; benchmarks between 0 and 1",
         "Parameters": "; ".join(f"{choice.key} {_listed(choice.daily)}" for choice in CHOICES.values()),
-        "Utilities": "normalised: a loss of 0 has OCE 0",
+        "Utilities": "normalized: a loss of 0 has OCE 0",
     }
 
 

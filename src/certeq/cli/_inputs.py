@@ -69,7 +69,7 @@ def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: in
         )
     flat = [str(name) for name in returns.columns[(returns == 0.0).all()]]
     if flat:
-        notes.append(f"{_some(flat)} never moved: a minimiser of risk will treat it as cash.")
+        notes.append(f"{_some(flat)} never moved: a minimizer of risk will treat it as cash.")
     return Panel(returns, path.name, notes)
 
 

@@ -87,7 +87,7 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
 
 @dataclass(frozen=True)
 class ToyData:
-    """Training, validation, calibration and test parts, standardised on the training part, and the truth.
+    """Training, validation, calibration and test parts, standardized on the training part, and the truth.
 
     Not made by hand, and no benchmark of anything: the truth is known, which real data never grant.
 
@@ -110,13 +110,13 @@ class ToyData:
     _y: StandardScaler
 
     def truth(self, X: Any) -> tuple[Floats, Floats]:
-        """Return the true mean and standard deviation at standardised X, in standardised units of y."""
+        """Return the true mean and standard deviation at standardized X, in standardized units of y."""
         x = self._x.inverse_transform(np.asarray(X, dtype=np.float64).reshape(-1, 1))[:, 0]
         mean = (_mean(x) - self._y.mean_[0]) / self._y.scale_[0]
         return np.asarray(mean), np.asarray(_deviation(x) / self._y.scale_[0])
 
     def draw(self, n: int, random_state: Any = None) -> tuple[Floats, Floats]:
-        """Return n fresh points of the same law, in the same standardised units."""
+        """Return n fresh points of the same law, in the same standardized units."""
         x, y = _points(n, np.random.RandomState(random_state))
         return self._x.transform(x[:, None]), self._y.transform(y[:, None])[:, 0]
 
@@ -130,7 +130,7 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
 
     x is N(-4, 0.4), N(0, 0.9) or N(4, 0.4) with equal odds (standard deviations), and
     :math:`y = 7\sin x + 3\,|\cos(x/2)|\,\varepsilon`. A fifth is for testing and a tenth for validation, 60/40 into
-    validation and calibration; both axes are standardised on the training part.
+    validation and calibration; both axes are standardized on the training part.
 
     Parameters
     ----------

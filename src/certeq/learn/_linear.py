@@ -97,7 +97,7 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
 
 
 class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
-    r"""Linear regression that minimises an OCE of squared errors.
+    r"""Linear regression that minimizes an OCE of squared errors.
 
     .. math:: \min_{c, b}\; \mathrm{OCE}_u\big((y - Xc - b)^2\big) + \frac{\alpha}{n}\,\lVert c\rVert^2
 
@@ -110,7 +110,7 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
         What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y:
         ``utility.scaled`` chooses the size of a squared error that matters.
     alpha : float
-        Strength of the ridge, at least 0. The intercept is not penalised.
+        Strength of the ridge, at least 0. The intercept is not penalized.
     fit_intercept : bool
         Whether to fit b.
     tol : float
@@ -213,7 +213,7 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
 
 
 class OCEClassifier(ScoreClassifier, LinearOCE):
-    r"""Logistic regression that minimises an OCE of cross-entropies.
+    r"""Logistic regression that minimizes an OCE of cross-entropies.
 
     .. math:: \min_{W, b}\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i)\big) + \frac{1}{2Cn}\,\lVert W\rVert^2
 
@@ -226,7 +226,7 @@ class OCEClassifier(ScoreClassifier, LinearOCE):
     utility : Utility, optional
         What risk means; ``Entropic(beta=1.0)`` by default.
     C : float
-        Inverse strength of the penalty, above 0; ``inf`` for none. The intercept is not penalised.
+        Inverse strength of the penalty, above 0; ``inf`` for none. The intercept is not penalized.
     fit_intercept : bool
         Whether to fit b.
     class_weight : None, "balanced" or dict

@@ -180,7 +180,7 @@ def _as_float32(X: Floats) -> Any:
 
 
 class Perceptron(nn.Sequential):
-    """Linear layers with an activation between them, initialised as PyTorch does by default."""
+    """Linear layers with an activation between them, initialized as PyTorch does by default."""
 
     def __init__(self, inputs: int, outputs: int, hidden_sizes: tuple[int, ...], activation: str) -> None:
         layers: list[nn.Module] = []
@@ -203,7 +203,7 @@ class PackedRisk(nn.Module):
         losses = self.base(output, packed[:, 0])
         if not bool(torch.isfinite(losses).all()):
             raise ValueError(
-                "Training has diverged: a loss is no longer finite. Standardise the features (and a real target), or "
+                "Training has diverged: a loss is no longer finite. Standardize the features (and a real target), or "
                 "lower learning_rate."
             )
         found: Tensor = self.risk(losses, weight=packed[:, 1])

@@ -16,7 +16,7 @@ from certeq.learn._scores import Floats, ScoreClassifier, positions
 
 
 class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
-    r"""A perceptron that minimises an OCE of cross-entropies by Adam on mini-batches, trained by skorch.
+    r"""A perceptron that minimizes an OCE of cross-entropies by Adam on mini-batches, trained by skorch.
 
     .. math:: \min_\theta\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i; \theta)\big)
 
@@ -59,7 +59,7 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
 
     Notes
     -----
-    Features should be standardised (``make_pipeline(StandardScaler(), ...)``). Sample weights are relative to the
+    Features should be standardized (``make_pipeline(StandardScaler(), ...)``). Sample weights are relative to the
     batch a sample falls into. The OCE of a batch is a little below that of the data, the more so the smaller the
     batch: with CVaR(alpha) use batches of several times 1/alpha. Everything is computed in float32.
 
@@ -151,14 +151,14 @@ def _base(count: int) -> tuple[Any, int]:
 
 
 class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
-    r"""A perceptron that minimises an OCE of squared errors by Adam on mini-batches, trained by skorch.
+    r"""A perceptron that minimizes an OCE of squared errors by Adam on mini-batches, trained by skorch.
 
     .. math:: \min_\theta\; \mathrm{OCE}_u\big((y_i - f(x_i; \theta))^2\big)
 
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardise y,
+        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
         or choose the size of an error that matters by ``utility.scaled``.
     hidden_sizes, activation, learning_rate, epochs, batch_size, weight_decay
         As in `OCENetworkClassifier`.

@@ -36,7 +36,7 @@ def solve_linear(
     rng: np.random.RandomState,
     warm: bool = False,
 ) -> Fitted:
-    """Minimise from theta; with ``warm``, theta is trusted to be near the solution.
+    """Minimize from theta; with ``warm``, theta is trusted to be near the solution.
 
     A smooth utility has converged when no entry of the gradient exceeds tol*scale, one with kinks when the gap is at
     most tol times the spread of the losses.
@@ -52,7 +52,7 @@ def solve_linear(
         solve, spent = None, 0
         if not warm:
             theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
-        reached = minimise(objective, theta, tol * scale, max_iter - spent, solve=solve)
+        reached = minimize(objective, theta, tol * scale, max_iter - spent, solve=solve)
         at = reached.at
         gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
     iterations = spent + reached.iterations
@@ -61,7 +61,7 @@ def solve_linear(
 
 @dataclass(frozen=True)
 class Fitted:
-    """The minimiser found, and how good it is known to be."""
+    """The minimizer found, and how good it is known to be."""
 
     theta: Floats
     value: float
@@ -82,14 +82,14 @@ def _start(
         return theta, None, spent
     part = objective.take(np.sort(rng.permutation(n)[:few]))
     theta, spent = _widened(part, theta, max_iter // 4)
-    reached = minimise(part, theta, max(tol, 1e-4), max_iter // 4)
+    reached = minimize(part, theta, max(tol, 1e-4), max_iter // 4)
     return reached.at.theta, reached.solve, spent + reached.iterations
 
 
 def _widened(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[Floats, int]:
     """Solve roughly with s*u(x/s), s falling to 1, where u is sharp compared with the losses.
 
-    The curvature of u then rests on very few samples: its quadratic model holds in a tiny neighbourhood only, and
+    The curvature of u then rests on very few samples: its quadratic model holds in a tiny neighborhood only, and
     Newton's method from afar crawls.
     """
     scale, utility = 1.0, objective.utility
@@ -106,7 +106,7 @@ def _widened(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[
     while scale > 1.0 and spent < max_iter:
         wide = objective.with_utility(utility.scaled(scale))
         rough = 0.05 * float(np.abs(wide.evaluate(theta).gradient).max())
-        reached = minimise(wide, theta, rough, max_iter - spent)
+        reached = minimize(wide, theta, rough, max_iter - spent)
         theta, spent = reached.at.theta, spent + reached.iterations
         scale /= 4.0
     return theta, spent
@@ -115,14 +115,14 @@ def _widened(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[
 # -- smooth utilities -------------------------------------------------------------------------------------------------
 
 
-def minimise(
+def minimize(
     objective: LinearObjective,
     theta: Floats,
     tol: float,
     max_iter: int,
     solve: Solve | None = None,
 ) -> Reached:
-    """Minimise until no entry of the gradient exceeds ``tol``.
+    """Minimize until no entry of the gradient exceeds ``tol``.
 
     ``solve`` is an approximate inverse Hessian to begin with, for instance that of a part of the samples.
     """
@@ -307,7 +307,7 @@ class CornerProblem:
         bend = self.w * (second_derivative(self.utility, x) + stiffness.sum(axis=0))
         tilt = self.w * (smooth + multipliers.sum(axis=0))
         aim = tilt + self.w * push.sum(axis=0)
-        # d/dt: 1 - sum(aim) - bend.(g.dtheta) + rise*dt = 0; eliminated, it leaves the centred matrix of `hessian`.
+        # d/dt: 1 - sum(aim) - bend.(g.dtheta) + rise*dt = 0; eliminated, it leaves the centered matrix of `hessian`.
         rise, off = float(bend.sum()), 1.0 - float(aim.sum())
         right = self.objective.gradient(point.theta, point.slopes, aim)
         right += self.objective.pull((bend * (off / rise))[:, None] * point.slopes)

@@ -1,4 +1,4 @@
-"""What a linear estimator minimises: OCE of its losses plus half a ridge, with exact first and second derivatives.
+"""What a linear estimator minimizes: OCE of its losses plus half a ridge, with exact first and second derivatives.
 
 `lower_bound` bounds its minimum from below; the gap of a fit is the value less that bound.
 """
@@ -128,11 +128,11 @@ class LinearObjective:
                 H[l, :, k, :] = H[k, :, l, :]
         rise = float(bend.sum())
         if rise > 0.0:
-            centre = self.pull(bend[:, None] * slopes).ravel()
-            H -= (np.outer(centre, centre) / rise).reshape(H.shape)
-        penalised = np.arange(self.columns)
+            center = self.pull(bend[:, None] * slopes).ravel()
+            H -= (np.outer(center, center) / rise).reshape(H.shape)
+        penalized = np.arange(self.columns)
         for k in range(outputs):
-            H[k, penalised, k, penalised] += self.penalty
+            H[k, penalized, k, penalized] += self.penalty
         if outputs > 1:
             # Adding one number to all scores changes nothing. The gradient has no part along it, so any height will do.
             free = np.arange(width) if self.penalty == 0.0 else np.arange(self.columns, width)

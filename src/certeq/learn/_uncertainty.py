@@ -46,7 +46,7 @@ class MVERegressor(OCENetworkRegressor):
 
     Notes
     -----
-    Standardise X and y. An entropic utility punishes samples that the model was too sure of and so widens the
+    Standardize X and y. An entropic utility punishes samples that the model was too sure of and so widens the
     predicted deviations. On `toy_heteroscedastic` with the default recipe, over 10 seeds, MACE on the 50 test points is
     0.073 +- 0.008 with the mean, 0.066 +- 0.007 with ``Entropic(0.1)`` and 0.066 for the truth itself; on 10,000 fresh
     points 0.017 and 0.015, within a standard deviation (0.005) of each other.

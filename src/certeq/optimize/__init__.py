@@ -1,4 +1,4 @@
-"""Minimise OCE(F(theta, xi)) over a feasible set: OCE-SG, an exact solver, L-BFGS; every answer with a certificate."""
+"""Minimize OCE(F(theta, xi)) over a feasible set: OCE-SG, an exact solver, L-BFGS; every answer with a certificate."""
 
 from certeq.optimize.domains import (
     Ball,

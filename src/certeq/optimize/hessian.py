@@ -17,7 +17,7 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
     .. math:: \nabla^2 = E[u'\,F''] + E[u'']\,\mathrm{Cov}_w(\nabla F), \qquad w = u''/E[u''],
 
     all at F - t*. Exact, not a difference quotient; for a convex loss and a monotone utility it is positive
-    semidefinite up to rounding, because the covariance is formed from centred gradients.
+    semidefinite up to rounding, because the covariance is formed from centered gradients.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
 
     Notes
     -----
-    Monotone mean-variance with a = 2 bends at a corner; the matrix is then an element of the generalised Hessian.
+    Monotone mean-variance with a = 2 bends at a corner; the matrix is then an element of the generalized Hessian.
 
     Not for thousands of variables: `hessian_product` needs no d x d matrix.
 
@@ -58,8 +58,8 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
     inner = loss.hessian(second.theta, second.samples, second.tilt)
     if second.rise == 0.0:
         return inner
-    centred = J - (second.bend @ J) / second.rise
-    total = inner + centred.T @ (second.bend[:, None] * centred)
+    centered = J - (second.bend @ J) / second.rise
+    total = inner + centered.T @ (second.bend[:, None] * centered)
     return np.asarray(0.5 * (total + total.T))
 
 

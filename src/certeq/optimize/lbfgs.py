@@ -31,7 +31,7 @@ def minimize_lbfgs(
     time_limit: float | None = None,
     memory: int = 20,
 ) -> Solution:
-    """Minimise OCE over all samples by L-BFGS-B, with t eliminated: its gradient is sum_i q_i grad F_i.
+    """Minimize OCE over all samples by L-BFGS-B, with t eliminated: its gradient is sum_i q_i grad F_i.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ def minimize(
     method: str = "exact",
     **options: Any,
 ) -> Solution:
-    r"""Minimise :math:`\mathrm{OCE}_u(F(\theta, \xi))` over theta in a feasible set.
+    r"""Minimize :math:`\mathrm{OCE}_u(F(\theta, \xi))` over theta in a feasible set.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def minimize_exact(
     weights: Any = None,
     **options: Any,
 ) -> Solution:
-    """Minimise OCE of linear losses over a polyhedron to rounding; see `certeq.optimize.exact`.
+    """Minimize OCE of linear losses over a polyhedron to rounding; see `certeq.optimize.exact`.
 
     Of scenarios that are read in blocks (a Dask array, a large memory-mapped one) the tilt is not returned: it is as
     long as they are.

@@ -32,7 +32,7 @@ class Kernel(Protocol[Part]):
     """A summary of rows, and how two summaries become one. Kernels are sent to workers: they are plain data."""
 
     def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> Part:
-        """Summarise rows with the given positions in the panel and weights."""
+        """Summarize rows with the given positions in the panel and weights."""
         ...
 
     def join(self, parts: Sequence[Part]) -> Part:

@@ -67,44 +67,44 @@ def _draw(axes: Any, panel: Panel) -> None:
     layers = [series for series in panel.series if series.kind == "stack"]
     names = named_places(panel)
     if layers and names is None:
-        colours = [tone(place, series.label) for place, series in enumerate(layers)]
+        colors = [tone(place, series.label) for place, series in enumerate(layers)]
         areas = axes.stackplot(
             layers[0].x, [series.y for series in layers], labels=[_words(s.label) for s in layers],
-            colors=[colour for colour, _ in colours], linewidth=0,
+            colors=[color for color, _ in colors], linewidth=0,
         )  # fmt: skip
-        for area, (_, strength) in zip(areas, colours, strict=True):
+        for area, (_, strength) in zip(areas, colors, strict=True):
             area.set_alpha(strength)
     for place, series in enumerate(panel.series):
-        colour, strength = tone(place, series.label)
+        color, strength = tone(place, series.label)
         x: Any = np.array([names[str(key)] for key in series.x], dtype=float) if names is not None else _places(series)
         y = np.asarray(series.y, dtype=float)
         if series.kind == "stack" and names is not None:
             bottom = np.array([bottoms.get(key, 0.0) for key in x])
-            axes.bar(x, y, 0.78, bottom=bottom, label=_words(series.label), color=colour, alpha=strength, linewidth=0)
+            axes.bar(x, y, 0.78, bottom=bottom, label=_words(series.label), color=color, alpha=strength, linewidth=0)
             bottoms.update(zip(x, bottom + y, strict=True))
         elif series.kind == "bar":
             width = 0.8 / len(bars) * (1.0 if names is not None or len(x) < 2 else float(np.min(np.diff(np.sort(x)))))
             shift = (bars.index(series) - 0.5 * (len(bars) - 1)) * width
             errors = _reach(series) if series.low is not None and series.high is not None else None
             axes.bar(
-                x + shift, y, width, yerr=errors, label=_words(series.label), color=colour, alpha=strength, capsize=2
+                x + shift, y, width, yerr=errors, label=_words(series.label), color=color, alpha=strength, capsize=2
             )
         elif series.kind == "points":
-            axes.plot(x, y, "o", ms=3.2, mew=0, label=_words(series.label), color=colour, alpha=0.8 * strength)
+            axes.plot(x, y, "o", ms=3.2, mew=0, label=_words(series.label), color=color, alpha=0.8 * strength)
         elif series.kind == "errorbars":
             axes.errorbar(
                 x, y, yerr=_reach(series), fmt="o-", ms=2.4, capsize=2.5, elinewidth=1.0, linewidth=1.2,
-                label=_words(series.label), color=colour, alpha=strength,
+                label=_words(series.label), color=color, alpha=strength,
             )  # fmt: skip
         elif series.kind == "band":
             if series.low is None or series.high is None:
                 raise ValueError(f"the band {series.label!r} needs low and high.")
-            axes.fill_between(x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
-            axes.plot(x, y, label=_words(series.label), color=colour, linewidth=1.6)
+            axes.fill_between(x, series.low, series.high, color=color, alpha=0.2, linewidth=0)
+            axes.plot(x, y, label=_words(series.label), color=color, linewidth=1.6)
         elif series.kind in ("line", "dashed"):
             dashed = series.kind == "dashed"
             axes.plot(
-                x, y, label=_words(series.label), color=colour, alpha=strength, linewidth=1.4,
+                x, y, label=_words(series.label), color=color, alpha=strength, linewidth=1.4,
                 linestyle=("--", ":", "-.")[place % 3] if dashed else "-",
             )  # fmt: skip
     axes.set(title=_words(panel.title), xlabel=_words(panel.x), ylabel=_words(panel.y))
@@ -150,7 +150,7 @@ def _places(series: Series) -> Any:
 
 
 def tone(place: int, label: str) -> tuple[str, float]:
-    """Colour and strength of the n-th series; the second round of colours is paler, and what is left over grey."""
+    """Color and strength of the n-th series; the second round of colors is paler, and what is left over grey."""
     if label == OTHERS:
         return MUTED, 0.5
     return PALETTE[place % len(PALETTE)], 1.0 if place < len(PALETTE) else 0.5

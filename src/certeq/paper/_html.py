@@ -10,7 +10,7 @@ import numpy as np
 
 from certeq.paper._experiment import Figure, Panel, Series
 from certeq.paper._figures import OTHERS, PALETTE, is_dated, named_places
-from certeq.report._chart import Chart, Node, axis, colour, log_ticks, rounded, series
+from certeq.report._chart import Chart, Node, axis, color, log_ticks, rounded, series
 from certeq.report._page import asset, data_block, in_chart, in_page
 
 PLOTLY = "plotly.min.js"
@@ -68,7 +68,7 @@ def _chart(key: str, panel: Panel) -> Chart:
 
 
 def _traces(place: int, curve: Series, named: bool) -> list[Node]:
-    tint = colour("muted") if curve.label == OTHERS else series(place)
+    tint = color("muted") if curve.label == OTHERS else series(place)
     strength = 1.0 if place < len(PALETTE) else 0.55
     x: list[Any] = [in_chart(name) for name in curve.x] if curve.x and isinstance(curve.x[0], str) else rounded(curve.x)
     base: Node = {"name": in_chart(curve.label), "x": x, "y": rounded(curve.y), "opacity": strength}

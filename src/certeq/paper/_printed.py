@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Annualised return, Gini mean difference, CVaR, EVaR, CDaR, Sharpe, Sortino: the order of `certeq.report.METRICS`.
+# Annualized return, Gini mean difference, CVaR, EVaR, CDaR, Sharpe, Sortino: the order of `certeq.report.METRICS`.
 PORTFOLIOS: dict[str, dict[str, tuple[float, ...]]] = {
     "sp500": {
         "equal": (0.1717, 0.0115, 0.0274, 0.0565, 0.1448, 0.9241, 1.2885),
@@ -42,7 +42,7 @@ PORTFOLIOS: dict[str, dict[str, tuple[float, ...]]] = {
     },
 }
 
-# Annualised return, CVaR, CDaR, Sharpe: the tables that set CVaR and its variants beside a solver.
+# Annualized return, CVaR, CDaR, Sharpe: the tables that set CVaR and its variants beside a solver.
 CVAR_TABLES: dict[str, dict[str, tuple[float, ...]]] = {
     "sp500": {
         "solver": (0.1250, 0.0239, 0.1561, 0.7639),

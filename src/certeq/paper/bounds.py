@@ -43,10 +43,10 @@ def cvar_true() -> float:
     return float(MEAN + DEVIATION * norm.pdf(norm.isf(ALPHA)) / ALPHA)
 
 
-def norm_of(q: float, centre: float = 0.0) -> float:
-    """The L_q norm of N(-1, 4), or of its distance from a centre; least about its mean."""
+def norm_of(q: float, center: float = 0.0) -> float:
+    """The L_q norm of N(-1, 4), or of its distance from a center; least about its mean."""
     x, w = _grid()
-    return float((w @ np.abs(x - centre) ** q) ** (1.0 / q))
+    return float((w @ np.abs(x - center) ** q) ** (1.0 / q))
 
 
 def dispersion() -> float:

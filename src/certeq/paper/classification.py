@@ -88,7 +88,7 @@ def run(data: str, job: Job) -> Outcome:
     last = {key: values[:, -1] for key, values in scores.items()}
     found = differences(last, dict(zip(BENCHMARKS, fixed, strict=True)), seeds)
     notes = [
-        f"{seeds} initialisations on split {SPLIT} and {len(splits)} further splits with a seed each, {epochs} epochs; "
+        f"{seeds} initializations on split {SPLIT} and {len(splits)} further splits with a seed each, {epochs} epochs; "
         "a difference is to the risk-neutral network with the same initial weights, batches and split, or to a "
         "benchmark on the same split. Over splits the t-test allows for overlapping test sets.",
         "The paper states neither the risk parameters nor the activation: beta 0.5, alpha 0.1, a 2, and every claim is "
@@ -124,7 +124,7 @@ def load(data: str) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def split(data: str, state: int) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Seven tenths to train on, stratified; features standardised on them."""
+    """Seven tenths to train on, stratified; features standardized on them."""
     from sklearn.model_selection import train_test_split
     from sklearn.preprocessing import StandardScaler
 

@@ -1,7 +1,7 @@
-"""Entropic risk of a Gaussian portfolio minimised by OCE-SG: iterates against the mean-variance optimum.
+"""Entropic risk of a Gaussian portfolio minimized by OCE-SG: iterates against the mean-variance optimum.
 
 For xi ~ N(mu, Sigma) the entropic risk of -theta.xi is -theta.mu + beta/2 theta.Sigma theta, so theta* is that of a
-quadratic programme. With steps 1/sqrt(k) and batches of k samples, step k adds noise of variance C/k**2 and the
+quadratic program. With steps 1/sqrt(k) and batches of k samples, step k adds noise of variance C/k**2 and the
 distance shrinks by 1 - mu_0/sqrt(k): its mean square settles at C k**(-3/2) / (2 mu_0). Theory thus asks for a slope of
 -3/2 (MSE) and -3/4 (MAE), better than the theorem's 1/n.
 """

@@ -51,7 +51,7 @@ Fits = dict[str, Fit]
 RETURN, SHARPE = "annualized_mean", "annualized_sharpe_ratio"
 Printed = dict[str, tuple[float, ...]]
 Differences = dict[tuple[str, str, str], dict[str, Difference]]
-_LARGEST = 10  # assets with a colour of their own
+_LARGEST = 10  # assets with a color of their own
 _DAYS = 500
 
 
@@ -241,7 +241,7 @@ def row_claim(market: str, row: str, spread: Any, fit: Fit, best: Fit, quick: bo
 
 
 def cvar_claim(fitted: Fits, ours: Fits) -> Claim:
-    """That minimising CVaR shows in the held-out CVaR, as the paper observes in all three markets."""
+    """That minimizing CVaR shows in the held-out CVaR, as the paper observes in all three markets."""
     table = {ROWS[row].title: fit["metrics"]["cvar"] for row, fit in {**fitted, **{r: ours[r] for r in OCES}}.items()}
     order = sorted(table, key=lambda name: table[name])
     return Claim(
@@ -429,7 +429,7 @@ def cumulative_returns(returns: Returns, benchmarks: Fits, ours: Fits, best: Fit
 
 
 def composition(returns: Returns, protocol: Fits, best: Fits) -> Figure:
-    """Who holds what: a bar for each portfolio, a colour for each asset."""
+    """Who holds what: a bar for each portfolio, a color for each asset."""
     names = largest_assets(returns, [fit["weights"] for fit in (*protocol.values(), *best.values())])
     both = Panel(stacks(returns, protocol, names), "OCE-SG and benchmarks", "", "Weight")
     held = {ROWS[row].title: int((np.asarray(fit["weights"]) > 1e-6).sum()) for row, fit in best.items()}

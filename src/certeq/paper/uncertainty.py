@@ -408,7 +408,7 @@ def band_figure(bands: dict[str, dict[str, list[float]]]) -> Figure:
             low, high = (mean - reach).tolist(), (mean + reach).tolist()
             series.append(Series("mean, two deviations", x[:, 0].tolist(), found["mean"], "band", low, high))
         series.append(Series("true mean", x[:, 0].tolist(), true, "dashed"))
-        panels.append(Panel(tuple(series), name, "x (standardised)", "y (standardised)"))
+        panels.append(Panel(tuple(series), name, "x (standardized)", "y (standardized)"))
     alt = "Predicted mean and band of two standard deviations of deep ensembles, MVE and MVE with OCE over the data."
     return Figure("bands", "Mean and uncertainty band", alt, tuple(panels))
 

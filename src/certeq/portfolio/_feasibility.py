@@ -16,7 +16,7 @@ from certeq.portfolio._problem import Problem, Programme
 Floats = NDArray[np.float64]
 ALLOWANCE = 1e-10  # of the largest coefficient of a constraint times the sum of |w_j|, plus its right side
 _DUST = 1e-3  # the least sum of |w_j| that this is measured by: where all is sold, what is left is rounding
-_FEW = 60  # rows; above it the search for the conflict would take too many linear programmes
+_FEW = 60  # rows; above it the search for the conflict would take too many linear programs
 
 
 def check_weights(problem: Problem, w: Floats, target: float | None = None) -> None:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from certeq.portfolio._assets import Assets, check_choice, check_number
 from certeq.portfolio._prior import ScenarioPrior
-from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, narrowed, recentred
+from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, narrowed, recentered
 from certeq.risk._input import check_utility
 from certeq.utilities import Utility
 
@@ -41,7 +41,7 @@ def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: As
     returns = np.asarray(distribution.returns, dtype=np.float64)
     mu = np.asarray(distribution.mu, dtype=np.float64)
     weights = None if distribution.sample_weight is None else np.asarray(distribution.sample_weight)
-    returns = _scenarios(model.recentre, returns, mu, weights)
+    returns = _scenarios(model.recenter, returns, mu, weights)
     costs = _costs(model, assets)
     lower = assets.values("min_weights", model.min_weights, -np.inf, 0.0)
     upper = assets.values("max_weights", model.max_weights, np.inf, 1.0)
@@ -74,18 +74,18 @@ def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: As
     return problem
 
 
-def _scenarios(recentre: Any, returns: Floats, mu: Floats, weights: Floats | None) -> Floats:
-    choice = check_choice("recentre", recentre, ("auto", True, False))
+def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | None) -> Floats:
+    choice = check_choice("recenter", recenter, ("auto", True, False))
     if choice is False:
         return returns
-    moved, shift = recentred(returns, mu, weights)
+    moved, shift = recentered(returns, mu, weights)
     if not moves(shift, returns):
         return returns
     if choice == "auto":
         warnings.warn(
             f"The prior's mu differs from the mean of its scenarios, by up to {np.abs(shift).max():.3g}; the scenarios "
             "were moved so that their mean is mu. Their spread is unchanged: the prior's covariance plays no part in "
-            "OCE. Say recentre=True to agree, recentre=False to keep the scenarios as they are.",
+            "OCE. Say recenter=True to agree, recenter=False to keep the scenarios as they are.",
             UserWarning,
             stacklevel=2,
         )

@@ -33,13 +33,13 @@ _DIAGNOSTICS = ("error_", "fallback_", "fallback_chain_")  # skfolio's own, whic
 
 
 class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
-    r"""Minimise the optimized certainty equivalent (OCE) of a portfolio's losses.
+    r"""Minimize the optimized certainty equivalent (OCE) of a portfolio's losses.
 
     .. math:: \min_w\ \mathrm{OCE}_u\big(-r_t \cdot w + f \cdot w + \textstyle\sum_j c_j |w_j - w^0_j|\big)
               + l_1 \|w\|_1 + l_2 \|w\|_2^2, \qquad
               \mathrm{OCE}_u(X) = \min_t\, t + E\,u(X - t)
 
-    or, with ``objective_function=MAXIMIZE_UTILITY``, maximise :math:`\mu \cdot w - \kappa(w) - \lambda\,\mathrm{OCE}_u
+    or, with ``objective_function=MAXIMIZE_UTILITY``, maximize :math:`\mu \cdot w - \kappa(w) - \lambda\,\mathrm{OCE}_u
     - l_1\|w\|_1 - l_2\|w\|_2^2`, with :math:`\kappa(w)` the fees and costs above and :math:`\lambda` the risk aversion.
     Fees f and transaction costs c lie inside the risk and are taken off the expected return, as in skfolio's
     `MeanRisk` for CVaR; both are per period, like the returns. Absolute values are split exactly, not relaxed.
@@ -57,7 +57,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         ``weights_`` has one row per portfolio and `predict` returns a Population.
     prior_estimator : BasePrior, optional
         Supplies scenarios, their weights and mu; `ScenarioPrior`, the scenarios as they are, if None.
-    recentre : "auto", True or False
+    recenter : "auto", True or False
         What to do where mu is not the mean of the scenarios (Black-Litterman, shrunk or weighted means): move the
         scenarios so that it is and say so by a warning, move them without, or leave them.
     min_weights, max_weights : float, dict by asset, array or None
@@ -103,7 +103,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     weights_ : array (assets,) or (portfolios, assets)
         The weights. Where there are several portfolios, what follows has one entry or row for each.
     objective_ : float
-        What was minimised (or maximised), at the weights.
+        What was minimized (or maximized), at the weights.
     gap_ : float
         A proved bound on how far that is from the best value.
     risk_ : float
@@ -156,7 +156,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         risk_aversion: float = 1.0,
         efficient_frontier_size: int | None = None,
         prior_estimator: BasePrior | None = None,
-        recentre: bool | str = "auto",
+        recenter: bool | str = "auto",
         min_weights: Any = 0.0,
         max_weights: Any = 1.0,
         budget: float | None = 1.0,
@@ -196,7 +196,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         self.risk_aversion = risk_aversion
         self.efficient_frontier_size = efficient_frontier_size
         self.prior_estimator = prior_estimator
-        self.recentre = recentre
+        self.recenter = recenter
         self.min_weights = min_weights
         self.max_weights = max_weights
         self.budget = budget

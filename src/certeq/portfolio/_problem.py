@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Problem:
-    r"""What is minimised over the weights w, with A minus the returns:
+    r"""What is minimized over the weights w, with A minus the returns:
 
     .. math:: \mathrm{OCE}_u\big(A w + \kappa(w)\big) - \rho\,\big(\mu \cdot w - \kappa(w)\big)
               + l_1 \|w\|_1 + l_2 \|w\|_2^2
@@ -32,7 +32,7 @@ class Problem:
     over bounds, rows, limits on the long and the short side and on the expected return mu.w - kappa(w).
 
     OCE moves with a sure loss, OCE(A w + k) = OCE(A w) + k, so costs inside the risk are a cost beside it, exactly.
-    ``reward`` is rho: 0 to minimise risk, 1/risk_aversion to weigh it against the mean.
+    ``reward`` is rho: 0 to minimize risk, 1/risk_aversion to weigh it against the mean.
     """
 
     assets: Assets
@@ -66,7 +66,7 @@ class Problem:
         return self.l1 * float(np.abs(w).sum()) + self.l2 * float(w @ w)
 
     def objective(self, w: Floats, risk: float | None = None) -> float:
-        """What is minimised; ``risk`` is that of w, where it is known."""
+        """What is minimized; ``risk`` is that of w, where it is known."""
         risk = self.risk(w) if risk is None else risk
         return risk - self.reward * self.expected_return(w) + self.regularization(w)
 
@@ -140,7 +140,7 @@ def narrowed(lower: Floats, upper: Floats, previous: Floats, turnover: float | N
     np.minimum(upper, high, out=upper)
 
 
-def recentred(returns: Floats, mu: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+def recentered(returns: Floats, mu: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
     """Scenarios moved so that their mean is mu, and by how much each asset moved."""
     shift = mu - np.average(returns, axis=0, weights=weights)
     return returns + shift, shift
@@ -197,7 +197,7 @@ def write_programme(problem: Problem) -> Programme:
 
 @dataclass(frozen=True)
 class Programme:
-    """Minimise OCE(A v) + linear.v + constant + l2 |fold(v)|^2 over the segments' bounds, C v = c and G v <= b."""
+    """Minimize OCE(A v) + linear.v + constant + l2 |fold(v)|^2 over the segments' bounds, C v = c and G v <= b."""
 
     problem: Problem
     segments: Segments
@@ -262,7 +262,7 @@ class Segments:
 
     .. math:: \varphi(w_j) = c_0 + \min\Big\{\sum_k s_k v_k : \sum_k v_k = w_j,\ l_k \le v_k \le h_k\Big\},
 
-    because its slopes s_k rise from one segment to the next. So minimising over v, or bounding the cost by a row,
+    because its slopes s_k rise from one segment to the next. So minimizing over v, or bounding the cost by a row,
     is exact and needs neither new rows nor columns for the costs themselves.
     """
 

@@ -152,7 +152,7 @@ def oce_scorer(utility: Utility) -> Callable[..., float]:
     Parameters
     ----------
     utility : Utility
-        What risk means. It is that of the score, whatever the estimator minimises.
+        What risk means. It is that of the score, whatever the estimator minimizes.
 
     Notes
     -----

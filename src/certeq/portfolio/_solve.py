@@ -29,7 +29,7 @@ _NODES = (4, 8, 16, 32, 64, 128)
 def solve(
     programme: Programme, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
 ) -> Allocation:
-    """Weights that minimise the programme, from weights to start with if any."""
+    """Weights that minimize the programme, from weights to start with if any."""
     theta0 = None if start is None else programme.segments.unfold(start)
     try:
         if solver == "sg":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 Node = dict[str, Any]
-SERIES = 8  # distinct colours; every palette in the style sheet has as many
+SERIES = 8  # distinct colors; every palette in the style sheet has as many
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Chart:
     """One figure of the report.
 
     ``summary`` is its caption: what it shows, with the numbers a reader would take from it. ``table`` holds the data
-    behind it for whoever cannot see the drawing. Colours are given as `colour` nodes, which the page fills in from
+    behind it for whoever cannot see the drawing. Colors are given as `color` nodes, which the page fills in from
     its style sheet, so that one figure serves light and dark.
     """
 
@@ -51,14 +51,14 @@ class Chart:
         }
 
 
-def colour(name: str) -> Node:
-    """A colour of the page's style sheet, by the name of its custom property."""
+def color(name: str) -> Node:
+    """A color of the page's style sheet, by the name of its custom property."""
     return {"$css": f"--{name}"}
 
 
 def series(place: int) -> Node:
-    """The colour of the n-th line, area or bar; they repeat after `SERIES`."""
-    return colour(f"series-{place % SERIES + 1}")
+    """The color of the n-th line, area or bar; they repeat after `SERIES`."""
+    return color(f"series-{place % SERIES + 1}")
 
 
 def shared(name: str) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from certeq.report._chart import Chart, Node, Table, axis, colour, percent, rounded, series
+from certeq.report._chart import Chart, Node, Table, axis, color, percent, rounded, series
 from certeq.report._metrics import Floats
 from certeq.report._page import distinct, in_chart
 from certeq.report._study import Study, Tail
@@ -32,7 +32,7 @@ def _bar_chart(study: Study) -> Chart:
         "marker": {"color": series(0)},
         "text": [percent(value) for value in values],
         "textposition": "auto",
-        "insidetextfont": {"color": colour("on-series")},
+        "insidetextfont": {"color": color("on-series")},
         "hovertemplate": "%{y}: %{x:.2%}<extra></extra>",
     }
     held = int((np.abs(weights) > 1e-6).sum())
@@ -62,7 +62,7 @@ def _heat_chart(study: Study) -> Chart:
         "text": [[f"{100 * cell:.0f}" if abs(cell) >= 0.005 else "" for cell in row] for row in grid],
         "texttemplate": "%{text}",
         "zmin": min(0.0, float(grid.min())),
-        "colorscale": [[0.0, colour("heat-low")], [1.0, colour("heat-high")]],
+        "colorscale": [[0.0, color("heat-low")], [1.0, color("heat-high")]],
         "xgap": 1,
         "ygap": 1,
         "showscale": False,
@@ -101,7 +101,7 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
             "marker": {"color": tone},
             "hovertemplate": f"%{{y}}: %{{x:.1%}} of the {name.lower()}<extra></extra>",
         }
-        for name, values, tone in (("Risk", risk, series(1)), ("Money", money, colour("muted")))
+        for name, values, tone in (("Risk", risk, series(1)), ("Money", money, color("muted")))
     ]
     first, second = labels[0], labels[1] if len(labels) > 1 else labels[0]
     text = (
@@ -164,7 +164,7 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
             "hovertemplate": f"loss near %{{x:.2%}}: %{{y:.2%}} of {what}<extra></extra>",
         }
         for name, heights, tone, opacity, what in (
-            ("As it happened", days / n, colour("muted"), 0.75, "the days"),
+            ("As it happened", days / n, color("muted"), 0.75, "the days"),
             ("Under the tilt", tilted, series(1), 0.65, "the tilt"),
         )
     ]
@@ -245,7 +245,7 @@ def days_chart(study: Study, tail: Tail) -> Chart:
         "marker": {"color": series(1)},
         "text": [f"counts as {tail.tilt[place] * n:.1f} days" for place in order],
         "textposition": "auto",
-        "insidetextfont": {"color": colour("on-series")},
+        "insidetextfont": {"color": color("on-series")},
         "customdata": [[round(float(100 * share[place]), 3)] for place in order],
         "hovertemplate": "%{y}: loss %{x:.2%}, %{text}, %{customdata[0]} % of the risk<extra></extra>",
     }

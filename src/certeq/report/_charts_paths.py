@@ -13,7 +13,7 @@ from certeq.report._chart import (
     Node,
     Table,
     axis,
-    colour,
+    color,
     log_ticks,
     percent,
     rounded,
@@ -47,12 +47,12 @@ def day(when: object) -> str:
 
 
 def _line_styles(study: Study) -> dict[str, Node]:
-    """Colours for utilities, grey dashes for benchmarks: the kinds differ for an eye that sees no colour."""
+    """Colors for utilities, grey dashes for benchmarks: the kinds differ for an eye that sees no color."""
     dashes, utilities, benchmarks = ("dash", "dot", "dashdot", "longdash"), 0, 0
     styles: dict[str, Node] = {}
     for strategy in study.held:
         if strategy.is_benchmark:
-            styles[strategy.name] = {"color": colour("muted"), "dash": dashes[benchmarks % len(dashes)], "width": 1.6}
+            styles[strategy.name] = {"color": color("muted"), "dash": dashes[benchmarks % len(dashes)], "width": 1.6}
             benchmarks += 1
         else:
             dash, width = "solid" if utilities < SERIES else "longdashdot", 2.6 if strategy.name == study.focus else 1.6
@@ -136,7 +136,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
     if returns.shape[1] <= _FEW_ASSETS:
         risks, gains = _risk_return(returns, utility)
         names = [in_chart(label) for label in distinct(study.assets)]
-        traces.append(_dots("Single assets", risks, gains, names, colour("muted"), "circle", 6, 0.65))
+        traces.append(_dots("Single assets", risks, gains, names, color("muted"), "circle", 6, 0.65))
     traces.append(
         {
             "type": "scatter",
@@ -178,11 +178,11 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
         window = {}
     layout = {
         "xaxis": axis("OCE of the daily loss", tickformat=".1%", **window),
-        "yaxis": axis("Annualised return", tickformat=".0%"),
+        "yaxis": axis("Annualized return", tickformat=".0%"),
         "hovermode": "closest",
     }
     rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
-    table = Table(("OCE of the daily loss", "Annualised return"), rows, frozenset({0, 1}))
+    table = Table(("OCE of the daily loss", "Annualized return"), rows, frozenset({0, 1}))
     return Chart("frontier", "Frontier", text, traces, layout, table, 440)
 
 
@@ -203,7 +203,7 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
     rest = sweep.weights.sum(axis=1) - np.sum(paths, axis=0)
     tones = [series(i) for i in range(len(paths))]
     if np.abs(rest).max() > 1e-6:
-        labels, paths, tones = [*labels, "All others"], [*paths, rest], [*tones, colour("muted")]
+        labels, paths, tones = [*labels, "All others"], [*paths, rest], [*tones, color("muted")]
     stacked = bool((sweep.weights >= -1e-9).all())  # areas below zero cannot be stacked
     traces = [
         {
@@ -222,7 +222,7 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
     moves = 0.5 * np.abs(np.diff(sweep.weights, axis=0)).sum(axis=1)
     text = (
         f"Optimal weights of {study.focus} as {label} goes from {sweep.places[0]:.4g} to {sweep.places[-1]:.4g}; "
-        f"at most {percent(float(moves.max()), 0)} of the money moves between neighbouring values."
+        f"at most {percent(float(moves.max()), 0)} of the money moves between neighboring values."
     )
     layout = {
         "xaxis": _parameter_axis(sweep),
@@ -239,7 +239,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     judged = study.judged_on.to_numpy(dtype=float)
     figures = [measure(judged @ weights) for weights in sweep.weights]
     where = "the data fitted on" if study.in_sample else "the data held out"
-    drawn = (("annualized_mean", "Annualised return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
+    drawn = (("annualized_mean", "Annualized return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
     traces = [
         {
             "type": "scatter",
@@ -262,7 +262,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     spans = [[figure[key] for figure in figures] for key, *_ in drawn]
     label = plain(sweep.label)
     text = (
-        f"Judged on {where}, the annualised return lies between {percent(min(spans[0]))} and "
+        f"Judged on {where}, the annualized return lies between {percent(min(spans[0]))} and "
         f"{percent(max(spans[0]))} and the "
         f"daily CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} over this range of {label}."
     )
@@ -270,7 +270,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         (f"{place:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
         for place, f in zip(sweep.places, figures, strict=True)
     )
-    table = Table((label, "Annualised return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
+    table = Table((label, "Annualized return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
     return Chart("outcome", f"Sensitivity of return and risk to {label}", text, traces, layout, table, 420)
 
 
@@ -283,7 +283,7 @@ def _parameter_axis(sweep: Sweep, **more: str) -> Node:
 def _current_mark(sweep: Sweep) -> Node:
     if sweep.current is None:
         return {}
-    line = {"color": colour("text"), "dash": "dot", "width": 1.5}
+    line = {"color": color("text"), "dash": "dot", "width": 1.5}
     return {
         "shapes": [
             {"type": "line", "x0": sweep.current, "x1": sweep.current, "yref": "paper", "y0": 0, "y1": 1, "line": line}
@@ -292,7 +292,7 @@ def _current_mark(sweep: Sweep) -> Node:
 
 
 def _risk_return(returns: Floats, utility: Utility) -> tuple[Floats, Floats]:
-    """OCE of the daily loss and annualised mean, one per column."""
+    """OCE of the daily loss and annualized mean, one per column."""
     return np.atleast_1d(oce(-returns.T, utility, axis=-1)), DAYS_PER_YEAR * returns.mean(axis=0)
 
 
@@ -306,7 +306,7 @@ def _dots(
         "x": rounded(x),
         "y": rounded(y),
         "text": labels,
-        "marker": {"color": tone, "symbol": symbol, "size": size, "line": {"width": 1, "color": colour("surface")}},
+        "marker": {"color": tone, "symbol": symbol, "size": size, "line": {"width": 1, "color": color("surface")}},
         "opacity": opacity,
         "hovertemplate": "%{text}<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>",
     }

@@ -34,7 +34,7 @@ class Metric:
     --------
     >>> from certeq.report import METRICS
     >>> len(METRICS), METRICS[0].label
-    (7, 'Annualised return')
+    (7, 'Annualized return')
     """
 
     key: str
@@ -140,7 +140,7 @@ def _sortino(rows: Floats) -> Floats:
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("annualized_mean", "Annualised return", True, _mean, meaning="252 times the mean daily return"),
+    Metric("annualized_mean", "Annualized return", True, _mean, meaning="252 times the mean daily return"),
     Metric("gini_mean_difference", "Gini MD", False, _gini, meaning="mean distance between two random days"),
     Metric("cvar", "CVaR 95 %", False, _cvar, meaning="mean loss on the worst 5 % of days"),
     Metric("evar", "EVaR 95 %", False, _evar, meaning="entropic value at risk, an upper bound of CVaR"),

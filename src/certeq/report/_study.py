@@ -50,7 +50,7 @@ class Strategy:
 
     @property
     def is_benchmark(self) -> bool:
-        """Whether the weights come from something other than the minimisation of an OCE."""
+        """Whether the weights come from something other than the minimization of an OCE."""
         return self.utility is None
 
     @property

@@ -79,7 +79,7 @@ def metrics_caption(study: Study, level: float = 0.95) -> str:
 
 
 def certificate_table(study: Study) -> Table:
-    """For each minimised OCE: its value, the proven distance to the best possible, and how it fares on other days."""
+    """For each minimized OCE: its value, the proven distance to the best possible, and how it fares on other days."""
     head = ["Strategy", "Utility", "OCE, fitted", "Gap (proven)", "Steps", "Seconds"]
     if not study.in_sample:
         head.insert(3, "OCE, held out, 95 %")

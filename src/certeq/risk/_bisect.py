@@ -38,12 +38,12 @@ def bisect_rows(
     """Bisect mean u'(z - t) = 1 on [min z - x0, max z - x0] to a bracket of ``delta`` and a residual of ``epsilon``.
 
     The printed rule asks for both whatever the utility; for CVaR the residual may never get there (m = 10, alpha = 0.15
-    leaves 1/3), so a bracket of two neighbouring floats ends it too.
+    leaves 1/3), so a bracket of two neighboring floats ends it too.
     """
     _check(delta, epsilon)
     held = z if weights is None else np.where(weights > 0, z, np.nan)
-    centre = np.nanmax(held, axis=1)
-    y = z - centre[:, None]
+    center = np.nanmax(held, axis=1)
+    y = z - center[:, None]
     if weights is not None:
         y = without_idle(y, weights)
 
@@ -51,8 +51,8 @@ def bisect_rows(
         with np.errstate(over="ignore"):
             return mean(np.asarray(function(y - t[:, None])), weights)
 
-    low = np.nanmin(held, axis=1) - centre - utility.anchor
-    return _bisect(means, centre, low, utility, delta, epsilon)
+    low = np.nanmin(held, axis=1) - center - utility.anchor
+    return _bisect(means, center, low, utility, delta, epsilon)
 
 
 def bisect_long(sample: Sample, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
@@ -78,7 +78,7 @@ def _check(delta: float, epsilon: float) -> None:
             raise ValueError(f"{name} must be a number above 0; found {found!r}.")
 
 
-def _bisect(means: Means, centre: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:
+def _bisect(means: Means, center: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:
     # One float below the least possible threshold, so that the slope there exceeds 1 strictly.
     low = np.nextafter(low, -np.inf)
     high = np.full(len(low), -utility.anchor)
@@ -95,5 +95,5 @@ def _bisect(means: Means, centre: Floats, low: Floats, utility: Utility, delta: 
         low = np.where(open_ & (g > 0), middle, low)
         high = np.where(open_ & (g <= 0), middle, high)
         residual = np.where(open_ & (g <= 0), g, residual)
-    value = centre + (high + means(utility.value, high))
-    return Bisection(value, centre + high, residual, high - low, iterations)
+    value = center + (high + means(utility.value, high))
+    return Bisection(value, center + high, residual, high - low, iterations)

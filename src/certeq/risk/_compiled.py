@@ -1,6 +1,6 @@
 """The compiled passes of ``_fused.c``: which utilities they know, and the same sums by NumPy where they were not built.
 
-A slope is compiled when it is one of five curves, whatever the scale, shift or normalisation around it. Sums of
+A slope is compiled when it is one of five curves, whatever the scale, shift or normalization around it. Sums of
 utilities and those a user writes are NumPy's.
 """
 

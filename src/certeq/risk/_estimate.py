@@ -57,7 +57,7 @@ class Estimate:
     value : float
         OCE of the sample.
     threshold : float
-        t*, the minimiser.
+        t*, the minimizer.
     stderr : float
         Standard error of ``value`` by the central limit theorem: the standard deviation of u(X - t*) over sqrt(n).
     bias : float
@@ -121,7 +121,7 @@ class Estimate:
         level : float
             Nominal coverage.
         method : {"normal", "bootstrap"}
-            value -+ z * stderr, or the basic bootstrap, which needs no formula for the variance and centres on the
+            value -+ z * stderr, or the basic bootstrap, which needs no formula for the variance and centers on the
             bias-corrected value. Neither mends a small tail: with fewer than about 15 losses beyond the quantile both
             cover less than they say, the bootstrap least.
         replicates : int
@@ -277,12 +277,12 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
 def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     """Standard error, bias and effective sample size, from one more pass at the threshold."""
     level = solved.value - solved.threshold  # the mean of u(X - t*)
-    centre, s, shape = solved.centre, solved.s, form(utility)  # what the kernel takes along wherever it runs
+    center, s, shape = solved.center, solved.s, form(utility)  # what the kernel takes along wherever it runs
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
         w2 = None if w is None else w * w
         mixed = jumps = jumps2 = 0.0
-        y = centered(z, centre)
+        y = centered(z, center)
         with np.errstate(over="ignore", under="ignore"):
             # Each array is summed up before the next is made: a pass is to need a few MB.
             slope, curvature = slope_and_bend(shape, y, s)

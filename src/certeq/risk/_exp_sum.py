@@ -1,6 +1,6 @@
 """The sum of exponentials of a block, twice as fast as adding up ``np.exp``: a table of cells, a parabola in each.
 
-exp(x) = exp(c) exp(r) with c the centre of x's cell, of width 1/8192. In the cell exp(r) is (1 + r)**2 / 2 + 1/2 up to
+exp(x) = exp(c) exp(r) with c the center of x's cell, of width 1/8192. In the cell exp(r) is (1 + r)**2 / 2 + 1/2 up to
 r**3 / 6, of which all but a quarter is taken by stretching the parabola by 1 + R**2 / 8, R the half-width: what
 is left is below R**3 / 24 = 1e-14. No exponential has to be formed one by one, only the sums of the table's entries and
 of their products with (1 + r)**2.

@@ -60,12 +60,12 @@ class Rising:
         with np.errstate(all="ignore"):
             return np.asarray(self.function(x), dtype=float)
 
-    def summing(self, centre: float, points: tuple[float, ...]) -> Kernel:
-        """Sums of the function at the losses less their centre and each of the points."""
+    def summing(self, center: float, points: tuple[float, ...]) -> Kernel:
+        """Sums of the function at the losses less their center and each of the points."""
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
             with np.errstate(all="ignore"):
-                return tuple(weighted_sum(self.at(shifted(z, centre, t)), w) for t in points)
+                return tuple(weighted_sum(self.at(shifted(z, center, t)), w) for t in points)
 
         return kernel
 
@@ -79,11 +79,11 @@ class Rising:
 
 @dataclass
 class FanSearch:
-    """The smallest t in (low, high] with an excess of at most 0, all less the centre of the sample."""
+    """The smallest t in (low, high] with an excess of at most 0, all less the center of the sample."""
 
     sample: Sample
     rising: Rising
-    centre: float
+    center: float
     mass: float
     least: float
     greatest: float
@@ -96,7 +96,7 @@ class FanSearch:
         self.features = bends_of(self.rising.at, [self.rising.anchor])
 
     def run(self) -> float:
-        """To neighbouring floats, or to where sums of rounded numbers no longer tell one t from another."""
+        """To neighboring floats, or to where sums of rounded numbers no longer tell one t from another."""
         furthest = max(abs(self.least), abs(self.greatest))
         low = float(below_all(self.least, furthest, self.rising.anchor))
         high, trusting, evens = self.greatest - self.rising.anchor, True, 0
@@ -167,7 +167,7 @@ class FanSearch:
         """One pass: exact means at the points, and a sketch around the middle of them."""
         reach = self.sketch.reach(self.features, around, self.sample.size)
         frame = Frame.around(around, self.features, self.least, self.greatest, reach)
-        sums_of, sketch_of = self.rising.summing(self.centre, points), frame.kernel(self.centre)
+        sums_of, sketch_of = self.rising.summing(self.center, points), frame.kernel(self.center)
 
         def combine(parts: list[tuple[tuple[float, ...], tuple[Floats, ...]]]) -> tuple[object, object]:
             sums, sketches = zip(*parts, strict=True)
@@ -181,7 +181,7 @@ class FanSearch:
         """Remember the means at these points."""
         for t, mean in zip(points, means, strict=True):
             if math.isnan(mean):
-                raise no_mean(self.centre + t)
+                raise no_mean(self.center + t)
             size = self.rising.excess(self.sketch, t)[1]
             self.known[t] = float(excess_of(mean, size, self.rising.level))
 

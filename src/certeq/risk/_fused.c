@@ -278,7 +278,7 @@ static double newton_step(Curve u, double m, double rise)
     return m < u.b ? log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * rise) : NAN;
 }
 
-/* Slopes where the mean passes 1 between two neighbouring floats: those at both, mixed so that the mean is 1, which it
+/* Slopes where the mean passes 1 between two neighboring floats: those at both, mixed so that the mean is 1, which it
    returns. Slopes at either alone may have any mean where the curve is steeper than floats are dense. */
 static double between(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double high,
                       double *q, double *work)
@@ -511,7 +511,7 @@ static double loss(const Py_buffer *x, Py_ssize_t i)
 
 /* Losses less their greatest into z; returns 0 where one that counts is not finite. One that weighs nothing may lie
    anywhere, and must not overflow anything: it is given the least. */
-static int centred(Curve u, const Py_buffer *x, const double *w, double *z, double *low, double *centre)
+static int centered(Curve u, const Py_buffer *x, const double *w, double *z, double *low, double *center)
 {
     Py_ssize_t n = x->shape[0];
     double least = INFINITY, most = -INFINITY, spoilt = 0.0;
@@ -536,18 +536,18 @@ static int centred(Curve u, const Py_buffer *x, const double *w, double *z, doub
     for (Py_ssize_t i = 0; i < n; i++)
         z[i] = (w == NULL || w[i] > 0.0 ? z[i] : least) - most;
     *low = least - most;
-    *centre = most;
+    *center = most;
     return 1;
 }
 
 /* Losses less a new center into z, and the range of those that count. */
-static void recentred(const Py_buffer *x, const double *w, double *z, double centre, double *low, double *high)
+static void recentered(const Py_buffer *x, const double *w, double *z, double center, double *low, double *high)
 {
     Py_ssize_t n = x->shape[0];
     *low = INFINITY;
     *high = -INFINITY;
     for (Py_ssize_t i = 0; i < n; i++) {
-        z[i] = loss(x, i) - centre;
+        z[i] = loss(x, i) - center;
         if (w == NULL || w[i] > 0.0) {
             *low = z[i] < *low ? z[i] : *low;
             *high = z[i] > *high ? z[i] : *high;
@@ -557,12 +557,12 @@ static void recentred(const Py_buffer *x, const double *w, double *z, double cen
         z[i] = w[i] > 0.0 ? z[i] : *low;
 }
 
-static int solved(Curve u, const Py_buffer *x, const double *w, double *work, const Py_buffer *tilt, double *centre,
+static int solved(Curve u, const Py_buffer *x, const double *w, double *work, const Py_buffer *tilt, double *center,
                   Answer *found)
 {
     Py_ssize_t n = x->shape[0];
     double low, high, mass = (double)n, *z = work, *q = work + n;
-    if (!centred(u, x, w, z, &low, centre))
+    if (!centered(u, x, w, z, &low, center))
         return 0;
     if (w != NULL) {
         mass = 0.0;
@@ -581,8 +581,8 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
         /* The greatest loss may lie so far off that losses less it have few digits left. Once the threshold is known
            roughly they are taken less that, unless the rounding is harmless. */
         if (found->stiff > STIFF) {
-            *centre += found->threshold;
-            recentred(x, w, z, *centre, &low, &high);
+            *center += found->threshold;
+            recentered(x, w, z, *center, &low, &high);
             if (!search(u, z, w, n, mass, low, high, 0.0, q, work + 2 * n, found))
                 return 0;
         }
@@ -627,13 +627,13 @@ static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
         goto done;
     }
     int good;
-    double centre;
+    double center;
     Answer found;
     Py_BEGIN_ALLOW_THREADS good =
-        n > 0 && solved(u, &x, weighted ? (const double *)w.buf : NULL, work, &tilt, &centre, &found);
+        n > 0 && solved(u, &x, weighted ? (const double *)w.buf : NULL, work, &tilt, &center, &found);
     Py_END_ALLOW_THREADS PyMem_Free(work);
     if (good)
-        answer = Py_BuildValue("dd", centre + found.value, centre + found.threshold);
+        answer = Py_BuildValue("dd", center + found.value, center + found.threshold);
     else {
         answer = Py_None;
         Py_INCREF(answer);

@@ -83,10 +83,10 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
     if not np.isfinite(utility.lipschitz):
         low = solved.extent.low if np.isfinite(solved.extent.low) else float(far.min())
         with np.errstate(over="ignore"):
-            values = np.asarray(utility.value((far - solved.centre) - solved.s))
-            base = float(utility.value((low - solved.centre) - solved.s)) if utility.is_monotone else 0.0
+            values = np.asarray(utility.value((far - solved.center) - solved.s))
+            base = float(utility.value((low - solved.center) - solved.s)) if utility.is_monotone else 0.0
         if isinstance(utility.shape, Exponential):  # u grows like u', which needs no shift to be a pure exponential
-            values, base = np.asarray(utility.slope((far - solved.centre) - solved.s)), 0.0
+            values, base = np.asarray(utility.slope((far - solved.center) - solved.s)), 0.0
         sizes = np.sort(np.abs(values - base))[::-1][: top + 1]
         power = utility.growth + 1.0
     if sizes[-1] <= 0.0:

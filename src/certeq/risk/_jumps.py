@@ -43,13 +43,13 @@ class Probe:
         return self.left <= _ONE < self.right
 
 
-def probing(utility: Utility, centre: float, s: float) -> Kernel:
+def probing(utility: Utility, center: float, s: float) -> Kernel:
     """Three sums: what `Probe` holds, times the weight of the sample."""
     slopes = form(utility).slopes
 
     def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            y = centered(z, centre)
+            y = centered(z, center)
             left, right = slopes(y, s)
             below = weighted_sum(left, w)
             above = below if right is left else weighted_sum(right, w)
@@ -101,9 +101,9 @@ class _Model:
 class JumpSearch:
     """Where the mean slope of a sample passes 1, starting from a first probe and a sketch that may be rough."""
 
-    def __init__(self, sample: Sample, utility: Utility, centre: float, mass: float, low: float, high: float) -> None:
-        """Losses lie in [low, high], less the centre."""
-        self.sample, self.utility, self.centre, self.mass = sample, utility, centre, mass
+    def __init__(self, sample: Sample, utility: Utility, center: float, mass: float, low: float, high: float) -> None:
+        """Losses lie in [low, high], less the center."""
+        self.sample, self.utility, self.center, self.mass = sample, utility, center, mass
         self.least, self.greatest = low, high
         self.low, self.high = low - utility.anchor, high - utility.anchor
         self.features = features_of(utility)
@@ -204,7 +204,7 @@ class JumpSearch:
         self.passes += 1
         reach = known.reach(self.features, s, self.sample.size)
         frame = Frame.around(s, self.features, self.least, self.greatest, reach)
-        sums_of, sketch_of = probing(self.utility, self.centre, s), frame.kernel(self.centre)
+        sums_of, sketch_of = probing(self.utility, self.center, s), frame.kernel(self.center)
 
         def combine(parts: list[tuple[tuple[float, ...], tuple[Floats, ...]]]) -> tuple[object, object]:
             sums, sketches = zip(*parts, strict=True)

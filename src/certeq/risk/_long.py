@@ -34,11 +34,11 @@ _HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the gre
 
 @dataclass
 class LongSolved:
-    """A long sample's centre c, threshold c + s, OCE, and how many passes over the data that took."""
+    """A long sample's center c, threshold c + s, OCE, and how many passes over the data that took."""
 
     sample: Sample
     extent: Extent
-    centre: float
+    center: float
     s: float
     value: float
     passes: int
@@ -46,14 +46,14 @@ class LongSolved:
     @property
     def threshold(self) -> float:
         """t* in the units of the losses."""
-        return self.centre + self.s
+        return self.center + self.s
 
     def means(self, function: Callable[[Floats], tuple[Floats, ...]]) -> Floats:
         """Means of what ``function`` makes of the losses less their threshold; one pass."""
-        centre, s = self.centre, self.s
+        center, s = self.center, self.s
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-            return tuple(_sum(part, w) for part in function(_shift(z, centre, s)))
+            return tuple(_sum(part, w) for part in function(_shift(z, center, s)))
 
         return self.sample.total(kernel) / self.extent.mass
 
@@ -91,14 +91,14 @@ def solve_sample(sample: Sample, utility: Utility, value_only: bool = False) -> 
 
 def tilting(solved: LongSolved, utility: Utility) -> Kernel:
     """A kernel for the tilt of every loss but for a common factor; ties at a kink share what is left of 1."""
-    centre, s, share = solved.centre, solved.s, 0.0
+    center, s, share = solved.center, solved.s, 0.0
     shape, slopes = utility.shape, form(utility).slopes
     if isinstance(shape, Pieces) and shape.low == shape.high:
         s = 0.0
     elif utility.kinks:
 
         def ends(z: Floats, w: Floats | None) -> tuple[float, float]:
-            left, right = slopes(centered(z, centre), s)
+            left, right = slopes(centered(z, center), s)
             return _sum(left, w), _sum(right, w)
 
         below, above = solved.sample.total(ends) / solved.extent.mass
@@ -108,7 +108,7 @@ def tilting(solved: LongSolved, utility: Utility) -> Kernel:
         part = np.zeros(z.shape)
         held = slice(None) if w is None else w > 0
         with np.errstate(under="ignore"):
-            left, right = slopes(centered(z[held], centre), s)
+            left, right = slopes(centered(z[held], center), s)
         part[held] = left + share * (right - left)
         if w is not None:
             part *= w
@@ -136,34 +136,34 @@ def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
 
 def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> LongSolved:
     passes = 0
-    centre = float(draw.z.max()) if draw.z.size else 0.0
-    flat = draw.z.size > 0 and rate * (centre - float(draw.z.min())) < 1.0
+    center = float(draw.z.max()) if draw.z.size else 0.0
+    flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
     if draw.z.size and not flat:
         # Nothing near overflow or underflow: a subtraction saved. Else the greatest losses go to the table's upper end.
-        centre = 0.0 if rate * float(np.abs(draw.z).max()) <= _HEADROOM else centre - _HEADROOM / rate
+        center = 0.0 if rate * float(np.abs(draw.z).max()) <= _HEADROOM else center - _HEADROOM / rate
     while True:
 
         def kernel(
-            z: Floats, w: Floats | None, low: float, high: float, centre: float = centre, flat: bool = flat
+            z: Floats, w: Floats | None, low: float, high: float, center: float = center, flat: bool = flat
         ) -> tuple[float]:
             with np.errstate(under="ignore", over="ignore"):
-                x = z if centre == 0.0 else z - centre
+                x = z if center == 0.0 else z - center
                 if rate != 1.0:
                     x = np.multiply(x, rate, out=None if x is z else x)
                 if flat:
                     return (_sum(np.expm1(x), w),)
                 # A step further than the range in exact arithmetic: the rounding of x.
-                reach = rate * max(high - centre, centre - low) * (1.0 + 1e-15)
+                reach = rate * max(high - center, center - low) * (1.0 + 1e-15)
                 return (sum_exp(x, w, reach),)
 
         size, (total,) = survey(sample, kernel, ranged=True, wide=True)
         passes += 1
-        # Any centre will do that neither overflows nor pushes the greatest loss towards underflow.
-        if abs(rate * (size.high - centre)) <= 300.0 and not (flat and total <= -0.9):
+        # Any center will do that neither overflows nor pushes the greatest loss towards underflow.
+        if abs(rate * (size.high - center)) <= 300.0 and not (flat and total <= -0.9):
             break
-        centre, flat = size.high - _HEADROOM / rate, False
+        center, flat = size.high - _HEADROOM / rate, False
     level = float(np.log1p(total) if flat else np.log(total)) / rate
-    return LongSolved(sample, size, centre, level - utility.anchor, centre + level + utility.oce_of_zero, passes)
+    return LongSolved(sample, size, center, level - utility.anchor, center + level + utility.oce_of_zero, passes)
 
 
 def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility) -> LongSolved:
@@ -207,8 +207,8 @@ def _quantile(sample: Sample, draw: Draw, pieces: Pieces, utility: Utility) -> L
 class _Slopes:
     """Mean slope and curvature of the sample at a trial s, remembering the last answer."""
 
-    def __init__(self, sample: Sample, utility: Utility, centre: float) -> None:
-        self.sample, self.utility, self.centre = sample, utility, centre
+    def __init__(self, sample: Sample, utility: Utility, center: float) -> None:
+        self.sample, self.utility, self.center = sample, utility, center
         self.mass = np.nan
         self.passes = 0
         self.known: dict[float, tuple[float, ...]] = {}
@@ -216,10 +216,10 @@ class _Slopes:
 
     def sums(self, s: float, with_value: bool) -> Extra:
         # The kernel may travel: it takes these along, not the sample.
-        utility, shape, centre = self.utility, form(self.utility), self.centre
+        utility, shape, center = self.utility, form(self.utility), self.center
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-            y = centered(z, centre)
+            y = centered(z, center)
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 slope, curvature = slope_and_bend(shape, y, s)
                 pair = _sum(slope, w), _sum(curvature, w)
@@ -294,15 +294,15 @@ class _Slopes:
         return s + ahead, s + value - 0.5 * (m1 - 1.0) * ahead - correction
 
     def value_at(self, s: float) -> float:
-        """s + E u(z - centre - s), from the last pass where it was close enough, else from a pass of its own."""
+        """s + E u(z - center - s), from the last pass where it was close enough, else from a pass of its own."""
         ((at, known),) = self.known.items()
         if len(known) == 3 and abs(s - at) * abs(known[0] - 1.0) <= 1e-14 * (abs(s) + abs(known[2])):
             return at + known[2] - 0.5 * (s - at) * (known[0] - 1.0)
 
-        utility, centre = self.utility, self.centre
+        utility, center = self.utility, self.center
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float]:
-            return (_sum(np.asarray(utility.value(_shift(z, centre, s))), w),)
+            return (_sum(np.asarray(utility.value(_shift(z, center, s))), w),)
 
         self.passes += 1
         return s + float(self.sample.total(kernel)[0]) / self.mass
@@ -315,38 +315,38 @@ def _after(residual: float, last: float) -> float:
 
 
 def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
-    slopes = _Slopes(sample, utility, draw.centre)
-    s = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
+    slopes = _Slopes(sample, utility, draw.center)
+    s = _rough(draw, utility) - draw.center if draw.z.size else 0.0
     size, first = survey(sample, slopes.sums(s, False))
     slopes.mass, slopes.passes, slopes.known = size.mass, 1, {s: tuple(first)}
-    low, high = (end - draw.centre - utility.anchor for end in (size.low, size.high))
+    low, high = (end - draw.center - utility.anchor for end in (size.low, size.high))
     if value_only:
         s, least = slopes.least_value(s, low, high, utility.growth)
         if least is not None:
-            return LongSolved(sample, size, draw.centre, s, draw.centre + least, slopes.passes)
+            return LongSolved(sample, size, draw.center, s, draw.center + least, slopes.passes)
     found = slopes.descend(s, low, high)
     if found is None:  # a tail so heavy that the draw missed what matters, or slopes that rise within a short stretch
         probes = [Probe(point, slope, slope, np.nan) for point, slope in slopes.seen.items()]
         return _search(sample, draw, utility, size, probes, slopes.passes, value_only)
-    return LongSolved(sample, size, draw.centre, found, float(draw.centre + slopes.value_at(found)), slopes.passes)
+    return LongSolved(sample, size, draw.center, found, float(draw.center + slopes.value_at(found)), slopes.passes)
 
 
 def _jumping(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
-    start = _rough(draw, utility) - draw.centre if draw.z.size else 0.0
-    size, first = survey(sample, probing(utility, draw.centre, start))
+    start = _rough(draw, utility) - draw.center if draw.z.size else 0.0
+    size, first = survey(sample, probing(utility, draw.center, start))
     return _search(sample, draw, utility, size, [Probe(start, *map(float, first))], 1, value_only)
 
 
 def _search(
     sample: Sample, draw: Draw, utility: Utility, size: Extent, probes: list[Probe], passes: int, value_only: bool
 ) -> LongSolved:
-    low, high = size.low - draw.centre, size.high - draw.centre
-    search = JumpSearch(sample, utility, draw.centre, size.mass, low, high)
+    low, high = size.low - draw.center, size.high - draw.center
+    search = JumpSearch(sample, utility, draw.center, size.mass, low, high)
     for probe in probes:
         search.bound(probe)
     best = min(probes, key=lambda probe: abs(probe.residual) if math.isfinite(probe.residual) else math.inf)
     s, value = search.run(best, draw.sketch(), value_only)
-    return LongSolved(sample, size, draw.centre, s, draw.centre + value, passes + search.passes)
+    return LongSolved(sample, size, draw.center, s, draw.center + value, passes + search.passes)
 
 
 def _rough(draw: Draw, utility: Utility) -> float:

@@ -61,7 +61,7 @@ def oce(
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``.
     weights : array_like, optional
-        Non-negative weights, of the shape of x or one per sample; they are normalised to sum 1. A Series must have
+        Non-negative weights, of the shape of x or one per sample; they are normalized to sum 1. A Series must have
         the labels of the samples: the index of x, or its columns where a DataFrame is reduced along axis 1.
     axis : int, tuple of int or None
         Where the samples run; all axes by default. Of a DataFrame None is 0: the samples are its rows, and 1 gives a
@@ -115,7 +115,7 @@ def oce(
 
 @free_to_overflow
 def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
-    r"""The minimiser t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
+    r"""The minimizer t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
     For CVaR it is the value at risk. Parameters are those of `oce`.
 

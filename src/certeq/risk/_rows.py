@@ -31,7 +31,7 @@ class Solved:
 
     y: Floats
     weights: Floats | None
-    centre: Floats
+    center: Floats
     s: Floats
     value: Floats
     evaluations: int = 1
@@ -39,7 +39,7 @@ class Solved:
     @property
     def threshold(self) -> Floats:
         """t* in the units of the losses."""
-        return self.centre + self.s
+        return self.center + self.s
 
 
 def mean(a: Floats, weights: Floats | None) -> Floats:
@@ -72,16 +72,16 @@ def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
     shape = utility.shape
     least, most = utility.slope_range
     if not isinstance(shape, Exponential | Quadratic) and least < 1.0 < most < np.inf:
-        centre = upper_quantile(z, weights, (1.0 - least) / (most - least))
+        center = upper_quantile(z, weights, (1.0 - least) / (most - least))
     elif weights is None:
-        centre = z.max(axis=1)
+        center = z.max(axis=1)
     else:
-        centre = np.where(weights > 0, z, -np.inf).max(axis=1)
+        center = np.where(weights > 0, z, -np.inf).max(axis=1)
     with np.errstate(over="ignore"):  # losses too far apart for their difference to be a number: see Solved.value
-        y = z - centre[:, None]
+        y = z - center[:, None]
     if weights is not None:
         y = without_idle(y, weights)
-    solved = Solved(y, weights, centre, np.zeros_like(centre), centre)
+    solved = Solved(y, weights, center, np.zeros_like(center), center)
     match shape:
         case Exponential(rate):
             _log_mean_exp(solved, rate, utility)
@@ -122,7 +122,7 @@ def _log_mean_exp(solved: Solved, rate: float, utility: Utility) -> None:
                 small = None if solved.weights is None else solved.weights[flat]
                 total[flat] = np.log1p(mean(np.expm1(exponent[flat]), small))
     solved.s = total / rate - utility.anchor
-    solved.value = solved.centre + total / rate + utility.oce_of_zero
+    solved.value = solved.center + total / rate + utility.oce_of_zero
 
 
 def _mean_and_variance(solved: Solved, bend: float, utility: Utility) -> None:
@@ -130,20 +130,20 @@ def _mean_and_variance(solved: Solved, bend: float, utility: Utility) -> None:
     deviation = solved.y - average[:, None]
     variance = mean(deviation * deviation, solved.weights)
     solved.s = average - utility.anchor
-    solved.value = solved.centre + average + utility.oce_of_zero + 0.5 * bend * variance
+    solved.value = solved.center + average + utility.oce_of_zero + 0.5 * bend * variance
 
 
 def _two_pieces(solved: Solved, pieces: Pieces, utility: Utility) -> None:
     """low * mean + (1 - low) * CVaR; the center is the quantile."""
-    average = mean(solved.y, solved.weights) if pieces.low != 0.0 else np.zeros_like(solved.centre)
+    average = mean(solved.y, solved.weights) if pieces.low != 0.0 else np.zeros_like(solved.center)
     if pieces.low == pieces.high:
         solved.s = average - utility.anchor
-        solved.value = solved.centre + average + utility.oce_of_zero
+        solved.value = solved.center + average + utility.oce_of_zero
         return
-    solved.s = np.full_like(solved.centre, -pieces.kink)
+    solved.s = np.full_like(solved.center, -pieces.kink)
     excess = mean(np.maximum(solved.y, 0.0), solved.weights)
     level = pieces.low * average + (pieces.high - pieces.low) * excess
-    solved.value = solved.centre + (level + (float(utility.value(pieces.kink)) - pieces.kink))
+    solved.value = solved.center + (level + (float(utility.value(pieces.kink)) - pieces.kink))
 
 
 def tail_count(tail: float, samples: int) -> int:
@@ -180,7 +180,7 @@ def _newton(solved: Solved, utility: Utility) -> None:
         )
         solved.s[opened], solved.evaluations = root.t, root.evaluations
     with np.errstate(over="ignore"):
-        solved.value = solved.centre + (solved.s + mean(utility.value(y - solved.s[:, None]), weights))
+        solved.value = solved.center + (solved.s + mean(utility.value(y - solved.s[:, None]), weights))
 
 
 def _furthest(form: Form, slope: float) -> float:

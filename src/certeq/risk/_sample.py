@@ -22,7 +22,7 @@ from certeq.risk._threads import run_all
 Floats = NDArray[np.float64]
 # (losses, weights or None) of one block -> partial results; see Sample.fold and Sample.total
 Kernel = Callable[[Floats, Floats | None], Any]
-# Several partial results -> one of the same kind; associative, so that neighbours can be merged wherever they are
+# Several partial results -> one of the same kind; associative, so that neighbors can be merged wherever they are
 Combine = Callable[[list[Any]], Any]
 
 BLOCK = 64_000  # losses per block: long enough for threads to run undisturbed, short enough for the caches
@@ -57,7 +57,7 @@ class Sample(ABC):
         """kernel(losses, weights) of every block, in order; losses of weight 0 are left out unless ``every``."""
 
     def fold(self, kernel: Kernel, combine: Combine, every: bool = False, wide: bool = False) -> Any:
-        """The results of `map` merged into one by ``combine``, which sees neighbours in order and at least one.
+        """The results of `map` merged into one by ``combine``, which sees neighbors in order and at least one.
 
         A kernel that makes two temporaries at most may ask for ``wide`` blocks.
         """
@@ -103,16 +103,16 @@ def weighted_sum(part: Floats, w: Floats | None) -> float:
     return float(part.sum()) if w is None else float((w * part).sum())
 
 
-def centered(z: Floats, centre: float) -> Floats:
-    """z - centre, without a copy where there is nothing to subtract."""
-    return z if centre == 0.0 else z - centre
+def centered(z: Floats, center: float) -> Floats:
+    """z - center, without a copy where there is nothing to subtract."""
+    return z if center == 0.0 else z - center
 
 
-def shifted(z: Floats, centre: float, s: float) -> Floats:
-    """(z - centre) - s, in two roundings only where the offset of the losses would cost digits."""
-    if centre == 0.0:
+def shifted(z: Floats, center: float, s: float) -> Floats:
+    """(z - center) - s, in two roundings only where the offset of the losses would cost digits."""
+    if center == 0.0:
         return z - s
-    x = z - centre
+    x = z - center
     x -= s
     return x
 

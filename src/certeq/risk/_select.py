@@ -143,7 +143,7 @@ def _lister(a: float, b: float) -> Kernel:
 
 
 def _merger(most: int) -> Combine:
-    """Windows of neighbouring blocks as one; more than ``most`` losses are counted and not kept."""
+    """Windows of neighboring blocks as one; more than ``most`` losses are counted and not kept."""
 
     def combine(parts: list[tuple[float | Floats | None, ...]]) -> tuple[float | Floats | None, ...]:
         least, greatest, above, excess, mass, inside, weights = zip(*parts, strict=True)

@@ -49,7 +49,7 @@ class Frame:
 
     @classmethod
     def around(cls, s: float, features: tuple[float, ...], low: float, high: float, reach: float) -> Frame:
-        """A frame for losses in [low, high] (less their centre); features in rising order."""
+        """A frame for losses in [low, high] (less their center); features in rising order."""
         furthest = max(abs(end - s - feature) for end in (low, high) for feature in (features[0], features[-1]))
         fine = min(_FINE, max(1, (_ROOM // (2 * _OCTAVES * len(features))).bit_length() - 1))
         top, listed = (_level_of(max(distance, 1e-290), fine) for distance in (furthest, reach))
@@ -61,13 +61,13 @@ class Frame:
     def _bins(self) -> int:
         return 2 * self.levels * len(self.features)
 
-    def kernel(self, centre: float) -> Kernel:
+    def kernel(self, center: float) -> Kernel:
         """Bins that are not empty, one loss, mass, moments and number of each, and the losses that are listed."""
         s, features, base, near, levels, bins = self.s, self.features, self.base, self.near, self.levels, self._bins
         shift = _MANTISSA - self.fine
 
         def sketch(z: Floats, w: Floats | None) -> Parts:
-            y = z if centre == 0.0 else z - centre
+            y = z if center == 0.0 else z - center
             d = y - s
             which = _nearest(d, features) if len(features) > 1 else None
             d -= features[0] if which is None else np.array(features)[which]
@@ -97,7 +97,7 @@ class Frame:
         return sketch
 
     def join(self, parts: list[Parts]) -> Parts:
-        """Sketches of neighbours as one."""
+        """Sketches of neighbors as one."""
         held, ones, *moments, points, loads = (np.concatenate(part) for part in zip(*parts, strict=True))
         bins = self._bins
         one = np.empty(bins)
@@ -153,7 +153,7 @@ def _distance_of(level: int, fine: int) -> float:
 
 @dataclass
 class Sketch:
-    """Points, less the centre of the sample, their masses, and which share of the losses each stands for."""
+    """Points, less the center of the sample, their masses, and which share of the losses each stands for."""
 
     points: Floats
     masses: Floats
@@ -297,7 +297,7 @@ def _bends_within(function: Callable[[Any], Any], grid: Floats, known: list[floa
     with np.errstate(all="ignore"):
         slope = np.asarray(function(parts), dtype=np.float64)
         rises = np.diff(slope, axis=1)
-        # Two neighbouring parts of sixteen: one of them may cut the bend in half.
+        # Two neighboring parts of sixteen: one of them may cut the bend in half.
         pairs = rises[:, 1:] + rises[:, :-1]
         steepest = pairs.max(axis=1)
         share = steepest / (1.0 + np.abs(slope[:, 0]))

@@ -91,8 +91,8 @@ class Draw:
     weights: Floats | None
 
     @property
-    def centre(self) -> float:
-        """0, unless the losses lie so far from 0, compared with their spread, that t* - centre must be kept apart."""
+    def center(self) -> float:
+        """0, unless the losses lie so far from 0, compared with their spread, that t* - center must be kept apart."""
         if self.z.size == 0:
             return 0.0
         low, high = float(self.z.min()), float(self.z.max())
@@ -109,7 +109,7 @@ class Draw:
         w = np.ones(z.size) if w is None else w[:: max(1, self.z.size >> 17)]
         if not z.size:
             return Sketch(np.zeros(1), np.ones(1), np.ones(1))
-        return Sketch(z - self.centre, w / w.sum(), np.full(z.size, 1.0 / z.size))
+        return Sketch(z - self.center, w / w.sum(), np.full(z.size, 1.0 / z.size))
 
 
 def drawn_from(sample: Sample, most: int = DRAW) -> Draw:

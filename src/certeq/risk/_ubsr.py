@@ -150,9 +150,9 @@ def _anchor(function: Callable[[Any], Any], level: float) -> float:
 
 def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float) -> Floats:
     held = z if w is None else np.where(w > 0, z, np.nan)
-    centre = np.nanmax(held, axis=1)
-    y = z - centre[:, None] if w is None else without_idle(z - centre[:, None], w)
-    least = np.nanmin(held, axis=1) - centre
+    center = np.nanmax(held, axis=1)
+    y = z - center[:, None] if w is None else without_idle(z - center[:, None], w)
+    least = np.nanmin(held, axis=1) - center
     low = below_all(least, least, anchor)
 
     def excess(t: Floats) -> Floats:
@@ -160,10 +160,10 @@ def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], lev
             values = np.asarray(function(y - t[:, None]), dtype=float)
             means = mean(values, w)
         if np.isnan(means).any():
-            raise no_mean(float((centre + t)[np.isnan(means)][0]))
+            raise no_mean(float((center + t)[np.isnan(means)][0]))
         return np.asarray(excess_of(means, mean(np.abs(values), w), level))
 
-    return np.asarray(centre + _smallest(excess, low, np.full(len(z), -anchor), level))
+    return np.asarray(center + _smallest(excess, low, np.full(len(z), -anchor), level))
 
 
 def _solve_far(sample: Sample, function: Callable[[Any], Any], level: float) -> float:
@@ -178,12 +178,12 @@ def _solve_long(sample: Sample, function: Callable[[Any], Any], level: float) ->
     """One long sample: a small draw gives the start, each pass over the blocks tries a few t; no copy is ever made."""
     anchor = _anchor(function, level)
     draw = drawn_from(sample, 1 << 15)
-    centre, rising = draw.centre, Rising(function, level, anchor)
-    first = _first_fan(draw.z - centre, draw.weights, function, level, anchor) if draw.z.size else (0.0,)
-    size, means = survey(sample, rising.summing(centre, first))
-    search = FanSearch(sample, rising, centre, size.mass, size.low - centre, size.high - centre, draw.sketch())
+    center, rising = draw.center, Rising(function, level, anchor)
+    first = _first_fan(draw.z - center, draw.weights, function, level, anchor) if draw.z.size else (0.0,)
+    size, means = survey(sample, rising.summing(center, first))
+    search = FanSearch(sample, rising, center, size.mass, size.low - center, size.high - center, draw.sketch())
     search.learn(first, [float(found) for found in means])
-    return centre + search.run()
+    return center + search.run()
 
 
 def _first_fan(
@@ -202,7 +202,7 @@ def _first_fan(
 
 
 def _smallest(excess: Callable[[Floats], Floats], low: Floats, high: Floats, level: float) -> Floats:
-    """The smallest t with excess(t) <= 0, by chords safeguarded by bisection, to neighbouring floats."""
+    """The smallest t with excess(t) <= 0, by chords safeguarded by bisection, to neighboring floats."""
     above, below = excess(low), excess(high)
     noise = 1e-9 * (np.abs(level) + np.abs(above) + np.abs(below))
     if np.any(below > noise) or np.any(above < -noise):

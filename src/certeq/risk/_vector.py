@@ -148,18 +148,18 @@ def _by_numpy(
     if not (high - low < most or (isinstance(shape, Exponential) and -math.inf < high < math.inf)):
         return None
     # At an offset of 1e9 a float has seven digits left; losses less a center near the threshold keep all of them.
-    centre = high
+    center = high
     if tail is not None:
         if weights is not None:
-            centre = upper_quantile(x, weights, tail)
+            center = upper_quantile(x, weights, tail)
         else:
             place = rank_of(size, tail)
             parted = parted if size <= SMALL else np.partition(held, place)
-            centre = float(parted[place])
-    z = x - centre
+            center = float(parted[place])
+    z = x - center
     if weights is not None:
         # A loss without weight may lie anywhere, and must not overflow anything: the least does not.
-        z = np.where(weights > 0, z, x.dtype.type(low - centre if low > -math.inf else 0.0))
+        z = np.where(weights > 0, z, x.dtype.type(low - center if low > -math.inf else 0.0))
         mean: Mean = lambda a: float(a.dot(weights))
     elif size <= SMALL:
         ones = _ones[0]
@@ -179,14 +179,14 @@ def _by_numpy(
         if tail is None:
             start = mean(z) - anchor
         else:
-            start = -0.5 * anchor if weights is not None else near_quantile(parted, centre, tail, anchor)
-        answer = _by_search(z, mean, form, facts, low - centre, high - centre, start, tolerance)
+            start = -0.5 * anchor if weights is not None else near_quantile(parted, center, tail, anchor)
+        answer = _by_search(z, mean, form, facts, low - center, high - center, start, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
     else:
         tilt = (answer.density * weights / answer.total).astype(dtype, copy=False)
-    return Solved(centre + answer.value, centre + answer.threshold, tilt)
+    return Solved(center + answer.value, center + answer.threshold, tilt)
 
 
 def _by_search(
@@ -301,7 +301,7 @@ def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start:
 
 
 def _between(z: Floats, mean: Mean, form: Form, low: float, high: float) -> _Answer:
-    """Where the mean slope passes 1 between neighbouring floats: the slopes at both, mixed so that their mean is 1."""
+    """Where the mean slope passes 1 between neighboring floats: the slopes at both, mixed so that their mean is 1."""
     density, above = form.left_slope(z, high), form.left_slope(z, low)
     m, most = mean(density), mean(above)
     if most > 1.0 > m:
@@ -403,13 +403,13 @@ def rank_of(size: int, tail: float) -> int:
     return size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
 
 
-def near_quantile(parted: Floats, centre: float, tail: float, anchor: float) -> float:
-    """A start for losses less ``centre``, the quantile at which ``parted`` is partitioned: t* lies near it."""
+def near_quantile(parted: Floats, center: float, tail: float, anchor: float) -> float:
+    """A start for losses less ``center``, the quantile at which ``parted`` is partitioned: t* lies near it."""
     size = parted.shape[0]
     place = rank_of(size, tail)
     if size * tail - (size - 1 - place) < 1e-9 and place < size - 1:
         # A whole number of losses in the tail: t lies between two of them.
-        return 0.5 * float(parted[place + 1 :].min() - centre)
+        return 0.5 * float(parted[place + 1 :].min() - center)
     return -0.5 * anchor
 
 

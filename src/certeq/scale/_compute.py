@@ -69,7 +69,7 @@ class Scheduler:
     def run(self, tasks: dict[Any, Any], keys: Any, arrays: Sequence[DaskArray]) -> Any:
         """The values of some keys of a graph of tasks which depend on each other and on the chunks of ``arrays``."""
         if self.here:
-            # Straight to the scheduler: to look for what might be optimised takes longer than a short pass.
+            # Straight to the scheduler: to look for what might be optimized takes longer than a short pass.
             graph = dict(tasks)
             for array in arrays:
                 graph.update(array.dask)

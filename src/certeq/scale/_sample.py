@@ -106,13 +106,13 @@ class DaskSample(Sample):
         return (self.z,) if self.weights is None else (self.z, self.weights)
 
     def _chunks(self) -> list[tuple[Any, Any, int]]:
-        """Keys of the chunks of losses and weights, in a graph that is optimised once for all passes; their length."""
+        """Keys of the chunks of losses and weights, in a graph that is optimized once for all passes; their length."""
         if self._sources is None:
             arrays = self._arrays()
-            optimised = dask.optimize(*arrays)
-            # Chunks that a cluster holds already are no longer part of an optimised graph; theirs needs none.
-            whole = all(_keys_of(array)[0] in array.dask for array in optimised)
-            self._sources = optimised if whole else arrays
+            optimized = dask.optimize(*arrays)
+            # Chunks that a cluster holds already are no longer part of an optimized graph; theirs needs none.
+            whole = all(_keys_of(array)[0] in array.dask for array in optimized)
+            self._sources = optimized if whole else arrays
         keys = [_keys_of(array) for array in self._sources]
         loads = keys[1] if self.weighted else [None] * len(keys[0])
         return list(zip(keys[0], loads, (int(size) for size in self.z.chunks[0]), strict=True))
@@ -248,7 +248,7 @@ def map_chunk(z: Any, w: Any, size: int, kernel: Kernel, combine: Combine | None
 
 
 def merge(parts: list[list[Any]], combine: Combine) -> list[Any]:
-    """What neighbouring tasks returned, as one."""
+    """What neighboring tasks returned, as one."""
     results = [result for part in parts for result in part]
     return [combine(results)] if results else results
 

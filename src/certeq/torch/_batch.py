@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from certeq.risk import oce as risk_oce
 from certeq.risk import tilt as risk_tilt
 from certeq.risk._vector import SMALL, solve_vector
-from certeq.torch._checks import Dim, as_weights, check_values, normalised, normalize_dim
+from certeq.torch._checks import Dim, as_weights, check_values, normalize_dim, normalized
 from certeq.torch._rows import tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Pieces, Utility
@@ -121,7 +121,7 @@ def _reduce(
     if weight is not None:
         dims = tuple(range(losses.ndim))
         found = as_weights(weight, losses, dims, None, validate).detach().reshape(-1)
-        w = normalised(found.resolve_neg(), torch.float64).numpy()
+        w = normalized(found.resolve_neg(), torch.float64).numpy()
         if not w.sum() > 0.0:  # refused, unless the caller wants no checks
             return math.nan, x * math.nan
         if validate and not np.isfinite(x).all():
@@ -167,7 +167,7 @@ class _Oce(torch.autograd.Function):
         if torch.is_grad_enabled():
             weight, utility = ctx.problem[:2]
             dtype = losses.dtype if losses.dtype == torch.float64 else torch.float32
-            w = None if weight is None else normalised(weight.reshape(-1), dtype)
+            w = None if weight is None else normalized(weight.reshape(-1), dtype)
             rows = tilt_rows(losses.reshape(-1).to(dtype), w, utility)
             q = rows.to(losses.dtype).reshape(losses.shape)
         return grads[0] * q, None

@@ -89,7 +89,7 @@ def complaint_of(losses: Tensor, utility: Utility, allow_inf: bool) -> str:
 
 
 def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, validate: bool) -> Tensor:
-    """Weights in the shape of the losses, not yet normalised."""
+    """Weights in the shape of the losses, not yet normalized."""
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight must be a torch tensor; found {type(weight).__name__}.")
     if weight.dtype == torch.bool or weight.is_complex():
@@ -112,7 +112,7 @@ def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, 
     return weight
 
 
-def normalised(weight: Tensor, dtype: torch.dtype) -> Tensor:
+def normalized(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """Weights of any size that sum to 1 along the last dimension, in a dtype that may be too short for them."""
     if weight.dtype != torch.float64:  # nothing else has a wider range than what is computed in
         weight = weight.to(dtype)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from certeq.torch._batch import by_vector, has_tensors
-from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalised, normalize_dim
+from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim, normalized
 from certeq.torch._rows import as_rows, oce_rows, threshold_rows, tilt_rows
 from certeq.torch._search import is_traced
 from certeq.utilities import Utility
@@ -28,7 +28,7 @@ def oce(
 ) -> Tensor:
     r"""Optimized certainty equivalent of losses: :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
 
-    Write it where ``losses.mean()`` stands. The minimiser t* is found exactly, and the gradient with respect to the
+    Write it where ``losses.mean()`` stands. The minimizer t* is found exactly, and the gradient with respect to the
     losses is the tilt :math:`q_i = w_i u'(x_i - t^*)`, non-negative (except for mean-variance) and of sum 1.
 
     Parameters
@@ -38,7 +38,7 @@ def oce(
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``. Its parameters may be tensors: they get gradients too.
     weight : Tensor, optional
-        Non-negative weights, of the shape of ``losses`` or, with one ``dim``, one per sample; normalised to sum 1.
+        Non-negative weights, of the shape of ``losses`` or, with one ``dim``, one per sample; normalized to sum 1.
     dim : int or tuple of int, optional
         Where the samples run. None, the default, takes all entries together, as ``torch.mean`` does.
     keepdim : bool
@@ -116,12 +116,12 @@ def threshold(
     validate: bool = True,
     process_group: Any = None,
 ) -> Tensor:
-    r"""The minimiser t* of :math:`t + E[u(X - t)]`: the least t with :math:`E[u'(X - t)] \le 1`.
+    r"""The minimizer t* of :math:`t + E[u(X - t)]`: the least t with :math:`E[u'(X - t)] \le 1`.
 
     For CVaR it is the value at risk. Differentiable once, by the implicit function theorem. Parameters and shapes are
     those of `oce`.
 
-    Not as a loss to train on: minimise `oce`. Where the mean curvature nearly vanishes t* is ill-conditioned although
+    Not as a loss to train on: minimize `oce`. Where the mean curvature nearly vanishes t* is ill-conditioned although
     OCE is not.
 
     Examples
@@ -257,7 +257,7 @@ def _by_rows(
     x = as_rows(losses, dims).to(dtype)
     w = None
     if weight is not None:
-        w = normalised(as_rows(as_weights(weight, losses, dims, dim, validate), dims), dtype)
+        w = normalized(as_rows(as_weights(weight, losses, dims, dim, validate), dims), dtype)
     if not allow_inf:
         return of_rows(x, w, utility).to(losses.dtype)
     hit = (x == torch.inf).any(-1, keepdim=True)

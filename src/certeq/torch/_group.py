@@ -141,7 +141,7 @@ def _resolve(process_group: Any) -> Any:
         raise RuntimeError("process_group needs torch.distributed, which this build of PyTorch does not have.")
     if not dist.is_initialized():
         raise RuntimeError(
-            "process_group was given but torch.distributed is not initialised. Call "
+            "process_group was given but torch.distributed is not initialized. Call "
             "torch.distributed.init_process_group first, in a script started by torchrun for instance; a single "
             "process needs no process_group."
         )

@@ -22,7 +22,7 @@ from certeq.utilities.forms import form
 
 
 class Found(NamedTuple):
-    """t* of centred losses, and which losses sit on a kink there, with the height of its jump (0 elsewhere)."""
+    """t* of centered losses, and which losses sit on a kink there, with the height of its jump (0 elsewhere)."""
 
     t: Tensor
     jump: Tensor | None = None
@@ -35,7 +35,7 @@ class Placed(NamedTuple):
     ``share`` says how t follows the losses on a kink, 0 rows where none is.
     """
 
-    centre: Tensor
+    center: Tensor
     t: Tensor
     z: Tensor
     against: Tensor
@@ -54,13 +54,13 @@ def oce_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """OCE along the last dimension."""
     placed = place(x, weights, utility)
     value = placed.t + mean(utility._value(placed.z - placed.against, TORCH), weights)
-    return (placed.centre + value).squeeze(-1)
+    return (placed.center + value).squeeze(-1)
 
 
 def threshold_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """t* along the last dimension."""
     placed = place(x, weights, utility)
-    return (placed.centre + placed.t).squeeze(-1)
+    return (placed.center + placed.t).squeeze(-1)
 
 
 def tilt_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
@@ -78,8 +78,8 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     """Solve on detached values, then let t move."""
     fixed = x.detach()
     held = None if weights is None else weights.detach() > 0
-    centre = _center(fixed, None if weights is None else weights.detach(), utility)
-    z = x - centre
+    center = _center(fixed, None if weights is None else weights.detach(), utility)
+    z = x - center
     if held is not None:  # a loss without weight may lie anywhere, and must not overflow anything: the least does not
         least = torch.where(held, z.detach(), 0.0).amin(-1, keepdim=True)
         z = torch.where(held, z, torch.where(torch.isfinite(least), least, 0.0))
@@ -93,7 +93,7 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     # Where u is straight at every loss any t near t* is as good; moving with the mean keeps t + c for losses + c.
     drift = torch.where(bends, (m - m.detach()) / torch.where(bends, h, 1.0), mean(z - z.detach(), weights))
     if found.jump is None:
-        return Placed(centre, t + drift, z, t + drift, None)
+        return Placed(center, t + drift, z, t + drift, None)
     # t follows the losses on a kink: share > 0 there, summing to 1 over the row, or 0 in rows that have none.
     weight = found.jump if weights is None else found.jump * weights.detach()
     total = weight.sum(-1, keepdim=True)
@@ -102,7 +102,7 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     follow = (share * (z - z.detach())).sum(-1, keepdim=True)
     t = t + torch.where(pinned, follow, drift)
     on_kink = found.jump > 0.0
-    return Placed(centre, t, torch.where(on_kink, found.kink, z), torch.where(on_kink, 0.0, t), share)
+    return Placed(center, t, torch.where(on_kink, found.kink, z), torch.where(on_kink, 0.0, t), share)
 
 
 def _center(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
@@ -117,7 +117,7 @@ def _center(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
 
 
 def find(z: Tensor, weights: Tensor | None, utility: Utility) -> Found:
-    """t* of centred, detached losses."""
+    """t* of centered, detached losses."""
     shape, anchor = utility.shape, utility.anchor
     if isinstance(shape, Exponential):
         total = mean(torch.exp(shape.rate * z), weights)

@@ -106,7 +106,7 @@ def _newton(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, hi
             break
         last = torch.where(good, residual, math.inf)
         t = torch.where(done, t, torch.where(good, trial, middle))
-    # Between neighbouring floats the mean slope may pass 1 in a jump; it may be as close to 1 far from there.
+    # Between neighboring floats the mean slope may pass 1 in a jump; it may be as close to 1 far from there.
     jumps = ((middle <= low) | (middle >= high)) & (least_residual > 64.0 * noise)
     return torch.where(jumps, high, best)
 

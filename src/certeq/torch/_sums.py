@@ -104,10 +104,10 @@ class _Shards:
             return float(self._rows([float(self.x.sum())]).sum()), np.full(self.x.shape, math.nan)
         closed = isinstance(shape, Exponential | Quadratic) or (isinstance(shape, Pieces) and shape.low == shape.high)
         # Losses are taken less a center near the threshold, whose digits they keep however far the greatest one is.
-        centre = self.high
+        center = self.high
         if not closed:
-            centre = self._upper_quantile(self.x, shape.tail) if isinstance(shape, Pieces) else self._start(utility)
-        z = self.x - centre
+            center = self._upper_quantile(self.x, shape.tail) if isinstance(shape, Pieces) else self._start(utility)
+        z = self.x - center
         if self.weights is not None:
             z = np.where(self.weights > 0, z, 0.0)  # a loss without weight must not overflow anything
         mean: Mean = lambda a: math.fsum(self._rows([self._sum(a)])[:, 0]) / self.mass
@@ -120,11 +120,11 @@ class _Shards:
         elif isinstance(shape, Pieces):
             answer = two_pieces(z, mean, form(utility), facts)
         else:
-            bracket = self.low - centre - anchor, self.high - centre - anchor
+            bracket = self.low - center - anchor, self.high - center - anchor
             with np.errstate(all="ignore"):
                 answer = by_newton(z, mean, form(utility), *bracket, 0.0, self.tolerance)
         tilt = answer.density / (self.mass * answer.total)
-        return centre + answer.value, tilt if self.weights is None else tilt * self.weights
+        return center + answer.value, tilt if self.weights is None else tilt * self.weights
 
     def _sum(self, a: Floats) -> float:
         return float(a.sum()) if self.weights is None else float(a.dot(self.weights))

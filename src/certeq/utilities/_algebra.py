@@ -1,4 +1,4 @@
-"""Utilities made of utilities: scaled, normalised, and weighted sums."""
+"""Utilities made of utilities: scaled, normalized, and weighted sums."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ class _Examination:
         reason = f"The slope of u lies between {low:.6g} and {high:.6g}; 1 must lie strictly inside its range"
         if abs(high - 1.0) <= 1e-6 and low < 1.0 - _SLACK:
             raise ValueError(
-                f"{reason}. It tends to 1 and never passes it, so t + E u(X - t) has no minimiser and OCE is just "
+                f"{reason}. It tends to 1 and never passes it, so t + E u(X - t) has no minimizer and OCE is just "
                 "the mean. This is what ails the printed smooth CVaR, alpha*ln(1 + exp(x/alpha)): use "
                 "SmoothCVaR(alpha, tau), which is (tau/alpha)*ln(1 + exp(x/tau))."
             )

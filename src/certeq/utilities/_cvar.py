@@ -87,7 +87,7 @@ class LeakyCVaR(Utility):
 
     Notes
     -----
-    Unit dependent and not normalised: OCE(0) = sqrt(alpha(1-alpha)) - arccos(sqrt(alpha)), about -1.13 at 0.05.
+    Unit dependent and not normalized: OCE(0) = sqrt(alpha(1-alpha)) - arccos(sqrt(alpha)), about -1.13 at 0.05.
     Not for losses that vary much less than alpha (daily returns!), where it is mean-variance: use ``scaled``.
 
     Examples

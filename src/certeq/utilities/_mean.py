@@ -12,7 +12,7 @@ from certeq.utilities._shapes import Pieces
 class Mean(Utility):
     r"""Risk neutral: :math:`u(x) = x`, so OCE(X) = E X.
 
-    Every t minimises t + E[X - t]; the threshold is E X by convention. Useful in sums such as
+    Every t minimizes t + E[X - t]; the threshold is E X by convention. Useful in sums such as
     ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
     Not a risk by itself: alone it fears nothing.

@@ -35,7 +35,7 @@ def find_anchor(utility: Utility, target: float = 1.0) -> float:
         for kink, jump in utility.kinks:
             if float(utility.slope(kink)) <= target + room and float(utility.slope(kink)) + jump >= target - room:
                 return kink
-        # 0 is where utilities are normalised; a slope of exactly 1 on a stretch around it ends further right.
+        # 0 is where utilities are normalized; a slope of exactly 1 on a stretch around it ends further right.
         if abs(float(utility.slope(0.0)) - target) <= room and float(utility.slope(1e-6)) > target + room:
             return 0.0
         while a < (middle := 0.5 * (a + b)) < b:

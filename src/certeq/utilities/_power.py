@@ -117,7 +117,7 @@ class MonotoneMeanVariance(Utility):
 class Quartic(Utility):
     r"""Quartic risk: :math:`u(x) = w^4 - 1` with :math:`w = (x + 1)^+`.
 
-    Not normalised: OCE(0) = -(3/4) 4**(-1/3) = -0.4725. Use ``Quartic().normalized()`` for a risk of 0 at 0, and
+    Not normalized: OCE(0) = -(3/4) 4**(-1/3) = -0.4725. Use ``Quartic().normalized()`` for a risk of 0 at 0, and
     ``scaled`` to choose the unit of loss. Equals 4 times the utility of ``MonotoneMeanVariance(a=4)``. Error bars
     need eight finite moments: do not trust them on heavy tails.
 

@@ -1,4 +1,4 @@
-"""Feasible sets: exact projection, membership, linear minimisation and a start, on NumPy and PyTorch.
+"""Feasible sets: exact projection, membership, linear minimization and a start, on NumPy and PyTorch.
 
 Every set is a small frozen `Domain`; every projection is also a pure function, ``project_<set>(x, ...)``, that skips
 the checks and works on arrays and tensors alike.

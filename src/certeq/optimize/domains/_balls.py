@@ -103,7 +103,7 @@ def project_ball(x: Any, radius: float, center: ArrayLike = 0.0) -> Any:
     scaled = u / scale
     norm2 = xp.sum(scaled * scaled)
     outside = xp.detach(norm2) ** 0.5 * scale > radius
-    # Inside, the root is taken of 1 instead: at the centre its derivative would be infinite.
+    # Inside, the root is taken of 1 instead: at the center its derivative would be infinite.
     norm = scale * xp.sqrt(xp.where(outside, norm2, 1.0 + 0.0 * xp.detach(norm2)))
     # x itself inside, so that a point of the ball comes back bit for bit.
     return xp.where(outside, c + u * (radius / norm), x)

@@ -53,7 +53,7 @@ class Domain(ABC):
         -------
         array or tensor
             Of the same shape. Arrays come back as float64. A tensor comes back with its own dtype and device,
-            computed in float64, differentiable where the projection is (elsewhere one element of its generalised
+            computed in float64, differentiable where the projection is (elsewhere one element of its generalized
             Jacobian is used); inside `torch.func.vmap` a NaN cannot be refused and comes out as NaN.
         """
         points = points_argument(x)
@@ -78,7 +78,7 @@ class Domain(ABC):
         return f"{name} (violated by {amount:.6g})" if amount > 0 else "feasible: no constraint is violated"
 
     def minimize_linear(self, g: ArrayLike) -> FloatArray:
-        """Return a v that minimises g.v over the set.
+        """Return a v that minimizes g.v over the set.
 
         Raises
         ------

@@ -183,7 +183,7 @@ class Free(Domain):
 
 
 def minimize_linear_box(g: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Return the corner of a box that minimises g.v, with a coordinate of no weight put inside its bounds."""
+    """Return the corner of a box that minimizes g.v, with a coordinate of no weight put inside its bounds."""
     v = np.where(g > 0, lower, np.where(g < 0, upper, np.clip(0.0, lower, upper)))
     loose = ~np.isfinite(v)
     if loose.any():

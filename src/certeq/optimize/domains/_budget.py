@@ -127,7 +127,7 @@ def _project_vector(x: FloatArray, total: float) -> FloatArray:
     count = max(kept.size, 1)  # none is kept when total = 0
     for _ in range(100):
         # The sum is convex in h and linear between the depths, so Newton's method is exact after a few steps; the
-        # limit is for two neighbouring counts that rounding cannot tell apart.
+        # limit is for two neighboring counts that rounding cannot tell apart.
         h = (total + float(kept[:count].sum())) / count
         deeper = max(int(kept.searchsorted(h)), 1)
         if deeper == count:
@@ -268,7 +268,7 @@ def _solve_piece(xp: Any, y: Any, lo: Any, hi: Any, total: float) -> tuple[Any, 
 
 
 def _bracket(xp: Any, y: Any, lo: Any, hi: Any, total: float, breaks: Any) -> tuple[Any, Any]:
-    """Return the neighbouring breaks between which the sum passes `total`, by bisection over their ranks."""
+    """Return the neighboring breaks between which the sum passes `total`, by bisection over their ranks."""
     last = breaks.shape[-1] - 1
     first = xp.integers(xp.sum(y < y))  # zeros, of a shape that vmap follows
     left, right = first, first + last
@@ -387,7 +387,7 @@ class LongShort(Bounded):
         return self._best(g)[0]
 
     def _best(self, g: FloatArray) -> tuple[FloatArray, tuple[FloatArray, FloatArray, float, float] | float]:
-        """Return a minimiser, and the price of the net budget or (p, n, price of long, price of short)."""
+        """Return a minimizer, and the price of the net budget or (p, n, price of long, price of short)."""
         lower, upper = self.bounds(g.size)
         try:
             v, nu = fill_cheapest(g, lower, upper, self.net)
@@ -395,7 +395,7 @@ class LongShort(Bounded):
                 return v, nu
         except UnboundedError:
             pass  # the gross budget bounds it
-        # As for the projection: a minimiser that breaks the gross budget means one that uses all of it.
+        # As for the projection: a minimizer that breaks the gross budget means one that uses all of it.
         long_bounds, short_bounds = split_bounds(lower, upper)
         p, long_price = fill_cheapest(g, *long_bounds, self.long)
         n, short_price = fill_cheapest(-g, *short_bounds, self.short)
@@ -476,7 +476,7 @@ def _reachable(total: float, lower: FloatArray, upper: FloatArray, d: int) -> fl
 
 
 def fill_cheapest(g: FloatArray, lower: FloatArray, upper: FloatArray, total: float) -> tuple[FloatArray, float]:
-    r"""Return a minimiser v and the price nu of the budget.
+    r"""Return a minimizer v and the price nu of the budget.
 
     .. math:: \min_v g \cdot v \ \text{s.t.}\ l \le v \le h,\ \textstyle\sum_i v_i = s
               \quad\Rightarrow\quad v_i = h_i \text{ if } g_i < \nu,\ v_i = l_i \text{ if } g_i > \nu

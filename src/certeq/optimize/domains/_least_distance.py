@@ -63,7 +63,7 @@ def least_distance(
 
 
 class _ActiveSet:
-    """A working set, its exact minimiser `theta` and the multipliers of the rows.
+    """A working set, its exact minimizer `theta` and the multipliers of the rows.
 
     With u the multipliers, theta = x - K'u where free and the bound elsewhere, so that the multiplier of a bound needs
     no store of its own: it is the distance from x - K'u to the bound.
@@ -175,7 +175,7 @@ class _ActiveSet:
         return False, step
 
     def _solve_afresh(self) -> None:
-        """Set theta and u to the minimiser on the working set, free of the rounding of the steps that led here."""
+        """Set theta and u to the minimizer on the working set, free of the rounding of the steps that led here."""
         free = self.side == 0
         theta = np.where(free, self.x, np.where(self.side > 0, self.upper, self.lower))
         self.u[:] = 0.0

@@ -50,7 +50,7 @@ def _refuse_single_rows(
 
 
 def _refuse_joint_rows(p: Polyhedron) -> None:
-    """Let every row be broken at a price and minimise the total: the rows with a shadow price are the conflict."""
+    """Let every row be broken at a price and minimize the total: the rows with a shadow price are the conflict."""
     (C, c), (A, b) = _unit_rows(p.C, p.c), _unit_rows(p.A, p.b)
     d, n_c, n_a = p.lower.size, c.size, b.size
     n = 2 * n_c + n_a
@@ -85,7 +85,7 @@ def inner_point(p: Polyhedron) -> FloatArray:
     """Return a point that is strictly inside every constraint which some feasible point is strictly inside of.
 
     One linear program finds it (Freund, Roundy and Todd, 1985): over (theta, s, k) with k >= 1 and 0 <= s <= 1,
-    maximise sum s subject to  A theta + s <= b k  and  C theta = c k;  the point is theta / k.
+    maximize sum s subject to  A theta + s <= b k  and  C theta = c k;  the point is theta / k.
     """
     d = p.lower.size
     eye = np.eye(d)
@@ -112,7 +112,7 @@ def inner_point(p: Polyhedron) -> FloatArray:
 
 
 def minimize_over(p: Polyhedron, g: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return a minimiser of g.v, and prices y of the equalities and z >= 0 of the inequalities."""
+    """Return a minimizer of g.v, and prices y of the equalities and z >= 0 of the inequalities."""
     size = float(np.abs(g).max()) or 1.0
     result = _over(p, g / size, p.lower, p.upper, p.c, p.b)
     if result.status in (3, 4):

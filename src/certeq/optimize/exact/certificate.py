@@ -1,6 +1,6 @@
 r"""A lower bound on the optimum that holds in float64, from supporting lines and multipliers.
 
-**The theorem.** Minimise  t + sum_i w_i u(a_i.v - t) + l.v  over t and  P = {v : low <= v <= high, C v = c, G v <= b},
+**The theorem.** Minimize  t + sum_i w_i u(a_i.v - t) + l.v  over t and  P = {v : low <= v <= high, C v = c, G v <= b},
 w_i >= 0 with sum 1, u convex. Take any points y_i, any q_i with q_i/w_i in [u'(y_i-), u'(y_i+)], any y and any z >= 0.
 Write
 

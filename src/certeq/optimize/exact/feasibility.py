@@ -114,7 +114,7 @@ def feasible_point(
             if least < right < most:
                 return _on_budget(wish, row, right, below, above)
         return _on_budget(wish, row, right, low, high)
-    return _by_linear_programme(rows, low, high)
+    return _by_linear_program(rows, low, high)
 
 
 def _violation(q: Polyhedron, v: Vector) -> float:
@@ -179,7 +179,7 @@ def _least_squares(square: Vector, right: Vector) -> Vector:
     return np.asarray(np.linalg.lstsq(square, right, rcond=None)[0])
 
 
-def _by_linear_programme(presolved: Rows, low: Vector, high: Vector) -> Vector:
+def _by_linear_program(presolved: Rows, low: Vector, high: Vector) -> Vector:
     """Elastic rows: the least total violation is 0, or its multipliers name the rows in conflict."""
     from scipy.optimize import linprog  # slow to import, and needed for general constraints only
 

@@ -44,7 +44,7 @@ class Hinges:
 
 @dataclass(frozen=True)
 class Model:
-    """Minimise OCE(scenarios @ theta) + linear.theta + squares over the polyhedron, all of size about 1."""
+    """Minimize OCE(scenarios @ theta) + linear.theta + squares over the polyhedron, all of size about 1."""
 
     scenarios: Scenarios
     form: Form
@@ -107,7 +107,7 @@ class Model:
     def as_subproblem(self) -> Subproblem | None:
         """The whole problem, where u is quadratic and every asset bounded; None elsewhere.
 
-        The losses are centred, so that  E u(x - t) + t + linear.theta  has the slope bend*Cov theta + linear in theta
+        The losses are centered, so that  E u(x - t) + t + linear.theta  has the slope bend*Cov theta + linear in theta
         and bend*(t + anchor) in t: one product of the table with itself says it all.
         """
         q, shape = self.polyhedron, self.utility.shape
@@ -160,7 +160,7 @@ def _in_theta_and_t(
     return Subproblem(g, H, lower, upper, C, q.c, G, q.b, B, kink, cap)
 
 
-def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:
+def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:
     """Divide losses by their spread and holdings by the size of a feasible point, and rows by their length."""
     q = problem.polyhedron
     holding = float(np.abs(start).sum())
@@ -177,7 +177,7 @@ def normalise(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         q.G / g_norm[:, None],
         q.b / g_norm / holding,
     )
-    linear = (problem.linear + scenarios.centre) / scenarios.scale
+    linear = (problem.linear + scenarios.center) / scenarios.scale
     form = form_of(problem.utility).scaled(1.0 / loss)  # kink by kink, as the certificate will ask for them
     squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
     return Model(scenarios, form, linear, inner, low / holding, high / holding, holding, loss, squares)

@@ -1,4 +1,4 @@
-"""The active set of a small quadratic programme with bounds and equations alone, by block principal pivoting.
+"""The active set of a small quadratic program with bounds and equations alone, by block principal pivoting.
 
 Guess which variables are at a bound, solve for the others, and let every variable that then breaks its bound, or
 whose multiplier has the wrong sign, change sides: all at once. That takes a handful of solves as a rule. Nothing

@@ -28,7 +28,7 @@ def polish(
     """The solution with the given constraints active, or with a few of them exchanged; None where that is not enough.
 
     Where the active constraints leave v or the multipliers undetermined (equal assets, ties), the answer is the
-    one nearest the point handed in: the regularised system is refined until its residual is rounding, and each
+    one nearest the point handed in: the regularized system is refined until its residual is rounding, and each
     correction is of least norm.
 
     A hinge just off its kink, or a bound that is nearly free, is easily taken for the other thing. Whatever breaks its

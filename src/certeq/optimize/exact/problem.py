@@ -34,7 +34,7 @@ class Polyhedron:
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise OCE(table @ v) + linear.v + squares over the polyhedron; ``kept`` are scenarios of positive weight.
+    """Minimize OCE(table @ v) + linear.v + squares over the polyhedron; ``kept`` are scenarios of positive weight.
 
     No loss of the table is above ``largest`` in size.
     """

@@ -1,4 +1,4 @@
-"""The table of scenario losses, centred and scaled, read in blocks of rows so that a large one is never copied."""
+"""The table of scenario losses, centered and scaled, read in blocks of rows so that a large one is never copied."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TINY = 1e-100  # losses of this size have squares that float64 cannot hold
 
 
 class Scenarios:
-    """Losses ``(A - centre) / scale`` of M scenarios and d assets, with probabilities that sum to 1.
+    """Losses ``(A - center) / scale`` of M scenarios and d assets, with probabilities that sum to 1.
 
-    OCE moves with a constant, OCE(A v) = centre.v + OCE((A - centre) v), so centring costs nothing and spares the
+    OCE moves with a constant, OCE(A v) = center.v + OCE((A - center) v), so centering costs nothing and spares the
     Hessian the cancellation of a large common offset.
     """
 
@@ -34,14 +34,14 @@ class Scenarios:
         self._cached: tuple[Index, Vector] | None = None
         if table.size * 8 <= _COPY_LIMIT:
             raw = np.asarray(table.T, dtype=np.float64)
-            self.centre = raw @ weights
-            turned = self._turned = np.subtract(raw, self.centre[:, None], order="C")
+            self.center = raw @ weights
+            turned = self._turned = np.subtract(raw, self.center[:, None], order="C")
             even = bool((weights == weights[0]).all())
             with np.errstate(over="ignore"):
                 square: Vector = weights[0] * np.vecdot(turned, turned) if even else np.square(turned) @ weights
         else:
-            self.centre = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
-            spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.centre))
+            self.center = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
+            spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.center))
             square = sum(spreads, np.zeros(self.assets))
         if not np.isfinite(square).all():
             raise OverflowError(
@@ -50,7 +50,7 @@ class Scenarios:
             )
         self.deviation = np.sqrt(square)
         spread = float(np.sqrt(square.sum() / self.assets))
-        biggest = float(np.abs(self.centre).max())
+        biggest = float(np.abs(self.center).max())
         # A table of constants has no spread but rounding; its size is then the only scale there is.
         self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
         self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy
@@ -60,7 +60,7 @@ class Scenarios:
 
     def root_mean_square(self) -> Vector:
         """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, with room for rounding and underflow."""
-        return 1.001 * (self.deviation + np.abs(self.centre)) + 1e-150
+        return 1.001 * (self.deviation + np.abs(self.center)) + 1e-150
 
     def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
         """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits."""
@@ -83,22 +83,22 @@ class Scenarios:
         return self._cached[1]
 
     def losses(self, theta: Vector) -> Vector:
-        """(A - centre) theta / scale."""
+        """(A - center) theta / scale."""
         if self._turned is not None:
             theta = theta / self._unit
             held = theta.nonzero()[0]
             if 3 * len(held) < self.assets:
                 return theta[held] @ self._turned[held]
             return theta @ self._turned
-        shift = float(self.centre @ theta)
+        shift = float(self.center @ theta)
         return np.concatenate(self._by_block(lambda _, block: (block @ theta - shift) / self.scale))
 
     def pull(self, tilt: Vector) -> Vector:
-        """The tilted mean of every asset: (A - centre)^T tilt / scale."""
+        """The tilted mean of every asset: (A - center)^T tilt / scale."""
         if self._turned is not None:
             return (self._turned @ tilt) / self._unit
         parts = self._by_block(lambda rows, block: tilt[rows] @ block)
-        return np.asarray(sum(parts, -float(tilt.sum()) * self.centre) / self.scale)
+        return np.asarray(sum(parts, -float(tilt.sum()) * self.center) / self.scale)
 
     def gram(self, diagonal: Vector, assets: Index) -> Vector:
         """B^T diag B with rows B_i = (losses of the chosen assets, -1): the Hessian in (theta, t)."""
@@ -122,7 +122,7 @@ class Scenarios:
             def part(rows: slice, block: Vector) -> tuple[Vector, Vector]:
                 root = np.sqrt(diagonal[rows])
                 some = block if size == self.assets else block[:, assets]
-                half = (some - self.centre[assets]) * (root / self.scale)[:, None]
+                half = (some - self.center[assets]) * (root / self.scale)[:, None]
                 return half.T @ half, root @ half
 
             for square, cross in self._by_block(part):
@@ -140,6 +140,6 @@ class Scenarios:
             out[:, :-1] /= self._unit
         else:
             some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
-            out[:, :-1] = (some - self.centre[assets]) / self.scale
+            out[:, :-1] = (some - self.center[assets]) / self.scale
         out[:, -1] = -1.0
         return out

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
-from certeq.optimize.exact.model import Model, normalise
+from certeq.optimize.exact.model import Model, normalize
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.result import ExactResult
@@ -51,7 +51,7 @@ def solve_exact(
     max_iter: int = 200,
     time_limit: float | None = None,
 ) -> ExactResult:
-    r"""Minimise  OCE_u(A theta) + linear.theta  over  {lower <= theta <= upper, C theta = c, G theta <= b}.
+    r"""Minimize  OCE_u(A theta) + linear.theta  over  {lower <= theta <= upper, C theta = c, G theta <= b}.
 
     A convex quadratic term may be added.
 
@@ -136,9 +136,9 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if given is None and len(problem.weights) >= _MANY and not single:
         given = _from_a_sample(problem, tol, deadline)
     scenarios = Scenarios(problem.table, problem.weights)
-    order = np.argsort(problem.linear + scenarios.centre + scenarios.deviation, kind="stable")
+    order = np.argsort(problem.linear + scenarios.center + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
-    model = normalise(problem, scenarios, start, *box)
+    model = normalize(problem, scenarios, start, *box)
     theta, movable = start / model.holding, _movable(model)
     answer = None if given is not None else at_once(model, theta, movable)
     proof = None if answer is None else _prove(problem, box, model, answer)
@@ -187,7 +187,7 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     theta = tidied(problem, model, answer.point.theta)
     c_norm, g_norm = q.lengths()
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
-    t = answer.point.t * model.loss + float(scenarios.centre @ theta)
+    t = answer.point.t * model.loss + float(scenarios.center @ theta)
     support, form = answer.support * model.loss, form_of(problem.utility)
     if answer.seat is not None:  # on a kink in the caller's units as well, whose rounding is another
         support = np.where(answer.seat >= 0, form.places[answer.seat], support)

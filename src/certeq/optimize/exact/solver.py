@@ -40,7 +40,7 @@ class Answer:
 
 
 class Descent:
-    """Minimise a model from a feasible start."""
+    """Minimize a model from a feasible start."""
 
     def __init__(self, model: Model, theta: Vector, movable: Index, deadline: float) -> None:
         self.model = model

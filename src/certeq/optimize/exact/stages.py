@@ -44,7 +44,7 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
     """A point near the solution and the assets that led to it; the start itself where nothing easier is needed."""
     assets: Index | None = None
     if model.form.kinks:
-        # One deviation priced like a tail: mean + deviation, linearised in the variance at the start.
+        # One deviation priced like a tail: mean + deviation, linearized in the variance at the start.
         spread = float(np.std(model.scenarios.losses(theta)))
         easy = model.with_form(form(MeanVariance(1.0 / max(spread, 1e-3))))
         solution = _single(easy, theta, movable)
@@ -65,7 +65,7 @@ def _comfortable_scale(model: Model, theta: Vector, assets: int) -> float:
     """The least power of 4 by which u must be widened so that its curvature rests on enough scenarios.
 
     A utility that is sharp compared with the losses bends at a few scenarios only: its quadratic model is then
-    good in a tiny neighbourhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
+    good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
     if isinstance(model.utility.shape, Quadratic):  # bends the same everywhere
         return 1.0

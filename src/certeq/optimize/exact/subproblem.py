@@ -12,10 +12,10 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Subproblem:
-    r"""Minimise  g.v + v.H v/2 + sum_j cap_j (B_j v - kink_j)^+  over  lower <= v <= upper, C v = c, G v <= b.
+    r"""Minimize  g.v + v.H v/2 + sum_j cap_j (B_j v - kink_j)^+  over  lower <= v <= upper, C v = c, G v <= b.
 
     v holds the working assets and, last, the threshold t. H is None where nothing has any curvature,
-    and the problem is then a linear programme in disguise.
+    and the problem is then a linear program in disguise.
     """
 
     g: Vector

@@ -41,7 +41,7 @@ def _quantile(losses: Vector, weights: Vector, tail: float) -> float:
     """The largest loss with mass at least ``tail`` at or above it."""
     count = len(losses)
     if weights[0] == weights[-1] and float(weights.max()) == float(weights.min()):
-        # Up to rounding of count*tail; either neighbour minimises when it is a whole number.
+        # Up to rounding of count*tail; either neighbor minimizes when it is a whole number.
         place = min(int(np.floor(count * tail * (1 + 4e-16))), count - 1)
         return float(np.partition(losses, count - 1 - place)[count - 1 - place])
     order = np.argsort(-losses, kind="stable")

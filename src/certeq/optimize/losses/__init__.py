@@ -1,4 +1,4 @@
-"""Losses F(theta, xi): what is minimised. Each gives per-sample losses and their vector-Jacobian product."""
+"""Losses F(theta, xi): what is minimized. Each gives per-sample losses and their vector-Jacobian product."""
 
 from certeq.optimize.losses._base import Evaluation, Loss, Objective
 from certeq.optimize.losses._functions import CallableLoss, TorchLoss

@@ -29,7 +29,7 @@ class LinearLoss(Loss):
     The gradient of OCE is :math:`A^\top q`. L_F = 0, and the curvature of OCE is at most
     kappa * max norm(a_i - mean a)**2: a common shift of the rows moves OCE without bending it.
 
-    Not for returns as they are: a return is a gain, and minimising it would pick the worst portfolio.
+    Not for returns as they are: a return is a gain, and minimizing it would pick the worst portfolio.
 
     Examples
     --------
@@ -82,8 +82,8 @@ class LinearLoss(Loss):
         A = self._own(batch)
         if isinstance(A, Panel):
             return min(largest_norm(A, True), largest_norm(A, False))
-        centred = A - A.mean(axis=0)
-        return min(float(np.sqrt(np.einsum("ij,ij->i", centred, centred).max())), self.lipschitz(batch))
+        centered = A - A.mean(axis=0)
+        return min(float(np.sqrt(np.einsum("ij,ij->i", centered, centered).max())), self.lipschitz(batch))
 
     def dimension(self, batch: Any = None) -> int | None:
         """Return the number of columns of A."""
@@ -118,13 +118,13 @@ class LinearLoss(Loss):
         return f"LinearLoss(A=<{self.samples.shape[0]}x{self.samples.shape[1]}>)"
 
 
-def largest_norm(panel: Panel, centred: bool) -> float:
+def largest_norm(panel: Panel, centered: bool) -> float:
     """Largest norm(a_i), or norm(a_i - mean a)."""
-    centre = np.zeros(panel.shape[1])
-    if centred:
+    center = np.zeros(panel.shape[1])
+    if centered:
         total, count = panel.reduce(_Mean(), every=True)
-        centre = total / count
-    return float(np.sqrt(panel.reduce(_Largest(centre), every=True)))
+        center = total / count
+    return float(np.sqrt(panel.reduce(_Largest(center), every=True)))
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,10 @@ class _Mean:
 class _Largest:
     """Greatest squared distance of a row from a point."""
 
-    centre: Vector
+    center: Vector
 
     def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> float:
-        apart = rows - self.centre
+        apart = rows - self.center
         return float(np.einsum("ij,ij->i", apart, apart).max())
 
     def join(self, parts: Sequence[float]) -> float:

@@ -63,7 +63,7 @@ def minimize_sg(
     checkpoint_every: int | None = None,
     resume: bool = True,
 ) -> Solution:
-    r"""Minimise OCE(F(theta, xi)) over a feasible set by stochastic gradients (OCE-SG).
+    r"""Minimize OCE(F(theta, xi)) over a feasible set by stochastic gradients (OCE-SG).
 
     .. math:: \theta_k = \Pi_\Theta\Big(\theta_{k-1} - \alpha_k \sum_{i=1}^{m_k} q_i \nabla F(\theta_{k-1}, \xi_i)\Big),
               \qquad q_i = \tfrac{1}{m_k} u'(F(\theta_{k-1}, \xi_i) - t^*)

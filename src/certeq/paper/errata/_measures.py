@@ -77,7 +77,7 @@ def mean_variance() -> Finding:
 
 
 def quartic() -> Finding:
-    """Its slope at 0 is 4, so it is not normalised."""
+    """Its slope at 0 is 4, so it is not normalized."""
     utility, third = ce.Quartic(), 4.0 ** (-1.0 / 3.0)
     t, value = float(ce.threshold([0.0], utility)), float(ce.oce([0.0], utility))
     x = np.linspace(-3.0, 3.0, 61)
@@ -161,7 +161,7 @@ def derivative_signs() -> Finding:
     )
 
 
-def threshold_is_a_minimiser() -> Finding:
+def threshold_is_a_minimizer() -> Finding:
     """At an atom G' jumps over 0; only the left derivative makes the least t exist."""
     utility, z = ce.CVaR(0.15), np.arange(10.0)
     t = float(ce.threshold(z, utility))
@@ -171,7 +171,7 @@ def threshold_is_a_minimiser() -> Finding:
     value = t + float(np.mean(utility.value(z - t)))
     return Finding(
         "Proposition 1, conclusion",
-        "the threshold minimises G; it is a root of G' only where u' does not jump, and u' is the left derivative",
+        "the threshold minimizes G; it is a root of G' only where u' does not jump, and u' is the left derivative",
         "the threshold is a root of G'",
         f"CVaR 0.15 of ten atoms: mean slope {left:.4f} at t* from the left, {right:.4f} from the right, never 1",
         abs(left - 2 / 3) < 1e-12 and abs(right - 4 / 3) < 1e-12 and value <= best + 1e-12,
@@ -279,7 +279,7 @@ def bisection_stop() -> Finding:
     z, utility = np.arange(10.0), ce.CVaR(0.15)
     least = min(abs(float(np.mean(utility.slope(z - t))) - 1.0) for t in np.linspace(-1.0, 10.0, 4401))
     ends = float(ce.oce(z, utility, method="bisect", delta=1e-12, epsilon=1e-12))
-    # At an offset of 1e9 the neighbouring floats of t are 1.2e-7 apart and g jumps by as much.
+    # At an offset of 1e9 the neighboring floats of t are 1.2e-7 apart and g jumps by as much.
     far, entropic = NORMAL + 1e9, ce.Entropic(1.0)
     t = float(ce.threshold(far, entropic))
     jump = min(abs(float(np.mean(np.exp(far - at))) - 1.0) for at in (np.nextafter(t, 0.0), t, np.nextafter(t, 2e9)))
@@ -321,7 +321,7 @@ CHECKS = (
     units,
     shortfall_risk,
     derivative_signs,
-    threshold_is_a_minimiser,
+    threshold_is_a_minimizer,
     subadditivity,
     wasserstein,
     lipschitz,

@@ -76,7 +76,7 @@ def portfolio_remark() -> Finding:
     rng, theta, sizes, errors = np.random.default_rng(2), np.array([0.6, 0.4]), (32, 128, 512), []
     for m in sizes:
         xi = rng.normal(size=(1500, m, 2))
-        q = ce.tilt(xi @ theta, ce.Entropic(1.0))
+        q = ce.tilt(xi @ theta, ce.Entropic(1.0), axis=1)
         estimate = np.einsum("rm,rmd->rd", q, xi)  # the true gradient of |theta|^2/2 is theta
         errors.append(float(np.mean(np.sum(np.square(estimate - theta), axis=1))))
     rate = slope(sizes, errors)

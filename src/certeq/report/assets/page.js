@@ -4,7 +4,7 @@
   const narrow = matchMedia("(max-width: 600px)");
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  // Colours come from the style sheet and long lists from the shared store, so that a figure is written once.
+  // Colors come from the style sheet and long lists from the shared store, so that a figure is written once.
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const filled = (node) => {
     if (Array.isArray(node)) return node.map(filled);

@@ -49,7 +49,7 @@ class Answer:
 
 
 class BlockDescent:
-    """Minimise a model whose scenarios are a panel, from a feasible start.
+    """Minimize a model whose scenarios are a panel, from a feasible start.
 
     The step's model is that of the solver in memory: a quadratic, and hinges for the rows near a kink. Those rows are
     the only ones that are kept; all others enter by their sums.
@@ -155,7 +155,7 @@ class BlockDescent:
         losses = PanelLosses(self.panel, theta / self.units.scale)
         found = solve_long(losses, self.model.utility)
         self.passes += found.passes + 1
-        t = found.threshold - float(self.units.centre @ theta) / self.units.scale
+        t = found.threshold - float(self.units.center @ theta) / self.units.scale
         return point if t == point.v[-1] else self._look(np.append(theta, t), point.kept)
 
     def _settle(self, point: Point) -> Point:
@@ -282,7 +282,7 @@ class BlockDescent:
             return False
         low, high = model.utility.slope_range
         losses = PanelLosses(self.panel, d / self.units.scale)
-        middle = float(self.units.centre @ d) / self.units.scale  # the mean loss along d
+        middle = float(self.units.center @ d) / self.units.scale  # the mean loss along d
         self.passes += 1
         if low == high:
             far = 0.0

@@ -14,10 +14,10 @@ _GOLDEN = 0.6180339887498949  # multiples of it spread evenly over the unit inte
 
 @dataclass(frozen=True)
 class Extent:
-    """What is known of a panel after one pass; ``centre`` and ``deviation`` per column, weighted."""
+    """What is known of a panel after one pass; ``center`` and ``deviation`` per column, weighted."""
 
     mass: float
-    centre: Vector
+    center: Vector
     square: Vector  # weighted sum of squared deviations
     biggest: float
     weights: tuple[float, float]  # least and greatest
@@ -34,7 +34,7 @@ class Extent:
     def scale(self) -> float:
         """A typical deviation; the size of the losses where they do not vary."""
         spread = float(np.sqrt(np.mean(self.square) / self.mass))
-        size = float(np.max(np.abs(self.centre), initial=0.0))
+        size = float(np.max(np.abs(self.center), initial=0.0))
         return spread if spread > 1e-13 * size else (size or 1.0)
 
     def with_tail(self, rows: Vector, weights: Vector, theta: Vector) -> Extent:
@@ -76,7 +76,7 @@ class Scan:
     most: int
 
     def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> Extent:
-        """Summarise a piece."""
+        """Summarize a piece."""
         with np.errstate(all="ignore"):
             finite = bool(np.isfinite(rows.sum()))
         broken = None if finite else _first_broken(ids, rows)
@@ -85,18 +85,18 @@ class Scan:
             return Extent(1.0, zero, zero, 0.0, (0.0, 0.0), broken, rows[:0], None)
         chosen = np.mod(ids * _GOLDEN, 1.0) < self.share
         if weights is None:
-            mass, centre = float(len(rows)), rows.mean(axis=0)
-            square = np.square(rows - centre).sum(axis=0)
+            mass, center = float(len(rows)), rows.mean(axis=0)
+            square = np.square(rows - center).sum(axis=0)
             limits = (1.0, 1.0)
         else:
             mass, limits = float(weights.sum()), (float(weights.min()), float(weights.max()))
-            centre = weights @ rows / mass if mass > 0.0 else np.zeros(rows.shape[1])
-            square = weights @ np.square(rows - centre)
+            center = weights @ rows / mass if mass > 0.0 else np.zeros(rows.shape[1])
+            square = weights @ np.square(rows - center)
             chosen &= weights > 0.0
         places = np.flatnonzero(chosen)[: self.most]
         drawn_weights = None if weights is None else weights[places]
         biggest = max(float(rows.max()), -float(rows.min()))
-        return Extent(mass, centre, square, biggest, limits, None, rows[places], drawn_weights)
+        return Extent(mass, center, square, biggest, limits, None, rows[places], drawn_weights)
 
     def join(self, parts: Sequence[Extent]) -> Extent:
         """Moments about the common mean."""
@@ -105,13 +105,13 @@ class Scan:
             return replace(parts[0], broken=first)
         masses = np.array([part.mass for part in parts])
         mass = float(masses.sum())
-        means = np.array([part.centre for part in parts])
-        centre = masses @ means / mass if mass > 0.0 else means[0]
-        square = np.sum([part.square for part in parts], axis=0) + masses @ np.square(means - centre)
+        means = np.array([part.center for part in parts])
+        center = masses @ means / mass if mass > 0.0 else means[0]
+        square = np.sum([part.square for part in parts], axis=0) + masses @ np.square(means - center)
         pieces = [part.drawn_weights for part in parts if part.drawn_weights is not None]
         return Extent(
             mass,
-            centre,
+            center,
             square,
             max(part.biggest for part in parts),
             (min(part.weights[0] for part in parts), max(part.weights[1] for part in parts)),

@@ -15,7 +15,7 @@ from certeq.optimize.exact.blocks.scan import Extent, Worst, scan
 from certeq.optimize.exact.blocks.sums import Units
 from certeq.optimize.exact.certificate import l1_reach
 from certeq.optimize.exact.feasibility import feasible_point, implied_box
-from certeq.optimize.exact.model import Model, normalise
+from certeq.optimize.exact.model import Model, normalize
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.rows import presolve_rows
@@ -102,11 +102,11 @@ def solve_panel(
         problem = replace(asked, polyhedron=rows.polyhedron)
         if given is None:
             given = _from_a_draw(problem, extent, tol, deadline)
-        order = np.argsort(problem.linear + extent.centre + extent.deviation, kind="stable")
+        order = np.argsort(problem.linear + extent.center + extent.deviation, kind="stable")
         start = feasible_point(rows, *box, given, order, FEW)
-        # Only centre and scale are asked of the scenarios here, and both are known for the whole panel.
-        model = normalise(problem, cast(Scenarios, extent), start, *box)
-        units = Units(extent.centre, extent.scale, extent.mass)
+        # Only center and scale are asked of the scenarios here, and both are known for the whole panel.
+        model = normalize(problem, cast(Scenarios, extent), start, *box)
+        units = Units(extent.center, extent.scale, extent.mass)
         widest = extent.biggest * l1_reach(rows.polyhedron, *box) + abs(utility.anchor)
         movable = np.flatnonzero(
             model.high - model.low > 1e-13 * np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
@@ -137,7 +137,7 @@ def solve_panel(
         q, scale = rows.polyhedron, extent.scale
         y = answer.y * scale / np.linalg.norm(q.C, axis=1)
         z = answer.z * scale / np.linalg.norm(q.G, axis=1)
-        t = float(point.v[-1]) * model.loss + float(extent.centre @ theta)
+        t = float(point.v[-1]) * model.loss + float(extent.center @ theta)
         kept = point.kept.pick(slice(0, answer.held))
         proof = prove(
             panel,
@@ -157,7 +157,7 @@ def solve_panel(
         )
     # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain point.
     plain = feasible_point(rows, *box, None, order, FEW)
-    unit = max(model.loss, normalise(problem, cast(Scenarios, extent), plain, *box).loss)
+    unit = max(model.loss, normalize(problem, cast(Scenarios, extent), plain, *box).loss)
     relative = proof.gap / max(abs(proof.value), 1e-2 * unit)
     reduced = proof.slope - proof.y @ q.C + z @ q.G
     of_c, of_g = rows.multipliers(proof.y, z, asked.polyhedron)

@@ -15,15 +15,15 @@ from certeq.utilities.forms import Form
 
 @dataclass(frozen=True)
 class Units:
-    """Losses in units of size 1:  (A - centre) / scale, weights over their sum."""
+    """Losses in units of size 1:  (A - center) / scale, weights over their sum."""
 
-    centre: Vector
+    center: Vector
     scale: float
     mass: float
 
     def rows(self, raw: Vector) -> Vector:
         """Rows in these units."""
-        return (raw - self.centre) / self.scale
+        return (raw - self.center) / self.scale
 
     def weights(self, raw: Vector | None, count: int) -> Vector:
         """Probabilities."""
@@ -130,7 +130,7 @@ class Look:
     share: float  # at most this part of the rows
 
     def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> tuple[Sums, Rows]:
-        """Summarise a piece."""
+        """Summarize a piece."""
         raw, w = rows, self.units.weights(weights, len(rows))
         if len(self.held):
             place = np.minimum(np.searchsorted(self.held, ids), len(self.held) - 1)

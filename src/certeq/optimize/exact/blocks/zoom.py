@@ -41,10 +41,10 @@ class PatientMethod(InteriorMethod):
             dv, dy, dx, dz = self._direction(solve, slope_gap, row_gap, slack_gap, -product)
             primal, dual = self._lengths(dx, dz, 1.0, together)
             after = float((self.x + primal * dx) @ (self.z + dual * dz))
-            centring = min(1.0, (max(after, 0.0) / total) ** 3)
+            centering = min(1.0, (max(after, 0.0) / total) ** 3)
             if missing > 0.01 * total:
-                centring = max(centring, 0.1)
-            dv, dy, dx, dz = self._direction(solve, slope_gap, row_gap, slack_gap, centring * mean - product - dx * dz)
+                centering = max(centering, 0.1)
+            dv, dy, dx, dz = self._direction(solve, slope_gap, row_gap, slack_gap, centering * mean - product - dx * dz)
             if not np.isfinite(dv).all():
                 return None
             primal, dual = self._lengths(dx, dz, 0.9, together)

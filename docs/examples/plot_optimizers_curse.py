@@ -1,5 +1,5 @@
 """
-The optimiser's curse
+The optimizer's curse
 =====================
 
 The portfolio of least risk in your data looks safer there than it is. It was chosen *because* these days were kind to
@@ -9,7 +9,7 @@ an algorithm but of having few days. This page measures promise against reality,
 
 # %%
 # A world that we know: 20 assets of the same kind, one common factor, heavy tails. By symmetry no portfolio beats
-# equal weights, so whatever the optimiser gains in the sample is an illusion.
+# equal weights, so whatever the optimizer gains in the sample is an illusion.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -57,9 +57,9 @@ for column in range(20):
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), sharey=True, layout="constrained")
 for axis, x, low, high in ((left, lengths, promise, reality), (right, 100 * caps, *capped)):
     axis.axhline(least, color=GREY, lw=1, ls="--")
-    for values, colour, name in ((high, ORANGE, "reality"), (low, BLUE, "promise")):
-        axis.fill_between(x, *np.quantile(values, [0.1, 0.9], axis=1), color=colour, alpha=0.2, lw=0)
-        axis.plot(x, values.mean(axis=1), "o-", color=colour, lw=2, label=name)
+    for values, color, name in ((high, ORANGE, "reality"), (low, BLUE, "promise")):
+        axis.fill_between(x, *np.quantile(values, [0.1, 0.9], axis=1), color=color, alpha=0.2, lw=0)
+        axis.plot(x, values.mean(axis=1), "o-", color=color, lw=2, label=name)
     axis.set_xscale("log")
     axis.minorticks_off()
 left.text(62, least + 0.02, "least possible", fontsize=9, color="#566270")
@@ -71,7 +71,7 @@ right.set_title("125 days, with a cap", loc="left")
 plt.show()
 
 # %%
-# From 60 days the optimiser promises little more than half of the least possible risk, and delivers a sixth more than
+# From 60 days the optimizer promises little more than half of the least possible risk, and delivers a sixth more than
 # it. After 1000 they are still a tenth apart. With 125 days a cap of 6.5 % closes more than half of the gap, and lowers
 # the risk that one gets. (A cap of 5 % leaves equal weights alone; in a world with better and worse assets, that would
 # go too far.)
