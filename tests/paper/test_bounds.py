@@ -52,7 +52,7 @@ def test_known_figures():
 def test_exact_gradient_error_is_what_sampling_gives():
     rng, m, c = np.random.default_rng(0), 50, 4.0
     slopes = np.where(rng.random((20_000, m)) < 0.5, 0.5, 1.5)
-    q = ce.tilt(np.log(slopes), ce.Entropic(1.0))
+    q = ce.tilt(np.log(slopes), ce.Entropic(1.0), axis=1)
     error = np.mean((np.sum(q * c / slopes, axis=1) - c) ** 2)
     assert error == pytest.approx(paper.gradient_error(m, 8.0)["mse"], rel=0.05)
 

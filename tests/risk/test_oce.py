@@ -272,7 +272,7 @@ def test_entropic_takes_minus_infinity():
 
 def test_rows_are_named():
     with pytest.raises(ValueError, match=r"index \(2, 1\)"):
-        ce.oce([[0, 1], [1, 2], [3, np.nan]], ce.CVaR(0.1))
+        ce.oce([[0, 1], [1, 2], [3, np.nan]], ce.CVaR(0.1), axis=1)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_kappa_bounds_the_mean_curvature(name):
     best = 0.0
     for scale in np.geomspace(1e-2, 30, 40):
         z = scale * rng.standard_normal((40, 3))
-        t = ce.threshold(z, utility)
+        t = ce.threshold(z, utility, axis=1)
         best = max(best, float(np.mean(utility.curvature(z - t[:, None]), axis=1).max()))
     assert best <= utility.kappa * (1 + 1e-3)
     assert best >= 0.5 * utility.kappa or name in ("entropic_leaky",)
