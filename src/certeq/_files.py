@@ -107,8 +107,6 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
 
     Without ``force`` an existing file stays, even one that appeared while the work was going on.
 
-    Not for large or binary data: the whole text is held in memory.
-
     Examples
     --------
     >>> import tempfile, pathlib

@@ -89,8 +89,6 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
 class ToyData:
     """Training, validation, calibration and test parts, standardized on the training part, and the truth.
 
-    Not made by hand, and no benchmark of anything: the truth is known, which real data never grant.
-
     Examples
     --------
     >>> from certeq.learn import toy_heteroscedastic

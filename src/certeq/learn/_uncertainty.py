@@ -172,7 +172,7 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
 
     Notes
     -----
-    Not for a first look: it costs as many fits as it has members.
+    It costs as many fits as it has members.
 
     Examples
     --------

@@ -28,8 +28,6 @@ class Trace:
 
     ``gap`` is NaN where there is no certificate, ``value`` an estimate from the batch where samples are a stream.
 
-    Not a record of every iteration unless that was asked for.
-
     Examples
     --------
     >>> import certeq as ce

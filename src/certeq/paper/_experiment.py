@@ -17,8 +17,6 @@ Verdict = Literal["reproduced", "within noise", "not reproduced", "not checked"]
 class Table:
     """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
 
-    Not for data to compute with: it is what is written and shown.
-
     Examples
     --------
     >>> from certeq.paper import Table
@@ -36,8 +34,6 @@ class Table:
 @dataclass(frozen=True)
 class Series:
     """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band or to error bars.
-
-    Not checked when made: a figure whose series do not fit is refused when it is drawn.
 
     Examples
     --------
@@ -58,8 +54,6 @@ class Series:
 class Panel:
     """One pair of axes.
 
-    Not more than one pair of axes: panels side by side are a `Figure`.
-
     Examples
     --------
     >>> from certeq.paper import Panel, Series
@@ -78,8 +72,6 @@ class Panel:
 @dataclass(frozen=True)
 class Figure:
     """Panels side by side, drawn once as PNG and once as interactive HTML; `alt` says in words what is to be seen.
-
-    Not a matplotlib figure: it says what is to be drawn, and draws nothing.
 
     Examples
     --------
@@ -119,8 +111,6 @@ class Claim:
 class Outcome:
     """All an experiment has to say. `notes` are plain sentences; `numbers` is what tests and result.json may read.
 
-    Not written by the experiment itself: `reproduce` writes it.
-
     Examples
     --------
     >>> from certeq.paper import Outcome
@@ -155,8 +145,6 @@ class Job(Protocol):
 @dataclass(frozen=True)
 class Experiment:
     """One entry of `certeq reproduce`: its name there, what it shows, the paper's table or figure, and how it runs.
-
-    Not run by itself: `reproduce` gives it the job it needs.
 
     Examples
     --------

@@ -75,8 +75,6 @@ Progress = Callable[[str, int, int], None]
 class Result:
     """What became of one experiment: its folder, and its outcome or the reason there is none.
 
-    Not a verdict: those are the claims of its outcome.
-
     Examples
     --------
     >>> from pathlib import Path

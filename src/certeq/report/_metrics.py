@@ -28,8 +28,6 @@ _AT_ONCE = 1 << 21  # numbers held at a time
 class Metric:
     """A figure: its key in JSON, its label, whether more is better, and how to compute it from rows of returns.
 
-    Not open to registration: a report shows the seven of `METRICS`, always in the same order.
-
     Examples
     --------
     >>> from certeq.report import METRICS
@@ -160,8 +158,7 @@ annualized_sharpe_ratio    :math:`\sqrt{252}\, \bar r/\mathrm{sd}(r)`
 annualized_sortino_ratio   :math:`\sqrt{252}\, \bar r/\sqrt{\sum_i \min(r_i - \bar r, 0)^2/(n-1)}`
 =========================  ==========================================================================================
 
-Not for returns of weeks or months: a year is taken to have 252 of them. Not to be extended: reports and their tables
-show these seven.
+Not for returns of weeks or months: a year is taken to have 252 of them.
 
 Examples
 --------

@@ -19,8 +19,6 @@ from certeq.utilities import CVaR
 def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
     """Render a study and write it atomically; an existing file stays unless ``force``.
 
-    Not a viewer: it opens no browser.
-
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -47,10 +45,6 @@ def render(study: Study, found: Figures | None = None) -> str:
         What was run.
     found : dict, optional
         The `figures` of the study, where they have been computed already.
-
-    Notes
-    -----
-    Not a fragment: it is a whole page with its own style, not to be pasted into another.
 
     Examples
     --------

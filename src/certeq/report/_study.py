@@ -28,8 +28,6 @@ class Strategy:
     ``utility``, ``objective``, ``gap``, ``steps`` and ``contributions`` (of the assets, to OCE less OCE(0)) are None
     for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none.
 
-    Not checked against any panel: the study does that.
-
     Examples
     --------
     >>> import numpy as np
@@ -67,8 +65,6 @@ class Sweep:
 
     ``places`` are the values of what is turned, ``weights`` has one row for each; ``gap`` is the largest proven
     distance to an optimum among them.
-
-    Not a set of strategies: its portfolios are drawn, not judged.
 
     Examples
     --------

@@ -222,8 +222,6 @@ def wasserstein_bound(
     Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
     Corrected: the larger of the two variances, of X and of Y.
 
-    Not where both samples are at hand: the difference of their OCEs is then a number, and needs no bound.
-
     Examples
     --------
     >>> from certeq.risk import bounds

@@ -15,8 +15,6 @@ class Mean(Utility):
     Every t minimizes t + E[X - t]; the threshold is E X by convention. Useful in sums such as
     ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
-    Not a risk by itself: alone it fears nothing.
-
     Examples
     --------
     >>> import certeq as ce

@@ -319,8 +319,6 @@ class LongShort(Bounded):
     As a polyhedron in theta alone the set needs 2^d inequalities; `split` gives it with twice the variables.
     `diameter` is an upper bound.
 
-    Not for long-only weights, for which `Simplex` and `CappedSimplex` are simpler.
-
     Examples
     --------
     >>> from certeq import LongShort

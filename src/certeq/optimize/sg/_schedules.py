@@ -121,8 +121,6 @@ def constant_batch(m: int) -> Schedule:
 def full_batch() -> Schedule:
     """m_k = n, all samples at every iteration; needs a fixed set of samples.
 
-    Not for streams, which have no end.
-
     Examples
     --------
     >>> from certeq.optimize import full_batch
