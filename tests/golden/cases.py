@@ -23,15 +23,21 @@ Entry = dict[str, Any]
 LENGTH = 70_000  # more than the 2**16 from which on a sample is read in blocks
 EVERY = 70  # of the losses, one in so many is solved in memory, rows at once
 
-_TWO = 0.5 * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(0.1)  # both kinks are off 0 once it is normalized
+_ONE = 0.5 * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(0.1)  # its kink is off 0 once it is normalized
+_THREE = ce.utility(
+    lambda x: 0.3 * x + 0.5 * np.maximum(x + 1.75, 0) + 0.7 * np.maximum(x + 1, 0) + 1.5 * np.maximum(x - 0.5, 0),
+    name="three_kinks",
+)
 _NOT = ("entropic_leaky", "smooth", "entropic_mean", "steep_quartic", "variance_mmv", "custom", "leaky.05", "mmv10")
 RISKS: dict[str, ce.Utility] = {name: utility for name, utility in HARD.items() if name not in _NOT} | {
     "cvar": ce.CVaR(0.05),
     "entropic": ce.Entropic(1.0),
     "mean_variance": ce.MeanVariance(0.5),
     "mmv": ce.MonotoneMeanVariance(2.5),
-    "nested": _TWO.normalized().scaled(0.16344793837667065),
-    "nested_again": (0.5 * _TWO.scaled(1.18).normalized() + 0.5 * ce.Entropic(0.5)).normalized().scaled(3.7),
+    "nested": _ONE.normalized().scaled(0.16344793837667065),
+    "nested_sum": (0.5 * _THREE.scaled(1.18).normalized() + 0.3 * ce.Entropic(0.5) + 0.2 * _ONE)
+    .normalized()
+    .scaled(3.7),
 }
 
 
@@ -51,13 +57,13 @@ def weights_of(utility: str) -> np.ndarray | None:
 
 
 def long_sample(sample: str, utility: str) -> Entry:
-    """Value and reads of one long sample; the scale is the size of what is added up to that value."""
+    """Value and reads of one long sample; the scale is the size of what is averaged, wherever the losses lie."""
     z, w, u = samples()[sample], weights_of(utility), RISKS[utility]
     solved, reads = reads_of(lambda: solve_long(Counted(z, w), u))
     held = slice(None) if w is None else w > 0
     with np.errstate(over="ignore", under="ignore"):
         parts = np.abs(u.value(z[held] - solved.centre - solved.s))
-    scale = abs(solved.value) + abs(solved.shortfall) + float(np.average(parts, weights=None if w is None else w[held]))
+    scale = float(np.average(parts, weights=None if w is None else w[held]))
     return {"value": solved.value, "reads": reads, "scale": scale}
 
 
@@ -69,8 +75,7 @@ def short_samples(utility: str) -> dict[str, Entry]:
     values, at = ce.oce(rows, u, w), ce.shortfall(rows, u, w)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         parts = np.abs(u.value(rows - at[:, None]))
-    sums = np.average(parts, axis=1) if w is None else np.average(parts[:, w > 0], axis=1, weights=w[w > 0])
-    scales = np.abs(values) + np.abs(at) + sums
+    scales = np.average(parts, axis=1) if w is None else np.average(parts[:, w > 0], axis=1, weights=w[w > 0])
     return {
         name: {"value": float(value), "scale": float(scale)}
         for name, value, scale in zip(samples(), values, scales, strict=True)
@@ -97,12 +102,12 @@ PROBLEM_RISKS: dict[str, ce.Utility] = {
     "cvar": ce.CVaR(0.05),
     "entropic": ce.Entropic(0.5),
     "two_cvars": 0.5 * ce.CVaR(0.02) + 0.5 * ce.CVaR(0.3),
-    "nested": _TWO.normalized().scaled(0.16344793837667065),
-    "leaky_normalized": ce.LeakyCVaR(0.2).normalized().scaled(0.37),
+    "nested": _ONE.normalized().scaled(0.16344793837667065),
+    "three_kinks": _THREE.normalized().scaled(0.37),
     "two_kinks": UTILITIES["two_kinks"],
     "two_kinks_scaled": UTILITIES["two_kinks"].scaled(0.43),
     "entropic_cvar": 0.5 * ce.Entropic(0.5) + 0.5 * ce.CVaR(0.2),
-    "entropic_leaky_normalized": (0.5 * ce.Entropic(1.0) + 0.5 * ce.LeakyCVaR(0.2)).normalized().scaled(1.7),
+    "nested_sum": (0.5 * ce.Entropic(0.5) + 0.3 * ce.CVaR(0.1) + 0.2 * _THREE.scaled(0.6)).normalized().scaled(1.7),
     "mmv_cvar": 0.3 * ce.MonotoneMeanVariance(3) + 0.7 * ce.CVaR(0.05),
     "smooth": ce.SmoothCVaR(0.1),
     "sharp": ce.SmoothCVaR(0.05, 0.01),

@@ -11,6 +11,7 @@ from tests.golden.cases import Entry
 
 PATH = Path(__file__).with_name("record.json")
 DIGITS = 1e-12  # of the scale
+LAST = 1e-15  # of the value itself: four or five roundings
 
 
 @cache
@@ -36,7 +37,7 @@ def worse(found: Entry, was: Entry) -> Iterator[str]:
     rounding, may be ten times as large. Reads of one sample depend on no BLAS: there are no more of them than there
     were. A better answer is never a fault.
     """
-    room = DIGITS * was["scale"] + (found.get("gap", 0.0) + was.get("gap", 0.0)) * was["scale"]
+    room = (DIGITS + found.get("gap", 0.0) + was.get("gap", 0.0)) * was["scale"] + LAST * abs(was["value"])
     off = abs(found["value"] - was["value"])
     if not off <= room:  # also where it is NaN
         yield f"value {found['value']!r}, was {was['value']!r}: off by {off:.1e}, at most {room:.1e}"
