@@ -164,9 +164,11 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
 
 def _short_vector(x: Floats, utility: Any, axis: Axis) -> tuple[Floats, Form] | None:
     """One short vector in memory as the solver of vectors takes it; None where it is something else."""
-    if x.ndim != 1 or not 0 < x.size < LONG or x.dtype != np.float64 or not (axis is None or axis == -1 or axis == 0):
+    if x.ndim != 1 or not 0 < x.size < LONG or x.dtype.kind not in "fiu" or x.dtype.itemsize > 8:
         return None
-    return x if x.flags.c_contiguous else np.ascontiguousarray(x), form(check_utility(utility))
+    if not (axis is None or axis == -1 or axis == 0):
+        return None
+    return np.ascontiguousarray(x, dtype=np.float64), form(check_utility(utility))
 
 
 def _check_method(method: object) -> None:
