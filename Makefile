@@ -8,7 +8,7 @@ COMPILED := $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
 
-.PHONY: run test test-slow test-portable lint bench docs docs-serve clean constraints
+.PHONY: run test test-slow test-portable lint bench bench-against docs docs-serve clean constraints
 
 run: $(STAMPS)/run
 	$(BIN)/certeq compare --force --report certeq-report.html
@@ -32,6 +32,11 @@ lint: $(STAMPS)/test
 
 bench: $(STAMPS)/bench
 	$(BIN)/python -m benchmarks
+
+# Against an earlier build: make bench-against BASE=path-to-another-checkout, its compiled file built.
+bench-against: $(STAMPS)/test
+	@test -n "$(BASE)" || { echo "BASE must name another checkout: make bench-against BASE=../certeq-old"; exit 2; }
+	$(BIN)/python -m benchmarks --against "$(BASE)"
 
 # Any warning fails the build; nothing is fetched.
 docs: $(STAMPS)/docs

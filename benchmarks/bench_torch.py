@@ -114,25 +114,26 @@ def against_peers(quick: bool) -> list[dict]:
     return rows
 
 
-def training_steps(quick: bool) -> list[dict]:
+def stepper(criterion: Callable) -> Callable[[], None]:
     """Forward, loss, backward and Adam step of a 32-16 network on a batch of 64."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(64, 10, generator=generator), torch.randn(64, 1, generator=generator)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+    )
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
 
-    def stepper(criterion: Callable) -> Callable[[], None]:
-        torch.manual_seed(0)
-        net = torch.nn.Sequential(
-            torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
-        )
-        optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(net(x), y).backward()
+        optimizer.step()
 
-        def step() -> None:
-            optimizer.zero_grad()
-            criterion(net(x), y).backward()
-            optimizer.step()
+    return step
 
-        return step
 
+def training_steps(quick: bool) -> list[dict]:
+    """Whole steps of training under each utility against the mean."""
     base = torch.nn.MSELoss(reduction="none")
     actions = {"mean": stepper(torch.nn.MSELoss())}
     actions |= {name: stepper(OCELoss(utility, base)) for name, utility in UTILITIES.items()}

@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # Kernels change how sums of NumPy's and SciPy's linear algebra are ordered; only these tests do any that matters.
-ALGEBRA = ("tests/optimize", "tests/portfolio", "tests/learn", "tests/risk")
+ALGEBRA = ("tests/optimize", "tests/portfolio", "tests/learn", "tests/risk", "tests/golden")
 # As OPENBLAS_CORETYPE, and as the library names it. The wheels of NumPy and SciPy hold these; other names run as one of
 # them (Zen as Haswell, Cooperlake as SkylakeX).
 X86 = {

@@ -10,107 +10,11 @@ from certeq.risk._rows import solve_rows
 from certeq.risk._sample import ArraySample
 from certeq.risk._sketch import features_of
 from tests.conftest import UTILITIES
+from tests.hostile import HARD, MIXED, Counted, hostile_samples, reads_of, with_kinks
 
 N = 20_000
-RNG = np.random.default_rng(3)
-NORMAL = RNG.standard_normal(N)
-
-
-def coin(share):
-    return (np.arange(N) < round(share * N)).astype(float)
-
-
-SAMPLES = {
-    "normal": NORMAL,
-    "large": 1e4 * NORMAL,
-    "small": 1e-6 * NORMAL,
-    "sorted": np.sort(NORMAL),
-    "far_from_0": 1e9 + NORMAL,
-    "lognormal": np.exp(2.0 * NORMAL),
-    "minus_lognormal": -np.exp(2.0 * NORMAL),
-    "pareto": RNG.pareto(1.5, N),
-    "cauchy": RNG.standard_cauchy(N),
-    "coin": coin(0.05),
-    "coin_far_apart": 1e6 * coin(0.05),
-    "coin_far_from_0": 1e9 + coin(0.2),
-    "one_loss": 1e6 * (np.arange(N) == 7),
-    "constant": np.full(N, 0.1),
-    "integers": RNG.integers(0, 10, N).astype(float),
-    "cents": np.round(NORMAL, 2),
-    "half_an_atom": np.where(RNG.random(N) < 0.7, 0.0, np.exp(NORMAL)),
-    "clusters": RNG.choice([-100.0, 0.0, 5.0, 1000.0], N, p=[0.3, 0.65, 0.04, 0.01]) + 1e-6 * NORMAL,
-    "two_clusters": RNG.choice([0.0, 1e5], N, p=[0.95, 0.05]) + NORMAL,
-    "one_far_gain": np.r_[-1e9, NORMAL[1:]],
-    "one_far_loss": np.r_[1e5, NORMAL[1:]],
-    "decades": np.exp(10.0 * NORMAL),  # the largest is so far above the others that t* lies between two floats
-    "more_decades": np.exp(18.0 * NORMAL),
-    "minus_decades": -np.exp(10.0 * NORMAL),
-    "decades_apart": RNG.choice([1e-4, -3e7, 6e2, 1e5], N, p=[0.5, 0.2, 0.28, 0.02]) * (1.0 + 1e-9 * NORMAL),
-}
-
-
-def with_kinks(count):
-    """Slopes between exp(-2) and exp(2) that jump at evenly spaced places."""
-    kinks, slopes = np.linspace(-3.0, 3.0, count), np.exp(np.linspace(-2.0, 2.0, count + 1))
-    pairs = list(zip(kinks, np.diff(slopes), strict=True))
-    return ce.utility(
-        lambda x: slopes[0] * x + sum(jump * np.maximum(x - kink, 0.0) for kink, jump in pairs),
-        lambda x: slopes[0] + sum(jump * (x > kink) for kink, jump in pairs),
-        name=f"{count} kinks",
-    )
-
-
-def stairs():
-    """No kink, but nine steps of the slope between 1e-6 and 2 wide."""
-    places = (-2.0, -1.3, -0.2, 0.1, 0.9, 1.7, 2.2, 3.1, 6.0)
-    widths = (1e-5, 0.1, 1e-4, 1.0, 1e-3, 1e-5, 0.01, 1e-6, 2.0)
-    steps = list(zip(places, widths, strict=True))
-    return ce.utility(
-        lambda x: 0.05 * x + sum(0.3 * w * np.logaddexp(0.0, (x - p) / w) for p, w in steps),
-        lambda x: 0.05 + sum(0.15 * (1.0 + np.tanh(0.5 * (x - p) / w)) for p, w in steps),
-        name="stairs",
-    )
-
-
-MIXED = {
-    "many_kinks": with_kinks(15),
-    "stairs": stairs(),
-    "entropic_cvar.05": 0.5 * ce.Entropic() + 0.5 * ce.CVaR(0.05),
-    "steep_entropic_cvar": 0.5 * ce.Entropic(10.0) + 0.5 * ce.CVaR(0.01),
-    "quartic_cvar": 0.5 * ce.Quartic() + 0.5 * ce.CVaR(0.1),
-    "mmv_cvar": 0.3 * ce.MonotoneMeanVariance(3) + 0.7 * ce.CVaR(0.05),
-    "entropic_mean": 0.5 * ce.Entropic() + 0.5 * ce.Mean(),
-    "two_cvars": 0.5 * ce.CVaR(0.01) + 0.5 * ce.CVaR(0.2),
-    "smooth.05": ce.SmoothCVaR(0.05),
-    "sharp": ce.SmoothCVaR(0.05, 0.01),
-    "sharper": ce.SmoothCVaR(0.05, 1e-4),
-    "sharp_entropic": 0.5 * ce.SmoothCVaR(0.05, 1e-3) + 0.5 * ce.Entropic(),
-    "leaky.05": ce.LeakyCVaR(0.05),
-    "mmv10": ce.MonotoneMeanVariance(10),
-    "steep_quartic": 0.3 * ce.Mean() + 0.3 * ce.Entropic(60.0) + 0.4 * ce.Quartic(),
-    "variance_cvar": 0.4 * ce.MeanVariance(20.0) + 0.6 * ce.CVaR(0.05),
-    "variance_mmv": 0.7 * ce.MeanVariance(5.0) + 0.3 * ce.MonotoneMeanVariance(2.5),
-}
-HARD = {name: UTILITIES[name] for name in ("entropic_leaky", "entropic_cvar", "two_kinks", "custom", "smooth")} | MIXED
-
-
-class Counted(ArraySample):
-    """Counts how often it is read."""
-
-    reads = 0
-
-    def map(self, *args, **kwargs):
-        type(self).reads += 1
-        return super().map(*args, **kwargs)
-
-    def fold(self, *args, **kwargs):
-        type(self).reads += 1
-        return super().fold(*args, **kwargs)
-
-
-def reads_of(call):
-    Counted.reads = 0
-    return call(), Counted.reads
+SAMPLES = hostile_samples(N)
+NORMAL = SAMPLES["normal"]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

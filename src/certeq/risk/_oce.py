@@ -177,11 +177,11 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
 
 def _short_vector(x: Floats, utility: Any, axis: Axis) -> tuple[Floats, Form] | None:
     """One short sample in memory as the solver of vectors takes it; None where it is something else."""
-    if not 0 < x.size < LONG or x.dtype != np.float64 or x.ndim == 0:
+    if not 0 < x.size < LONG or x.ndim == 0 or x.dtype.kind not in "fiu" or x.dtype.itemsize > 8:
         return None
     if axis is not None and (x.ndim != 1 or not (axis == -1 or axis == 0)):
         return None
-    return np.ascontiguousarray(x).reshape(-1), form(check_utility(utility))
+    return np.ascontiguousarray(x, dtype=np.float64).reshape(-1), form(check_utility(utility))
 
 
 def _check_method(method: object) -> None:

@@ -7,7 +7,6 @@ the greatest loss is; where they are not, the greatest loss holds it close.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.risk._root import Floats, find_root
-from certeq.risk._vector import ONE, bracket_by_breakpoints
+from certeq.risk._vector import ONE, bracket_by_breakpoints, furthest
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
-from certeq.utilities._numeric import find_anchor
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of
 
@@ -158,7 +156,7 @@ def _newton(solved: Solved, utility: Utility) -> None:
     if not bounded and utility.is_monotone:
         # The greatest loss alone keeps the mean slope above 1 where its own exceeds the inverse of its weight.
         least = 1.0 / y.shape[1] if weights is None else float(weights[weights > 0.0].min())
-        low = np.maximum(low, y.max(axis=1) - _furthest(form, 1.0 / least))
+        low = np.maximum(low, y.max(axis=1) - furthest(form, 1.0 / least))
     start = (np.zeros_like(low) if bounded else mean(y, weights)) - anchor
 
     def mean_slope(t: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
@@ -181,15 +179,6 @@ def _newton(solved: Solved, utility: Utility) -> None:
         solved.s[opened], solved.evaluations = root.t, root.evaluations
     with np.errstate(over="ignore"):
         solved.value = solved.center + (solved.s + mean(utility.value(y - solved.s[:, None]), weights))
-
-
-def _furthest(form: Form, slope: float) -> float:
-    """A point up to which u is no steeper than ``slope``, or up to twice that; kept with the form."""
-    power = math.ceil(math.log2(slope)) if slope > 1.0 else 0
-    if ("furthest", power) not in form.facts:
-        form.facts["furthest", power] = find_anchor(form.utility, 2.0**power) if power < 1000 else np.inf
-    found: float = form.facts["furthest", power]
-    return found
 
 
 def _between_breakpoints(

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from certeq.risk import _compiled
 from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape
 from certeq.utilities._backend import NUMPY
+from certeq.utilities._numeric import find_anchor
 from certeq.utilities.forms import Form
 
 Floats = NDArray[np.floating[Any]]
@@ -347,6 +348,19 @@ class Bracket(NamedTuple):
     low: float
     high: float
     on_kink: bool
+
+
+def furthest(form: Form, slope: float) -> float:
+    """A point at which u is at least twice as steep as ``slope``, and at most four times; kept with the form.
+
+    The greatest loss alone keeps the mean slope above 1 where its own exceeds the inverse of its weight: so t* is no
+    further from it than this point for that slope. (Twice: it may be no nearer either, but for rounding.)
+    """
+    power = math.ceil(math.log2(slope)) + 1 if slope > 1.0 else 1
+    if ("furthest", power) not in form.facts:
+        form.facts["furthest", power] = find_anchor(form.utility, 2.0**power) if power < 1000 else math.inf
+    found: float = form.facts["furthest", power]
+    return found
 
 
 def bracket_by_breakpoints(y: Floats, mean: Mean, form: Form, low: float, high: float) -> Bracket:

@@ -81,6 +81,7 @@ class Evidence:
     gradient_size: Vector  # |A|^T |q|
     largest: float  # max |a|
     run: float  # longest run of additions
+    moved: tuple[float, float]  # sums of w and of |q| over rows that are not supported where they lie
 
 
 def evidence(
@@ -103,10 +104,13 @@ def evidence(
         at_theta = w * form.utility.value(x - t)
         if support is None or tilt is None:
             support, at_support = x - t, at_theta
-            q = w * form.left_slope(x, t)
+            q, moved = w * form.left_slope(x, t), np.zeros(0, dtype=np.intp)
         else:
-            support, q = as_subgradients(form, w, support, tilt, np.abs(x) + abs(t))
-            at_support = w * form.utility.value(support)
+            own, size = x - t, np.abs(x) + abs(t)
+            support, q = as_subgradients(form, w, _where_it_lies(form, support, own, size), tilt, size)
+            moved = np.flatnonzero(support != own)
+            at_support = at_theta.copy()
+            at_support[moved] = w[moved] * form.utility.value(support[moved])
         product, absolute = q * support, np.abs(q)
         run = _run(len(rows))
         return Evidence(
@@ -119,7 +123,18 @@ def evidence(
             _by_runs(absolute, np.abs(rows), run) if sizes else np.zeros(rows.shape[1]),
             float(np.abs(rows).max(initial=0.0)) if sizes else 0.0,
             min(run, len(rows)) + len(rows) / run + 2.0,
+            (float(w[moved].sum()), float(absolute[moved].sum())),
         )
+
+
+def _where_it_lies(form: Form, support: Vector, own: Vector, size: Vector) -> Vector:
+    """``own`` in place of support points that are the same but for rounding, unless a kink is near."""
+    same = np.abs(support - own) <= 64.0 * _EPS * size
+    if form.kinks:
+        same &= form.passed(support) == form.passed(own)
+        for kink in form.kinks:
+            same &= np.abs(support - kink.at) > 128.0 * _EPS * (size + abs(kink.at))
+    return np.where(same, own, support)
 
 
 def as_subgradients(form: Form, w: Vector, support: Vector, tilt: Vector, size: Vector) -> tuple[Vector, Vector]:
@@ -151,11 +166,13 @@ def join(parts: Sequence[Evidence]) -> Evidence:
         _exactly([part.gradient_size for part in parts]),
         max(part.largest for part in parts),
         max(part.run for part in parts) + 1.0,
+        (math.fsum(part.moved[0] for part in parts), math.fsum(part.moved[1] for part in parts)),
     )
 
 
 def _exactly(vectors: list[Vector]) -> Vector:
-    return np.array([math.fsum(column) for column in np.transpose(vectors)])
+    """Their sum, rounded once where the machine has extended precision."""
+    return np.asarray(np.sum(np.array(vectors, dtype=np.longdouble), axis=0), dtype=np.float64)
 
 
 def _run(count: int) -> int:
@@ -314,8 +331,9 @@ def _allowance(
         (
             short * (abs(t) + float(np.abs(linear) @ np.abs(theta) + sides)),
             _PAIRS * _EPS * sums.size,
-            # Values of a shifted utility are differences: those at theta and those at the supports.
-            2.0 * _SHIFTED * _EPS * (level + sums.slope_size * shift),
+            # Values of a shifted utility are differences. Where a row is supported where it lies, that of the value
+            # and that of the bound are one number, and its rounding cancels.
+            2.0 * _SHIFTED * _EPS * (level * sums.moved[0] + shift * sums.moved[1]),
             # Losses x_i, each a product of d terms, times their weights: sum |q_i| |a_i|.|theta|.
             short * (float(sums.gradient_size @ np.abs(theta)) + sums.slope_size * abs(t)),
             # The sum of q, and slopes of u that are rounded themselves.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._vector import bracket_by_breakpoints
+from certeq.risk._vector import bracket_by_breakpoints, furthest
 from certeq.utilities import Exponential, Pieces, Quadratic
 from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
 
 
 def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None = None) -> float:
@@ -30,6 +31,8 @@ def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None =
                 return float(weights @ losses)
             return _quantile(losses, weights, shape.tail) - form.kinks[0].at
     low, high = float(losses.min()) - anchor, float(losses.max()) - anchor
+    if utility.slope_range[1] == np.inf and utility.is_monotone:
+        low = max(low, high + anchor - furthest(form, 1.0 / float(weights.min())))
     if form.kinks:
         low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high)
         if on_kink:
@@ -70,6 +73,8 @@ def _root(losses: Vector, weights: Vector, form: Form, low: float, high: float, 
             step = mean / bend * (1.0 - mean**-power) / power if power < 1.0 else excess / bend
         else:
             step = np.inf if excess > 0 else -np.inf
+        if abs(excess) <= 4.0 * _EPS or abs(step) <= _EPS * abs(t):  # as near 1 as the sum of slopes can be told to be
+            return t
         trial = t + step
         inside = low < trial < high
         shrunk = high - low < 0.6 ** (step_count - 6) * width if step_count > 6 else True
