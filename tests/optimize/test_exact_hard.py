@@ -313,3 +313,12 @@ def test_more_assets_than_scenarios_with_uneven_weights(seed):
     )  # 49 needs a second start
     assert found.status == "optimal"
     assert found.relative_gap <= 1e-9
+
+
+def test_a_curvature_of_low_rank_does_not_lead_out_of_the_set():
+    """Two scenarios of two assets: the first solve of a nearly singular system is far off, and refinement moves it."""
+    losses = np.array([[0.119, 0.081], [0.093, 0.101]])
+    utility = ce.Quartic().scaled(0.43665598170727754).normalized()
+    found = solve_exact(losses, utility, lower=0.0, C=np.ones(2), c=2.5)
+    assert found.status == "optimal"
+    assert found.theta == pytest.approx([0.0, 2.5], abs=1e-12)

@@ -139,3 +139,13 @@ def test_steep_rises_are_no_reason_to_doubt_a_derivative(width):
 def test_a_slope_that_makes_arrays_of_what_it_is_given():
     found = ce.utility(lambda x: np.where(x > 0, 2.0 * x, 0.5 * x), lambda x: np.where(np.asarray(x) > 0, 2.0, 0.5))
     assert found.kinks == ((0.0, 1.5),)
+
+
+def test_a_kink_beside_a_steep_curve_is_found():
+    """Within one step of the grid the exponential rises ten times as much as the slope jumps."""
+    found = ce.utility(lambda x: 0.5 * x + 1.7 * np.maximum(x - 2.94, 0) + 0.36 * np.expm1(1.72 * x) / 1.72)
+    ((place, jump),) = found.kinks
+    assert place == 2.94
+    assert jump == pytest.approx(1.7, rel=1e-9)
+    q = ce.tilt(np.array([0.0, 1.0, 2.5, 4.0, 4.0]), found)
+    assert q.sum() == pytest.approx(1.0, abs=1e-14)

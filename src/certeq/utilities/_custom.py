@@ -246,6 +246,7 @@ class _Examination:
     def __init__(self, custom: CustomUtility) -> None:
         self.custom = custom
         self.x = _GRID
+        self.curved = False
 
     def run(self) -> None:
         custom = self.custom
@@ -368,14 +369,36 @@ class _Examination:
     def _find_kinks(self, slope: Array) -> list[tuple[float, tuple[float, float]]]:
         """Where the slope jumps, and the slopes on both sides."""
         found: dict[float, tuple[float, float]] = {}
-        jumps = np.diff(slope)
-        for i in np.flatnonzero(np.isfinite(jumps) & (jumps > 1e-6 * (1.0 + np.abs(slope[:-1])))):
+        self.curved = self._has_second()
+        rises = self._unexplained(self.x[:-1], self.x[1:], slope[:-1], slope[1:])
+        for i in np.flatnonzero(np.isfinite(rises) & (rises > 1e-6 * (1.0 + np.abs(slope[:-1])))):
             self._search(self.x[i], self.x[i + 1], float(slope[i]), float(slope[i + 1]), found, depth=_MOST_KINKS // 5)
         for place in self.custom.kinks_given or ():
             # Where the function itself jumps is where the kink is; what is declared only has to agree with it.
             if not any(abs(kink - place) <= 1e-9 * max(1.0, abs(place)) for kink in found):
                 raise ValueError(f"kinks names x = {place:g}, but the slope of u does not jump there.")
         return sorted(found.items())
+
+    def _has_second(self) -> bool:
+        try:
+            return bool(np.isfinite(np.asarray(self.custom._curvature(np.array([-0.37, 0.41]), NUMPY))).all())
+        except (TypeError, ValueError):
+            return False
+
+    def _unexplained(self, a: Any, b: Any, low: Any, high: Any) -> Any:
+        """By how much the slope rises between a and b beyond what its curvature adds up to: the jumps in between.
+
+        Beside a steep curve a jump would be lost in the whole rise. Where the curvature is not known, that is all
+        there is.
+        """
+        rise = np.asarray(high) - np.asarray(low)
+        if not self.curved:
+            return rise
+        half = 0.5 * (np.asarray(b) - np.asarray(a))
+        points = 0.5 * (np.asarray(a) + np.asarray(b))[..., None] + half[..., None] * _NODES
+        curvature = np.asarray(self.custom._curvature(points, NUMPY), dtype=float)
+        smooth = (curvature * _SHARES).sum(axis=-1) * half
+        return rise - np.where(np.isfinite(smooth), smooth, 0.0)
 
     def _at(self, point: float) -> float:
         at = float(self.custom._slope(np.asarray(point), NUMPY))
@@ -393,11 +416,12 @@ class _Examination:
         start, stop, first, last = a, b, low, high
         while a < (middle := 0.5 * (a + b)) < b:
             at = self._at(middle)
-            if at - low > high - at:
+            left, right = self._unexplained(np.array([a, middle]), np.array([middle, b]), [low, at], [at, high])
+            if left > right:
                 b, high = middle, at
             else:
                 a, low = middle, at
-            if high - low <= 1e-9 * (1.0 + abs(low)):
+            if max(left, right) <= 1e-9 * (1.0 + abs(low)):
                 return
         # Whether a function jumps just before or just after the kink is a matter of < or <=; the rounder of the two
         # neighboring floats is the one that was meant. A function with a slope of its own on the kink, as |x| may
@@ -410,10 +434,9 @@ class _Examination:
             place, b, high = b, after, self._at(after)
         found[float(place) + 0.0] = low, high
         if depth > 0 and len(found) < _MOST_KINKS:
-            if low - first > 1e-6 * (1.0 + abs(first)) and start < a:
-                self._search(start, a, first, low, found, depth - 1)
-            if last - high > 1e-6 * (1.0 + abs(high)) and b < stop:
-                self._search(b, stop, high, last, found, depth - 1)
+            for x0, x1, y0, y1 in ((start, a, first, low), (b, stop, high, last)):
+                if x0 < x1 and float(self._unexplained(x0, x1, y0, y1)) > 1e-6 * (1.0 + abs(y0)):
+                    self._search(x0, x1, y0, y1, found, depth - 1)
 
     def _check_curvature(self) -> bool:
         """u' against u and u'' against u', by Gauss-Legendre quadrature over short intervals without a kink."""

@@ -23,6 +23,7 @@ _FEW = 101  # variables, the threshold among them; more offend one another for l
 _ROUNDS = 12
 _SLACK = 1e-12
 _REFINEMENTS = 4
+_ROUGH = 1e-9  # what one solve may leave in the equations, and refinement may move a variable past its bound
 _EXACT = 1e-13  # what refinement may leave in the equations of a solution that is called exact
 
 
@@ -45,6 +46,8 @@ def pivoted(problem: Subproblem, start: Partition | None) -> SubSolution | None:
             return None
         v, y = np.where(low, q.lower, np.where(high, q.upper, 0.0)), np.zeros(len(q.c))
         slope = _advance(q, free, solve, v, y, q.g + q.H @ v)
+        if not _missed(q, free, v, slope) <= _ROUGH:  # H is nearly singular, and v not yet what offends or not
+            slope = _advance(q, free, solve, v, y, slope)
         under, over = v < q.lower - _SLACK, v > q.upper + _SLACK
         freed = (low & (slope < -_SLACK)) | (high & (slope > _SLACK))
         offenders = int(np.count_nonzero(under | over | freed))
@@ -93,6 +96,11 @@ def _advance(q: Subproblem, free: Index, solve: Solve, v: Vector, y: Vector, slo
     return np.asarray(q.g + q.H @ v - y @ q.C)
 
 
+def _missed(q: Subproblem, free: Index, v: Vector, slope: Vector) -> float:
+    """The largest residual of the equations."""
+    return max(float(np.abs(slope[free]).max(initial=0.0)), float(np.abs(q.C @ v - q.c).max(initial=0.0)))
+
+
 def _refined(
     q: Subproblem,
     free: Index,
@@ -106,13 +114,13 @@ def _refined(
     """The same point after refinement with the factors at hand, as long as that helps."""
     last = np.inf
     for _ in range(_REFINEMENTS):
-        worst = max(float(np.abs(slope[free]).max(initial=0.0)), float(np.abs(q.C @ v - q.c).max(initial=0.0)))
+        worst = _missed(q, free, v, slope)
         if worst <= 1e-16 or not worst < 0.5 * last:
             break
         last = worst
         slope = _advance(q, free, solve, v, y, slope)
-    if not np.isfinite(slope).all():
-        return None
+    if not np.isfinite(slope).all() or np.any(v < q.lower - _ROUGH) or np.any(v > q.upper + _ROUGH):
+        return None  # refinement has left the bounds: this was not the active set
     partition = Partition(low, high, np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int8))
     below, above = np.where(low, np.maximum(slope, 0.0), 0.0), np.where(high, np.maximum(-slope, 0.0), 0.0)
     prices = Multipliers(y, np.zeros(0), np.zeros(0), below, above)
