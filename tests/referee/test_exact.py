@@ -27,7 +27,10 @@ def test_twenty_thousand_problems(part):
     print(report.summary())
     # No wrong answer at all. One in a thousand may not converge, and says so; the solver on blocks, made to solve
     # problems a thousand times smaller than those it is for, one in a hundred.
-    late = {kind: report.failed.pop(f"not converged ({kind})", 0) for kind in ("memory", "blocks")}
+    late = {"memory": 0, "blocks": 0}
+    for kind in late:
+        for name in [name for name in report.failed if name.startswith("not converged") and kind in name]:
+            late[kind] += report.failed.pop(name)
     assert not report.failed, str(report)
     assert late["memory"] <= max(1, report.checked["memory"] / 1000), str(report)
     assert late["blocks"] <= max(1, report.checked["blocks"] / 100), str(report)

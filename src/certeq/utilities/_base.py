@@ -200,6 +200,10 @@ class Utility(ABC):
         """This utility as a sum of atoms."""
         return (Atom(self, 1.0, 1.0, 0.0),)
 
+    def _slopes_at_kinks(self) -> tuple[float, ...]:
+        """The left slope at every kink."""
+        return tuple(float(self.slope(place)) for place, _ in self.kinks)
+
     def _without_gradients(self) -> Utility:
         """The same utility with plain numbers for learned parameters, checked as at construction."""
         params = self.get_params(deep=False)

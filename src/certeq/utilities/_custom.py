@@ -134,6 +134,9 @@ class CustomUtility(Utility):
         """Declared kinks, or those found, with the jump of the slope."""
         return self._facts["kinks"]  # type: ignore[no-any-return]
 
+    def _slopes_at_kinks(self) -> tuple[float, ...]:
+        return tuple(left for _, left in self._facts["left_slopes"])
+
     @property
     def anchor(self) -> float:
         """Where the slope passes 1, to the last bit."""

@@ -71,6 +71,9 @@ class CVaR(Utility):
         """The slope jumps by 1/alpha at 0."""
         return ((0.0, 1.0 / as_float(self.alpha)),)
 
+    def _slopes_at_kinks(self) -> tuple[float, ...]:
+        return (0.0,)
+
     @property
     def shape(self) -> Pieces:
         """Two linear pieces."""

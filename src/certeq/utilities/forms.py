@@ -88,6 +88,14 @@ class Form:
 
     def _place_kinks(self) -> None:
         """Give every kink of every atom one place; those that only rounding tells apart are one kink."""
+        only = self.atoms[0]
+        if len(self.atoms) == 1 and not only.moves and not is_tensor(only.weight) and only.weight == 1.0:
+            slopes = only.base._slopes_at_kinks()  # nothing to flatten, and no arithmetic: a graph may be being made
+            jumps = only.base.kinks
+            self._own(
+                [(Kink(at, left, left + jump), [(0, at, jump)]) for (at, jump), left in zip(jumps, slopes, strict=True)]
+            )
+            return
         found: list[tuple[float, float, tuple[int, float, float]]] = []
         for index, atom in enumerate(self.atoms):
             scale, shift = as_float(atom.scale), as_float(atom.shift)
