@@ -1,4 +1,4 @@
-# The front door. Everything installs into .venv; a target that is done is not done again.
+# Everything installs into .venv; a target that is done is not done again.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

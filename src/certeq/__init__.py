@@ -1,7 +1,7 @@
 """certeq: optimized certainty equivalents, estimated and minimized from samples.
 
 ``import certeq as ce`` gives the utilities, the estimates and the optimizers; PyTorch, portfolios, scikit-learn
-estimators and the rest live in rooms of their own (``certeq.torch``, ``certeq.portfolio``, ``certeq.learn``).
+estimators and the rest live in packages of their own (``certeq.torch``, ``certeq.portfolio``, ``certeq.learn``).
 """
 
 from importlib import import_module as _import_module
