@@ -161,7 +161,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         lower_bound=found.lower_bound,
         relative_gap=proof.relative,
         threshold=proof.t,
-        tilt=_all_scenarios(problem, proof.tilt),
+        tilt=_all_scenarios(problem, _summing_to_one(proof.tilt, problem.utility)),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
@@ -251,6 +251,12 @@ def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
     clean = np.where(np.abs(theta) < 1e-16, 0.0, theta) * model.holding
     clean = restore(clean, q.C, q.c, q.lower, q.upper)
     return onto_rows(q, clean) if np.any(q.G @ clean > q.b) else clean
+
+
+def _summing_to_one(tilt: Vector, utility: Utility) -> Vector:
+    """The tilt without what rounding left of its sum; the certificate has used it as it was."""
+    total = float(tilt.sum())
+    return tilt / total if utility.is_monotone and abs(total - 1.0) < 1e-9 else tilt
 
 
 def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
