@@ -356,6 +356,9 @@ def furthest(form: Form, slope: float) -> float:
     The greatest loss alone keeps the mean slope above 1 where its own exceeds the inverse of its weight: so t* is no
     further from it than this point for that slope. (Twice: it may be no nearer either, but for rounding.)
     """
+    if form.unscaled is not None:
+        inner, scale = form.unscaled
+        return scale * furthest(inner, slope)
     power = math.ceil(math.log2(slope)) + 1 if slope > 1.0 else 1
     if ("furthest", power) not in form.facts:
         form.facts["furthest", power] = find_anchor(form.utility, 2.0**power) if power < 1000 else math.inf

@@ -78,6 +78,7 @@ class Form:
         self.atoms = atoms
         self.kinks: tuple[Kink, ...] = ()
         self.facts: dict[Any, Any] = {}  # found by search, and worth keeping
+        self.unscaled: tuple[Form, float] | None = None  # whose facts need not be searched for again
         if kinks is None:
             self._place_kinks()
         else:
@@ -248,7 +249,9 @@ class Form:
             Atom(atom.base, atom.weight, atom.scale * scale, atom.shift * scale, atom.kinks) for atom in self.atoms
         )
         kinks = tuple(replace(kink, at=kink.at * scale) for kink in self.kinks)
-        return Form(self.utility.scaled(scale), atoms, kinks)
+        found = Form(self.utility.scaled(scale), atoms, kinks)
+        found.unscaled = (self, scale)
+        return found
 
     @cached_property
     def offsets(self) -> tuple[float, float]:

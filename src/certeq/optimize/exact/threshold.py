@@ -31,7 +31,7 @@ def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None =
                 return float(weights @ losses)
             return _quantile(losses, weights, shape.tail) - form.kinks[0].at
     low, high = float(losses.min()) - anchor, float(losses.max()) - anchor
-    if utility.slope_range[1] == np.inf and utility.is_monotone:
+    if utility.slope_range[1] == np.inf and utility.is_monotone and utility.curve is None:
         low = max(low, high + anchor - furthest(form, 1.0 / float(weights.min())))
     if form.kinks:
         low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high)
