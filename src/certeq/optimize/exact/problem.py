@@ -27,6 +27,10 @@ class Polyhedron:
     G: Vector
     b: Vector
 
+    def as_arguments(self) -> dict[str, Any]:
+        """The bounds and rows by the names that `solve_exact` gives them."""
+        return {name: getattr(self, name) for name in ("lower", "upper", "C", "c", "G", "b")}
+
     def lengths(self) -> tuple[Vector, Vector]:
         """Norms of the rows of C and of G."""
         return np.sqrt(np.vecdot(self.C, self.C)), np.sqrt(np.vecdot(self.G, self.G))

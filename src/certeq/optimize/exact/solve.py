@@ -281,7 +281,7 @@ def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
 def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | None:
     """The solution for every k-th scenario: a start so near that two or three steps on all of them are enough."""
     step = max(2, 3 * len(problem.weights) // _MANY)
-    q, squares = problem.polyhedron, problem.squares
+    squares = problem.squares
     try:
         found = solve_exact(
             np.ascontiguousarray(problem.table[::step]),
@@ -289,12 +289,7 @@ def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | No
             weights=problem.weights[::step],
             linear=problem.linear,
             quadratic=None if squares is None else squares.given(),
-            lower=q.lower,
-            upper=q.upper,
-            C=q.C,
-            c=q.c,
-            G=q.G,
-            b=q.b,
+            **problem.polyhedron.as_arguments(),
             tol=max(tol, 1e-6),
             time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
         )

@@ -182,18 +182,12 @@ def _in_memory(
     asked: Problem, extent: Extent, given: Vector | None, tol: float, max_iter: int, deadline: float
 ) -> PanelResult:
     """A panel so small that the pass which looks at it brings it along: as a table in memory."""
-    q = asked.polyhedron
     found = solve_exact(
         extent.drawn,
         asked.utility,
         weights=extent.drawn_weights,
         linear=asked.linear,
-        lower=q.lower,
-        upper=q.upper,
-        C=q.C,
-        c=q.c,
-        G=q.G,
-        b=q.b,
+        **asked.polyhedron.as_arguments(),
         theta0=given,
         tol=tol,
         max_iter=max_iter,
@@ -205,19 +199,13 @@ def _in_memory(
 
 def _from_a_draw(problem: Problem, extent: Extent, tol: float, deadline: float) -> Vector | None:
     """The solution for the rows drawn: a start so near that a few steps on all of them are enough."""
-    q = problem.polyhedron
     try:
         found = solve_exact(
             extent.drawn,
             problem.utility,
             weights=extent.drawn_weights,
             linear=problem.linear,
-            lower=q.lower,
-            upper=q.upper,
-            C=q.C,
-            c=q.c,
-            G=q.G,
-            b=q.b,
+            **problem.polyhedron.as_arguments(),
             tol=max(tol, 1e-6),
             time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
         )
