@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._backend import NUMPY
 from certeq.utilities import Arctangent, Exponential, Logistic, Power, Quadratic, Utility
-from certeq.utilities._backend import NUMPY
 
 _fused: Any
 try:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from certeq._backend import NUMPY
 from certeq.risk import _compiled
 from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape
-from certeq.utilities._backend import NUMPY
 from certeq.utilities._numeric import find_anchor
 from certeq.utilities.forms import Form
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certeq._backend import torch_backend
 from certeq.utilities import Utility
-from certeq.utilities._backend import torch_backend
 from certeq.utilities.forms import form
 
 TORCH = torch_backend()  # made here, because compiled code cannot make it

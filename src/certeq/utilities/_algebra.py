@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, as_float, is_tensor
+from certeq._backend import Array, as_float, is_tensor
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities._shapes import Curve, Exponential, Pieces, Quadratic, Shape

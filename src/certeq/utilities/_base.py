@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certeq.utilities._backend import Array, as_float, backend, is_tensor
+from certeq._backend import Array, as_float, backend, is_tensor
 from certeq.utilities._shapes import Curve, Pieces, Shape
 from certeq.utilities.forms import Atom, form
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq.utilities._backend import NUMPY, Array, is_tensor
+from certeq._backend import NUMPY, Array, is_tensor
 from certeq.utilities._base import Utility
 from certeq.utilities._jet import Jet, differentiate
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor

@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array, as_float
+from certeq._backend import Array, as_float
 from certeq.utilities._base import Utility, check_positive, check_tail_mass
 from certeq.utilities._shapes import Arctangent, Logistic, Pieces
 

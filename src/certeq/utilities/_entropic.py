@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array, as_float
+from certeq._backend import Array, as_float
 from certeq.utilities._base import Utility, check_positive
 from certeq.utilities._shapes import Exponential
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from certeq.utilities._backend import Array
+from certeq._backend import Array
 from certeq.utilities._base import Utility
 from certeq.utilities._shapes import Pieces
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from certeq.utilities._backend import Array, as_float, is_tensor
+from certeq._backend import Array, as_float, is_tensor
 from certeq.utilities._base import Utility, check_at_least
 from certeq.utilities._shapes import Power
 

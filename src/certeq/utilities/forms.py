@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certeq.utilities._backend import NUMPY, Array, as_float, is_compiling, is_tensor
+from certeq._backend import NUMPY, Array, as_float, is_compiling, is_tensor
 
 if TYPE_CHECKING:
     from certeq.utilities._base import Utility

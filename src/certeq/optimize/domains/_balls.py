@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._backend import FloatArray, backend_of
+from certeq._backend import FloatArray, backend_of
+
 from ._base import Domain
 from ._budget import project_simplex
 from ._checks import bounds_argument, scalar_argument

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._backend import FloatArray, is_tensor, to_numpy
+from certeq._backend import FloatArray, is_tensor, to_numpy
+
 from ._checks import dimension_argument, points_argument, vector_argument
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._backend import FloatArray, backend_of
+from certeq._backend import FloatArray, backend_of
+
 from ._base import Domain, InfeasibleError, UnboundedError
 from ._checks import bounds_argument
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._backend import FloatArray, is_tensor, to_numpy
+from certeq._backend import FloatArray, is_tensor, to_numpy
 
 __all__ = ["bounds_argument", "dimension_argument", "points_argument", "scalar_argument", "vector_argument"]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ._backend import FloatArray
+from certeq._backend import FloatArray
+
 from ._base import InfeasibleError
 
 __all__ = ["LeastDistance", "least_distance"]

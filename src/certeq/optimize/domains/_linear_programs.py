@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from ._backend import FloatArray
+from certeq._backend import FloatArray
+
 from ._base import InfeasibleError, UnboundedError
 
 if TYPE_CHECKING:

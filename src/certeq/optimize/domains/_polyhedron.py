@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._backend import FloatArray, backend_of
+from certeq._backend import FloatArray, backend_of
+
 from ._base import Domain, InfeasibleError, UnboundedError
 from ._box import Bounded, middle_of, minimize_linear_box
 from ._checks import bounds_argument, dimension_argument
