@@ -24,11 +24,11 @@ from tests.optimize.test_domains import D, each_case
 def test_points_are_checked(domain):
     bad = np.zeros(D)
     bad[2] = np.nan
-    with pytest.raises(ValueError, match=r"x must be finite, got nan at \[2\]"):
+    with pytest.raises(ValueError, match=r"x must be finite; found nan at \[2\]"):
         domain.project(bad)
-    with pytest.raises(ValueError, match=r"got inf at \[0, 2\]"):
+    with pytest.raises(ValueError, match=r"found inf at \[0, 2\]"):
         domain.contains(np.where(np.isnan(bad), np.inf, 0.0)[None])
-    with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
+    with pytest.raises(TypeError, match="x must hold real numbers; found dtype complex128"):
         domain.project(np.zeros(D) + 0j)
     with pytest.raises(TypeError, match="dtype <U1"):
         domain.project(["a", "b"])
@@ -40,16 +40,16 @@ def test_points_are_checked(domain):
         domain.project([])
     with pytest.raises(ValueError, match="rectangular"):
         domain.project([[1.0], [1.0, 2.0]])
-    with pytest.raises(ValueError, match="g must be one vector"):
+    with pytest.raises(ValueError, match="g must be a vector"):
         domain.minimize_linear(np.zeros((2, D)))
-    with pytest.raises(ValueError, match="g must have 6 entries, got 5"):
+    with pytest.raises(ValueError, match="g must have 6 entries; found 5"):
         domain.support_gap(domain.start(D), np.zeros(5))
     for d in (0, -1):
-        with pytest.raises(ValueError, match="d must be at least 1"):
+        with pytest.raises(ValueError, match="d must be a whole number of at least 1"):
             domain.start(d)
-    with pytest.raises(TypeError, match=r"d must be a whole number, got 2\.5"):
+    with pytest.raises(TypeError, match=r"d must be a whole number of at least 1; found 2\.5"):
         domain.diameter(2.5)
-    with pytest.raises(ValueError, match="tol must be at least 0"):
+    with pytest.raises(ValueError, match="tol must be a number not below 0"):
         domain.contains(domain.start(D), tol=-1.0)
 
 
@@ -63,28 +63,32 @@ def test_large_finite_entries_are_finite():
 @pytest.mark.parametrize(
     "make, error, message",
     [
-        (lambda: Simplex(-1.0), ValueError, "total must be at least 0, got -1"),
-        (lambda: Simplex(np.nan), ValueError, "total must be finite, got nan"),
-        (lambda: Simplex([1.0, 2.0]), ValueError, "total must be one number"),
-        (lambda: Simplex("one"), TypeError, "total must hold real numbers"),
-        (lambda: Ball(-1.0), ValueError, "radius must be at least 0, got -1"),
-        (lambda: L1Ball(np.inf), ValueError, "radius must be finite, got inf"),
-        (lambda: Ball(1.0, center=[0.0, np.nan]), ValueError, "center must be finite, got nan at index 1"),
-        (lambda: Box(0.0, [1.0, np.nan]), ValueError, "upper must be finite or inf, got nan at index 1"),
-        (lambda: Box(np.inf, np.inf), ValueError, "lower must be finite or -inf, got inf"),
-        (lambda: Box([0.0, 0.0], [1.0] * 3), ValueError, "same size, got 2 and 3"),
+        (lambda: Simplex(-1.0), ValueError, "total must be a finite number not below 0; found -1"),
+        (lambda: Simplex(np.nan), ValueError, "total must be a finite number not below 0; found nan"),
+        (lambda: Simplex([1.0, 2.0]), TypeError, "total must be a finite number not below 0"),
+        (lambda: Simplex("one"), TypeError, "total must be a finite number not below 0; found 'one'"),
+        (lambda: Ball(-1.0), ValueError, "radius must be a finite number not below 0; found -1"),
+        (lambda: L1Ball(np.inf), ValueError, "radius must be a finite number not below 0; found inf"),
+        (lambda: Ball(1.0, center=[0.0, np.nan]), ValueError, "center must be finite; found nan at index 1"),
+        (lambda: Box(0.0, [1.0, np.nan]), ValueError, "upper must be finite or inf; found nan at index 1"),
+        (lambda: Box(np.inf, np.inf), ValueError, "lower must be finite or -inf; found inf"),
+        (lambda: Box([0.0, 0.0], [1.0] * 3), ValueError, "same size; found 2 and 3"),
         (lambda: Box([[0.0]], 1.0), ValueError, "lower must be a number or a vector"),
         (lambda: Box(0j, 1.0), TypeError, "lower must hold real numbers"),
-        (lambda: LongShort(1.3, -0.3), ValueError, "short must be at least 0"),
-        (lambda: Product([Simplex()], [2, 3]), ValueError, "one entry per domain, got 2 for 1"),
+        (lambda: LongShort(1.3, -0.3), ValueError, "short must be a finite number not below 0"),
+        (lambda: Product([Simplex()], [2, 3]), ValueError, "one entry per domain; found 2 for 1"),
         (lambda: Product([], []), ValueError, "at least one Domain"),
-        (lambda: Product(["simplex"], [2]), TypeError, r"domains\[0\] must be a Domain, got str"),
+        (lambda: Product(["simplex"], [2]), TypeError, r"domains\[0\] must be a Domain; found str"),
         (lambda: Polyhedron(0.0, 1.0), ValueError, "must know its dimension"),
         (lambda: Polyhedron([0.0, 0], 1.0, C=np.ones((1, 3)), c=1.0), ValueError, "must agree on d"),
         (lambda: Polyhedron(0.0, 1.0, C=np.ones((1, 3))), ValueError, "C and c must be given together"),
         (lambda: Polyhedron([0.0], 1.0, b=[1.0]), ValueError, "A and b must be given together"),
         (lambda: Polyhedron(0.0, 1.0, C=np.ones((1, 3)), c=[1.0, 2.0]), ValueError, "one entry per row of C"),
-        (lambda: Polyhedron(0.0, 1.0, A=[[1.0, np.nan]], b=1.0), ValueError, r"A must be finite, got nan at \[0, 1\]"),
+        (
+            lambda: Polyhedron(0.0, 1.0, A=[[1.0, np.nan]], b=1.0),
+            ValueError,
+            r"A must be finite; found nan at \[0, 1\]",
+        ),
         (lambda: Polyhedron(0.0, 1.0, A=[[1j]], b=1.0), TypeError, "A must hold real numbers"),
     ],
 )
@@ -156,7 +160,7 @@ def test_explanations(domain, x, text):
 
 
 def test_dimensions_must_fit():
-    with pytest.raises(ValueError, match="Box has dimension 2, got a point of dimension 3"):
+    with pytest.raises(ValueError, match="Box has dimension 2; found a point of dimension 3"):
         Box(0.0, [1.0, 2.0]).project(np.zeros(3))
     with pytest.raises(ValueError, match="block 0: Box has dimension 2"):
         Product([Box(0.0, [1.0, 2.0])], [3]).project(np.zeros(3))

@@ -76,9 +76,9 @@ def test_ball_has_a_gradient_at_its_center():
 
 
 def test_bad_tensors():
-    with pytest.raises(ValueError, match=r"x must be finite, got nan at \[1\]"):
+    with pytest.raises(ValueError, match=r"x must be finite; found nan at \[1\]"):
         Simplex().project(torch.tensor([1.0, float("nan")]))
-    with pytest.raises(TypeError, match=r"real numbers, got dtype torch\.complex64"):
+    with pytest.raises(TypeError, match=r"real numbers; found dtype torch\.complex64"):
         Simplex().project(torch.tensor([1.0 + 1j]))
     with pytest.raises(ValueError, match=r"shape \(\.\.\., d\)"):
         Simplex().project(torch.tensor(1.0))

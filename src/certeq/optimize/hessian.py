@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from certeq._checks import check_array
 from certeq.optimize.losses import Loss, Objective
-from certeq.optimize.losses._base import Floats, as_floats
+from certeq.optimize.losses._base import Floats
 from certeq.utilities import Utility
 
 
@@ -84,7 +85,7 @@ def hessian_product(
     array([ 1., -1.])
     """
     second = _SecondOrder(loss, utility, theta, samples, weights)
-    direction = as_floats("v", v, 1)
+    direction = check_array("v", v)
     if direction.size != second.theta.size:
         raise ValueError(f"v must have as many entries as theta, {second.theta.size}; found {direction.size}.")
     inner = loss.hessian_product(second.theta, second.samples, second.tilt, direction)
@@ -106,7 +107,7 @@ class _SecondOrder:
                 "or LeakyCVaR, or minimize(method='exact'), which needs none."
             )
         objective = Objective(loss, utility, samples, weights)
-        self.theta, self.samples = as_floats("theta", theta, 1), objective.samples
+        self.theta, self.samples = check_array("theta", theta), objective.samples
         d = loss.dimension(self.samples)
         if d is not None and d != self.theta.size:
             raise ValueError(f"theta must have {d} entries, one per column of the samples; found {self.theta.size}.")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
+from certeq._checks import check_count
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._log import Log, Snapshot
 from certeq.optimize.sg._minimize import check_limit, check_problem, check_start
-from certeq.optimize.sg._schedules import check_count
 from certeq.optimize.solution import Solution, certified_gap, stationarity
 from certeq.utilities import Utility
 

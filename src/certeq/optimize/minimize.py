@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from certeq._checks import check_choice
 from certeq.optimize.domains import Domain, Polyhedron
 from certeq.optimize.domains._polyhedron import lift
 from certeq.optimize.exact import ExactResult, solve_exact
@@ -19,7 +20,6 @@ from certeq.optimize.lifted import solve, solve_lifted
 from certeq.optimize.losses import Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
-from certeq.optimize.sg._schedules import choose
 from certeq.optimize.solution import Solution, Trace
 from certeq.utilities import Utility
 
@@ -83,7 +83,7 @@ def minimize(
     (array([0.3125, 0.6875]), 0.40625)
     """
     check_problem(loss, utility, domain)
-    algorithm = _ALGORITHMS[choose("method", method, _ALGORITHMS)]
+    algorithm = _ALGORITHMS[check_choice("method", method, _ALGORITHMS)]
     _refuse_unknown(method, options)
     return algorithm(loss, utility, domain=domain, samples=samples, theta0=theta0, weights=weights, **options)
 
@@ -167,4 +167,4 @@ def _refuse_unknown(method: str, options: dict[str, Any]) -> None:
         known = [name for name in known if name not in ("A", "quadratic", "lower", "upper", "C", "c", "G", "b")]
     for name in options:
         if name not in known:
-            choose(f"an option of method={method!r}", name, known)
+            check_choice(f"an option of method={method!r}", name, known)

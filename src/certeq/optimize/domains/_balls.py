@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._backend import FloatArray, backend_of
+from certeq._checks import check_bound, check_number
 
 from ._base import Domain
 from ._budget import project_simplex
-from ._checks import bounds_argument, scalar_argument
 from ._polyhedron import Polyhedron
 
 __all__ = ["Ball", "L1Ball", "project_ball", "project_l1_ball"]
@@ -26,9 +26,9 @@ class Centered(Domain):
     center: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", scalar_argument(self.radius, "radius", minimum=0.0))
+        object.__setattr__(self, "radius", check_number("radius", self.radius, least=0.0))
         if self.center is not None:
-            object.__setattr__(self, "center", bounds_argument(self.center, "center"))
+            object.__setattr__(self, "center", check_bound("center", self.center))
 
     def middle(self, d: int) -> FloatArray:
         """Return the center as a vector of size d."""

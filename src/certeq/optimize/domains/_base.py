@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certeq._backend import FloatArray, is_tensor, to_numpy
-
-from ._checks import dimension_argument, points_argument, vector_argument
+from certeq._checks import check_array, check_count, check_number, check_points
 
 if TYPE_CHECKING:
     from ._polyhedron import Polyhedron
@@ -57,15 +56,14 @@ class Domain(ABC):
             computed in float64, differentiable where the projection is (elsewhere one element of its generalized
             Jacobian is used); inside `torch.func.vmap` a NaN cannot be refused and comes out as NaN.
         """
-        points = points_argument(x)
+        points = check_points("x", x)
         self.validate(points.shape[-1])
         result = self._project(points)
         return result.to(x.dtype) if is_tensor(x) and x.is_floating_point() else result
 
     def contains(self, x: Any, tol: float = 1e-9) -> bool:
         """Say whether every point of x violates no constraint by more than ``tol * max(1, max |x|)``."""
-        if not tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {tol}")
+        tol = check_number("tol", tol, least=0.0, finite=False)
         points = self._points(x)
         return self._worst(points)[0] <= tol * max(1.0, float(np.abs(points).max()))
 
@@ -102,7 +100,7 @@ class Domain(ABC):
             When ``contains(theta, tol)`` is false: a gap at an infeasible point certifies nothing.
         """
         theta = self._vector(theta, "theta")
-        g = vector_argument(g, "g", theta.size)
+        g = check_array("g", g, size=theta.size)
         if not self.contains(theta, tol):
             raise ValueError(f"theta must lie in {self!r}, but {self.explain(theta)}; project it first")
         try:
@@ -133,12 +131,12 @@ class Domain(ABC):
 
     def validate(self, d: int) -> int:
         """Return d when the set fits R^d and is not empty there; otherwise raise a ValueError that says why not."""
-        d = dimension_argument(d)
+        d = check_count("d", d)
         seen: set[int] = self.__dict__.setdefault("_validated", set())
         if d not in seen:
             fixed = self._dimension()
             if fixed is not None and fixed != d:
-                raise ValueError(f"{type(self).__name__} has dimension {fixed}, got a point of dimension {d}")
+                raise ValueError(f"{type(self).__name__} has dimension {fixed}; found a point of dimension {d}")
             self._validate(d)
             seen.add(d)
         return d
@@ -181,12 +179,12 @@ class Domain(ABC):
     # -- shared --------------------------------------------------------------------------------------------------
 
     def _points(self, x: Any) -> FloatArray:
-        points: FloatArray = points_argument(to_numpy(x))
+        points: FloatArray = check_points("x", to_numpy(x))
         self.validate(points.shape[-1])
         return points
 
     def _vector(self, x: Any, name: str) -> FloatArray:
-        vector = vector_argument(x, name)
+        vector = check_array(name, x)
         self.validate(vector.size)
         return vector
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._backend import FloatArray, backend_of
+from certeq._checks import check_bound
 
 from ._base import Domain, InfeasibleError, UnboundedError
-from ._checks import bounds_argument
 
 if TYPE_CHECKING:
     from ._polyhedron import Polyhedron
@@ -41,10 +41,10 @@ class Bounded(Domain):
     upper: Any
 
     def __post_init__(self) -> None:
-        lower = bounds_argument(self.lower, "lower", infinite=-np.inf)
-        upper = bounds_argument(self.upper, "upper", infinite=np.inf)
+        lower = check_bound("lower", self.lower, -np.inf)
+        upper = check_bound("upper", self.upper, np.inf)
         if np.ndim(lower) and np.ndim(upper) and np.shape(lower) != np.shape(upper):
-            raise ValueError(f"lower and upper must have the same size, got {np.size(lower)} and {np.size(upper)}")
+            raise ValueError(f"lower and upper must have the same size; found {np.size(lower)} and {np.size(upper)}")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
         crossed = np.atleast_1d(np.greater(lower, upper))

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._backend import FloatArray, backend_of
+from certeq._checks import check_number
 
 from ._base import Domain, InfeasibleError, UnboundedError
 from ._box import Bounded
-from ._checks import scalar_argument
 from ._polyhedron import Polyhedron
 
 __all__ = [
@@ -57,7 +57,7 @@ class Simplex(Domain):
     total: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "total", scalar_argument(self.total, "total", minimum=0.0))
+        object.__setattr__(self, "total", check_number("total", self.total, least=0.0))
 
     def _project(self, x: Any) -> Any:
         return project_simplex(x, self.total)
@@ -181,7 +181,7 @@ class CappedSimplex(Bounded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "total", scalar_argument(self.total, "total"))
+        object.__setattr__(self, "total", check_number("total", self.total))
         fixed = self._dimension()
         if fixed is not None:
             self.validate(fixed)
@@ -337,7 +337,7 @@ class LongShort(Bounded):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("long", "short"):
-            object.__setattr__(self, name, scalar_argument(getattr(self, name), name, minimum=0.0))
+            object.__setattr__(self, name, check_number(name, getattr(self, name), least=0.0))
         fixed = self._dimension()
         if fixed is not None:
             self.validate(fixed)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certeq._backend import FloatArray, backend_of
+from certeq._checks import as_real, check_bound, check_count, check_finite, frozen
 
 from ._base import Domain, InfeasibleError, UnboundedError
 from ._box import Bounded, middle_of, minimize_linear_box
-from ._checks import bounds_argument, dimension_argument
 from ._least_distance import LeastDistance, least_distance
 from ._linear_programs import inner_point, minimize_over, refuse_empty
 
@@ -73,15 +73,15 @@ class Polyhedron(Bounded):
         if not known:
             raise ValueError("Polyhedron must know its dimension: give lower, upper, C or A as an array")
         if len(set(known.values())) > 1:
-            raise ValueError(f"Polyhedron's arguments must agree on d, got {known}")
+            raise ValueError(f"Polyhedron's arguments must agree on d; found {known}")
         d = next(iter(known.values()))
         super().__post_init__()
         for name in ("lower", "upper"):
-            object.__setattr__(self, name, _frozen(np.broadcast_to(getattr(self, name), d)))
+            object.__setattr__(self, name, frozen(np.broadcast_to(getattr(self, name), d)))
         for matrix_name, matrix, rhs_name in (("C", C, "c"), ("A", A, "b")):
             rhs = _right_side(getattr(self, rhs_name), rhs_name, matrix_name, 0 if matrix is None else len(matrix))
-            object.__setattr__(self, matrix_name, _frozen(np.zeros((0, d)) if matrix is None else matrix))
-            object.__setattr__(self, rhs_name, _frozen(rhs))
+            object.__setattr__(self, matrix_name, frozen(np.zeros((0, d)) if matrix is None else matrix))
+            object.__setattr__(self, rhs_name, frozen(rhs))
 
     @property
     def d(self) -> int:
@@ -148,33 +148,22 @@ class Polyhedron(Bounded):
 def _matrix(value: ArrayLike | None, name: str) -> FloatArray | None:
     if value is None:
         return None
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}; pass floats")
-    array = np.atleast_2d(array).astype(np.float64)
+    array = np.atleast_2d(as_real(name, value, "fiu"))
     if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"{name} must have shape (n, d), got {array.shape}")
-    if not np.isfinite(array).all():
-        i, j = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(f"{name} must be finite, got {array[i, j]} at [{i}, {j}]")
+        raise ValueError(f"{name} must have shape (n, d); found {array.shape}")
+    check_finite(name, array)
     return array
 
 
 def _right_side(value: ArrayLike | None, name: str, matrix: str, rows: int) -> FloatArray:
     if (value is None) != (rows == 0) and not (rows == 0 and np.size(value) == 0):  # type: ignore[arg-type]
-        raise ValueError(f"{matrix} and {name} must be given together, got {'no ' if value is None else ''}{name}")
+        raise ValueError(f"{matrix} and {name} must be given together; found {'no ' if value is None else ''}{name}")
     if value is None or rows == 0:
         return np.zeros(0)
-    side = np.atleast_1d(bounds_argument(value, name))
+    side = np.atleast_1d(check_bound(name, value))
     if side.size != rows:
-        raise ValueError(f"{name} must have one entry per row of {matrix}, got {side.size} for {rows} rows")
+        raise ValueError(f"{name} must have one entry per row of {matrix}; found {side.size} for {rows} rows")
     return side
-
-
-def _frozen(array: FloatArray) -> FloatArray:
-    copy = np.array(array, dtype=np.float64)
-    copy.flags.writeable = False
-    return copy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,14 +198,14 @@ class Product(Domain):
 
     def __post_init__(self) -> None:
         domains = tuple(self.domains)
-        sizes = tuple(dimension_argument(size) for size in self.sizes)
+        sizes = tuple(check_count("d", size) for size in self.sizes)
         if not domains:
-            raise ValueError("domains must hold at least one Domain, got none")
+            raise ValueError("domains must hold at least one Domain; found none")
         if len(domains) != len(sizes):
-            raise ValueError(f"sizes must have one entry per domain, got {len(sizes)} for {len(domains)} domains")
+            raise ValueError(f"sizes must have one entry per domain; found {len(sizes)} for {len(domains)} domains")
         for i, domain in enumerate(domains):
             if not isinstance(domain, Domain):
-                raise TypeError(f"domains[{i}] must be a Domain, got {type(domain).__name__}")
+                raise TypeError(f"domains[{i}] must be a Domain; found {type(domain).__name__}")
         object.__setattr__(self, "domains", domains)
         object.__setattr__(self, "sizes", sizes)
 

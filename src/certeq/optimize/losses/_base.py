@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import check_weights, probabilities
 from certeq.risk._rows import solve_rows, tilt_rows
 from certeq.risk._vector import solve_vector
 from certeq.utilities import Utility
@@ -133,7 +134,7 @@ class Objective:
         if self.samples is None:
             raise ValueError(f"{loss!r} holds no samples; pass samples=.")
         self.count = count_samples(self.samples)
-        self.weights = None if weights is None else check_weights(weights, self.count)
+        self.weights = None if weights is None else probabilities(check_weights("weights", weights, self.count))
 
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient, tilt and threshold at theta."""
@@ -163,53 +164,9 @@ class Evaluation:
     losses: Floats
 
 
-def check_weights(weights: Any, count: int) -> Floats:
-    """Return weights that sum to 1, one per sample."""
-    w = as_floats("weights", weights, 1)
-    if w.size != count:
-        raise ValueError(f"weights must have one entry per sample, {count}; found {w.size}.")
-    if w.min() < 0.0:
-        raise ValueError(f"weights must not be negative; found {w.min():g} at [{int(np.argmin(w))}].")
-    if w.max() <= 0.0:
-        raise ValueError("weights sum to 0; at least one must be above 0.")
-    w = w / w.max()  # the sum of large weights may not be a number
-    return np.asarray(w / w.sum())
-
-
 def _short(theta: Floats) -> str:
     with np.printoptions(precision=4, threshold=6, edgeitems=2):
         return str(theta)
-
-
-def as_floats(name: str, value: Any, ndim: int) -> Floats:
-    """Return value as a finite float64 array of ``ndim`` dimensions, copied only where it must be."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name} must be a rectangular array of numbers; NumPy says: {error}.") from None
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}.")
-    if array.ndim != ndim:
-        wanted = "a vector" if ndim == 1 else "a matrix, one row per sample"
-        raise ValueError(f"{name} must be {wanted}; found an array of shape {array.shape}.")
-    if array.size == 0:
-        raise ValueError(f"{name} is empty (shape {array.shape}); at least one sample and one column are needed.")
-    floats: Floats = array.astype(np.float64, copy=False)
-    refuse_not_finite(name, floats)
-    return floats
-
-
-def refuse_not_finite(name: str, array: Floats) -> None:
-    """Name the first entry that is NaN or infinite."""
-    # A sum is finite only if every entry is, so one reduction settles the usual case without a mask of the same size.
-    with np.errstate(over="ignore", invalid="ignore"):
-        settled = np.isfinite(array.sum())
-    if settled:
-        return
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        where = ", ".join(str(i) for i in bad[0])
-        raise ValueError(f"{name} must be finite; found {array[tuple(bad[0])]} at [{where}]. Drop or fill it first.")
 
 
 def count_samples(samples: Any, name: str = "samples") -> int:

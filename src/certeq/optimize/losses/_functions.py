@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from certeq._checks import check_number
 from certeq.optimize.losses._base import Floats, Loss, Product, count_samples
 
 Function = Callable[[Floats, Any], tuple[Any, Any]]
@@ -21,13 +22,11 @@ class _FunctionLoss(Loss):
     def __init__(self, function: Any, samples: Any, convex: bool, smoothness: float, lipschitz: float) -> None:
         if not callable(function):
             raise TypeError(f"function must be callable as function(theta, xi); found {function!r}.")
-        for name, constant in (("smoothness", smoothness), ("lipschitz", lipschitz)):
-            if not constant >= 0:
-                raise ValueError(f"{name} must be a number not below 0; found {constant!r}.")
         self.function = function
         self.samples = None if samples is None else self.check_samples(samples)
         self.convex = convex
-        self._smoothness, self._lipschitz = float(smoothness), float(lipschitz)
+        self._smoothness = check_number("smoothness", smoothness, least=0.0, finite=False)
+        self._lipschitz = check_number("lipschitz", lipschitz, least=0.0, finite=False)
 
     def smoothness(self, batch: Any = None) -> float:
         """L_F as declared."""

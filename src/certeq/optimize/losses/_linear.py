@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from certeq.optimize.losses._base import Floats, Loss, Product, as_floats, refuse_width
+from certeq._checks import check_array
+from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
 from certeq.optimize.panels import Index, Panel, Vector, as_panel
 
 _SPARE_MEMORY = 1 << 26  # bytes that may be spent on a second copy of the samples
@@ -94,7 +95,7 @@ class LinearLoss(Loss):
     def check_samples(self, samples: Any) -> Any:
         """Return A as a finite matrix of floats, or as a panel that is read in blocks."""
         panel = as_panel(samples)
-        return as_floats("A", samples, 2) if panel is None else panel
+        return check_array("A", samples, 2) if panel is None else panel
 
     def lay_out(self, samples: Any) -> Any:
         """Return A by columns, if that does not cost too much memory: both products then run a fifth faster."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from certeq.optimize.losses._base import Floats, Loss, Product, as_floats, refuse_width
+from certeq._checks import check_array
+from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
 
 
 class PredictorLoss(Loss):
@@ -75,7 +76,7 @@ class PredictorLoss(Loss):
         """Return (X, y) as floats: one row of X and one entry of y per sample, all finite."""
         if not isinstance(samples, tuple) or len(samples) != 2:
             raise TypeError(f"samples of {type(self).__name__} must be a pair (X, y); found {type(samples).__name__}.")
-        X, y = as_floats("X", samples[0], 2), as_floats("y", samples[1], 1)
+        X, y = check_array("X", samples[0], 2), check_array("y", samples[1])
         if len(X) != len(y):
             raise ValueError(f"X and y must have as many samples: X has {len(X)} rows, y has {len(y)} entries.")
         return X, self._check_target(y)

@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from certeq._checks import (
+    check_array,
+    check_choice,
+    check_count,
+    check_instance,
+    check_number,
+    check_weights,
+    probabilities,
+)
 from certeq.optimize.domains import Domain
 from certeq.optimize.exact.blocks.losses import PanelLosses
 from certeq.optimize.exact.blocks.scan import scan
 from certeq.optimize.losses import Evaluation, Loss, Objective
-from certeq.optimize.losses._base import Floats, as_floats, check_weights, count_samples
+from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.panels import Index, Panel, Vector
 from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
 from certeq.optimize.sg._log import Snapshot
@@ -26,8 +35,6 @@ from certeq.optimize.sg._schedules import (
     Plan,
     as_batch,
     as_step,
-    check_count,
-    choose,
     full_batch,
     oce_smoothness,
     plan,
@@ -209,7 +216,7 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
     data = data if samples is None else loss.check_samples(data)
     if isinstance(data, Panel):
         weights = data.bring_weights(weights)
-    return check_weights(weights, count_samples(data))
+    return probabilities(check_weights("weights", weights, count_samples(data)))
 
 
 # -- what it may be given, checked once before the first iteration ----------------------------------------------------
@@ -220,12 +227,8 @@ def check_problem(loss: Any, utility: Any, domain: Any) -> None:
     if not isinstance(loss, Loss):
         hint = "; wrap it: LinearLoss(A), or CallableLoss(function)"
         raise TypeError(f"loss must be a Loss; found {type(loss).__name__}{hint}.")
-    if not isinstance(utility, Utility):
-        hint = f"; write {utility.__name__}()" if isinstance(utility, type) else ""
-        raise TypeError(f"utility must be a Utility such as CVaR(0.05); found {utility!r}{hint}.")
-    if not isinstance(domain, Domain):
-        hint = f"; write {domain.__name__}()" if isinstance(domain, type) else ""
-        raise TypeError(f"domain must be a feasible set such as Simplex() or Free(); found {domain!r}{hint}.")
+    check_instance("utility", utility, Utility, "a Utility such as CVaR(0.05)")
+    check_instance("domain", domain, Domain, "a feasible set such as Simplex() or Free()")
 
 
 def check_start(theta0: Any, loss: Loss, samples: Any, domain: Domain) -> Floats:
@@ -235,7 +238,7 @@ def check_start(theta0: Any, loss: Loss, samples: Any, domain: Domain) -> Floats
         if d is None:
             raise ValueError(f"theta0 is missing: {loss!r} does not tell the size of theta.")
         return domain.start(d)
-    theta = as_floats("theta0", theta0, 1).copy()
+    theta = check_array("theta0", theta0).copy()
     if d is not None and theta.size != d:
         raise ValueError(f"theta0 must have {d} entries, one per column of the samples; found {theta.size}.")
     if not domain.contains(theta):
@@ -260,13 +263,7 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
 
 def check_limit(name: str, found: Any) -> float:
     """Return a number above 0, infinite for None."""
-    if found is None:
-        return math.inf
-    if isinstance(found, (bool, str)) or not hasattr(found, "__float__"):
-        raise TypeError(f"{name} must be a number above 0 or None; found {found!r}.")
-    if not float(found) > 0.0:
-        raise ValueError(f"{name} must be a number above 0 or None; found {found!r}.")
-    return float(found)
+    return math.inf if found is None else check_number(name, found, "a number above 0 or None", above=0.0, finite=False)
 
 
 def choose_plan(
@@ -294,7 +291,7 @@ def choose_plan(
     if batch is None and average is None:
         return chosen
     sizes = chosen.batch if batch is None else as_batch(batch)
-    which = chosen.average if average is None else choose("average", average, ("last", "mean", "weighted"))
+    which = chosen.average if average is None else check_choice("average", average, ("last", "mean", "weighted"))
     promise = chosen.promise
     if batch is not None:  # the rates count on batches that grow
         promise = ANY_STEP if promise is not None and promise.startswith(ANY_STEP) else None

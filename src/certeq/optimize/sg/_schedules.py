@@ -8,7 +8,6 @@ constant L_F; neither holds. Here L_OCE = L_F + kappa M**2, and a projection is 
 
 from __future__ import annotations
 
-import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from certeq._checks import check_choice, check_count, check_number
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats
 from certeq.utilities import Utility
@@ -59,7 +59,7 @@ def constant(c: float) -> Schedule:
     >>> [constant(0.5)(k) for k in (1, 2, 4)]
     [0.5, 0.5, 0.5]
     """
-    c = _positive("c", c)
+    c = check_number("c", c, above=0.0)
     return Schedule(f"constant({c!r})", lambda k: c)
 
 
@@ -72,7 +72,7 @@ def inverse(c: float) -> Schedule:
     >>> [inverse(1.0)(k) for k in (1, 2, 4)]
     [1.0, 0.5, 0.25]
     """
-    c = _positive("c", c)
+    c = check_number("c", c, above=0.0)
     return Schedule(f"inverse({c!r})", lambda k: c / k)
 
 
@@ -85,7 +85,7 @@ def inverse_sqrt(c: float) -> Schedule:
     >>> [inverse_sqrt(1.0)(k) for k in (1, 4, 16)]
     [1.0, 0.5, 0.25]
     """
-    c = _positive("c", c)
+    c = check_number("c", c, above=0.0)
     return Schedule(f"inverse_sqrt({c!r})", lambda k: c / math.sqrt(k))
 
 
@@ -139,7 +139,7 @@ def as_step(step: Any) -> Schedule:
         return step
     if callable(step):
         return Schedule(_spell(step), step)
-    return constant(_positive("step", step))
+    return constant(check_number("step", step, above=0.0))
 
 
 def as_batch(batch: Any) -> Schedule:
@@ -150,41 +150,12 @@ def as_batch(batch: Any) -> Schedule:
         return Schedule(_spell(batch), batch)
     if isinstance(batch, str):
         named = {"full": full_batch, "growing": growing_batch}
-        return named[choose("batch", batch, named)]()
+        return named[check_choice("batch", batch, named)]()
     return constant_batch(check_count("batch", batch))
-
-
-def choose(name: str, found: Any, known: Any) -> str:
-    """Return ``found`` if it is one of the known words, else say which are, the nearest first."""
-    words = list(known)
-    if isinstance(found, str) and found in words:
-        return found
-    near = difflib.get_close_matches(str(found), words, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}; found {found!r}.{hint}")
 
 
 def _spell(function: Any) -> str:
     return f"<function {getattr(function, '__qualname__', type(function).__name__)}>"
-
-
-def _positive(name: str, found: Any) -> float:
-    if isinstance(found, (bool, str)) or not hasattr(found, "__float__"):
-        raise TypeError(f"{name} must be a number above 0; found {found!r}.")
-    number = float(found)
-    if not 0.0 < number < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0; found {number!r}.")
-    return number
-
-
-def check_count(name: str, found: Any) -> int:
-    """Return a whole number of at least 1."""
-    if isinstance(found, bool) or not hasattr(found, "__index__"):
-        raise TypeError(f"{name} must be a whole number of at least 1; found {found!r}.")
-    number = int(found)
-    if number < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; found {number}.")
-    return number
 
 
 # -- what the theory chooses ------------------------------------------------------------------------------------------
@@ -252,7 +223,7 @@ def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Pla
     The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any.
     """
     own = step is None
-    match choose("regime", regime, REGIMES):
+    match check_choice("regime", regime, REGIMES):
         case "strongly_convex":
             return Plan(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
@@ -350,4 +321,4 @@ AVERAGES: dict[str, type[Average]] = {"last": Last, "mean": Mean, "weighted": We
 
 def make_average(average: str, d: int) -> Average:
     """Return the average called "last", "mean" or "weighted"."""
-    return AVERAGES[choose("average", average, AVERAGES)](d)
+    return AVERAGES[check_choice("average", average, AVERAGES)](d)
