@@ -46,7 +46,7 @@ def check_number(
         raise TypeError(f"{name} must be {wanted}, a single number; found {what}.") from None
     good = number >= least and (number > above or above == -math.inf) and (number < below or below == math.inf)
     if not good or (finite and math.isinf(number)):
-        raise ValueError(f"{name} must be {wanted}; found {number!r}.")
+        raise ValueError(f"{name} must be {wanted}; found {'NaN' if math.isnan(number) else repr(number)}.")
     return number
 
 

@@ -64,7 +64,7 @@ def test_large_finite_entries_are_finite():
     "make, error, message",
     [
         (lambda: Simplex(-1.0), ValueError, "total must be a finite number not below 0; found -1"),
-        (lambda: Simplex(np.nan), ValueError, "total must be a finite number not below 0; found nan"),
+        (lambda: Simplex(np.nan), ValueError, "total must be a finite number not below 0; found NaN"),
         (lambda: Simplex([1.0, 2.0]), TypeError, "total must be a finite number not below 0"),
         (lambda: Simplex("one"), TypeError, "total must be a finite number not below 0; found 'one'"),
         (lambda: Ball(-1.0), ValueError, "radius must be a finite number not below 0; found -1"),

@@ -173,7 +173,7 @@ def test_bad_input_is_refused(losses):
         (losses, ce.CVaR(0.05), rows | {"upper": np.nan}, ValueError, "upper"),
         (losses, ce.CVaR(0.05), {"C": np.ones(3), "c": 1.0}, ValueError, "20 columns"),
         (losses, ce.CVaR(0.05), {"C": np.ones(20)}, ValueError, "go together"),
-        (losses, ce.CVaR(0.05), rows | {"weights": -np.ones(700)}, ValueError, "non-negative"),
+        (losses, ce.CVaR(0.05), rows | {"weights": -np.ones(700)}, ValueError, "weights must not be negative"),
         (losses, ce.CVaR(0.05), rows | {"weights": np.ones(3)}, ValueError, "weights"),
         (losses, ce.CVaR(0.05), rows | {"linear": np.full(20, np.nan)}, ValueError, "linear"),
         (losses, ce.CVaR(0.05), rows | {"theta0": np.ones(3)}, ValueError, "theta0"),

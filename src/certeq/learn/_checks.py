@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import copy
-import difflib
-import math
-from collections.abc import Iterable
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import check_choice, check_number, check_weights
 from certeq.learn._scores import Floats
 from certeq.utilities import Entropic, Utility
 
@@ -29,55 +26,13 @@ def as_utility(utility: Any) -> Utility:
     raise TypeError(f"utility must be a Utility such as certeq.CVaR(0.05), or None; found {utility!r}.")
 
 
-def check_number(name: str, found: Any, *, above: float | None = None, least: float | None = None) -> float:
-    """A real number, above or not below a limit; +inf is let through where the limit allows it."""
-    wanted = f"a number above {above:g}" if above is not None else f"a number not below {least:g}"
-    if isinstance(found, bool) or not isinstance(found, Real):
-        raise TypeError(f"{name} must be {wanted}; found {found!r}.")
-    number = float(found)
-    if math.isnan(number) or (above is not None and number <= above) or (least is not None and number < least):
-        raise ValueError(f"{name} must be {wanted}; found {found!r}.")
-    return number
-
-
-def check_count(name: str, found: Any, least: int = 1) -> int:
-    """A whole number not below ``least``."""
-    if isinstance(found, bool) or not isinstance(found, Integral):
-        raise TypeError(f"{name} must be a whole number not below {least}; found {found!r}.")
-    if int(found) < least:
-        raise ValueError(f"{name} must be a whole number not below {least}; found {found!r}.")
-    return int(found)
-
-
-def check_choice(name: str, found: Any, choices: Iterable[str]) -> str:
-    """One of some names; the nearest is suggested."""
-    known = list(choices)
-    if isinstance(found, str) and found in known:
-        return found
-    near = difflib.get_close_matches(str(found).lower(), known, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; found {found!r}.{hint}")
-
-
 def check_sample_weight(sample_weight: Any, n: int) -> Floats | None:
-    """One weight per sample, finite, not negative, not all 0; None where they are all alike and 1."""
+    """One weight per sample, or one number for all; None where they are all alike and 1."""
     if sample_weight is None:
         return None
     if np.isscalar(sample_weight):
         sample_weight = np.full(n, sample_weight)
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must hold numbers; found {sample_weight!r}.") from error
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have one entry per sample, shape ({n},); found shape {weight.shape}.")
-    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0.0))
-    if bad.size:
-        i = int(bad[0])
-        raise ValueError(f"sample_weight must be finite and not negative; found {float(weight[i])!r} at index {i}.")
-    if not weight.any():
-        raise ValueError("sample_weight is zero for every sample; at least one must count.")
-    return weight
+    return check_weights("sample_weight", sample_weight, n)
 
 
 def check_classes(classes: NDArray[Any]) -> None:

@@ -13,11 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from certeq._checks import check_count, check_number
 from certeq.learn._checks import (
     as_utility,
     check_classes,
-    check_count,
-    check_number,
     check_sample_weight,
     combine_weights,
 )
@@ -46,7 +45,7 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
         ``penalty`` is per unit of total weight; ``middle`` is where the intercept starts.
         """
         utility = as_utility(self.utility)
-        tol, max_iter = check_number("tol", self.tol, above=0.0), check_count("max_iter", self.max_iter)
+        tol, max_iter = check_number("tol", self.tol, above=0.0, finite=False), check_count("max_iter", self.max_iter)
         shares, total = None, float(len(X))
         if weight is not None:
             total = float(weight.sum())
@@ -299,7 +298,7 @@ class OCEClassifier(ScoreClassifier, LinearOCE):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))
-        C = check_number("C", self.C, above=0.0)
+        C = check_number("C", self.C, above=0.0, finite=False)
         classes, places = np.unique(y, return_inverse=True)
         check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
         weight = combine_weights(weight, self.class_weight, classes, y)

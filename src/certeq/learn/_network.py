@@ -22,7 +22,8 @@ from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 from torch import Tensor, nn
 
-from certeq.learn._checks import as_utility, check_choice, check_count, check_number
+from certeq._checks import check_choice, check_count, check_number
+from certeq.learn._checks import as_utility
 from certeq.learn._scores import Floats
 from certeq.torch import OCELoss
 from certeq.utilities import Utility
@@ -263,4 +264,4 @@ def check_hidden_sizes(hidden_sizes: Any) -> tuple[int, ...]:
 
 def check_activation(activation: Any) -> str:
     """One of the known activations."""
-    return check_choice("activation", activation, ACTIVATIONS)
+    return str(check_choice("activation", activation, ACTIVATIONS))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skorch.callbacks import Callback
 from torch import Tensor, nn
 
-from certeq.learn._checks import check_count
+from certeq._checks import check_count
 from certeq.learn._network import PackedRisk
 from certeq.learn._network_estimators import OCENetworkRegressor
 from certeq.learn._scores import Floats

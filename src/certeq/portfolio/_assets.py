@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,30 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import check_number, did_you_mean
+
 Floats = NDArray[np.float64]
-
-
-def check_number(name: str, found: Any, wanted: str, least: float = -math.inf, above: float = -math.inf) -> float:
-    """Return a finite number that is at least ``least`` and above ``above``; ``wanted`` says so in words."""
-    if isinstance(found, (bool, np.bool_, str, bytes, complex)) or not hasattr(found, "__float__"):
-        raise TypeError(f"{name} must be {wanted}; found {found!r}.")
-    if np.ndim(found) != 0:
-        raise TypeError(f"{name} must be {wanted}, a single number; found an array of shape {np.shape(found)}.")
-    number = float(found)
-    if not math.isfinite(number) or number < least or not number > above:
-        raise ValueError(f"{name} must be {wanted}; found {number!r}.")
-    return number
-
-
-def check_choice(name: str, found: Any, choices: tuple[Any, ...]) -> Any:
-    """Return ``found`` where it is one of the choices; suggest the nearest where it is not."""
-    for choice in choices:
-        if type(choice) is type(found) and choice == found:
-            return choice
-    texts = [choice for choice in choices if isinstance(choice, str)]
-    near = difflib.get_close_matches(found, texts, 1) if isinstance(found, str) else []
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; found {found!r}.{hint}")
 
 
 @dataclass(frozen=True)
@@ -114,7 +91,7 @@ class Assets:
             raise ValueError(f"{name} is given by asset name, but X has no names; pass X as a DataFrame.")
         self.refuse_strangers(name, set(found) - beyond)
         array = np.array(
-            [check_number_or_infinity(f"{name}[{key!r}]", found.get(key, default)) for key in self.names], dtype=float
+            [check_number(f"{name}[{key!r}]", found.get(key, default), finite=False) for key in self.names], dtype=float
         )
         return array if self.mask is None else array[self.mask]
 
@@ -125,19 +102,11 @@ class Assets:
         known = set(self.names)
         for key in keys:
             if key not in known:
-                near = difflib.get_close_matches(str(key), [str(each) for each in self.names], 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(str(key), map(str, self.names))
                 raise ValueError(
                     f"{name} names {key!r}, which is no column of X.{hint} With unknown_names='ignore' such names are "
                     "passed over."
                 )
-
-
-def check_number_or_infinity(name: str, found: Any) -> float:
-    """Return any real number: NaN and the sign of an infinity are for the caller to judge."""
-    if isinstance(found, (bool, str, bytes, complex)) or not hasattr(found, "__float__"):
-        raise TypeError(f"{name} must be a number; found {found!r}.")
-    return float(found)
 
 
 def _has_names(found: Any) -> bool:

@@ -17,7 +17,8 @@ from skfolio.utils.equations import equations_to_matrix
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from certeq.portfolio._assets import Assets, check_choice, check_number
+from certeq._checks import check_choice, check_count, check_number
+from certeq.portfolio._assets import Assets
 from certeq.portfolio._prior import ScenarioPrior
 from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, narrowed, recentered
 from certeq.risk._input import check_utility
@@ -224,7 +225,7 @@ def _inequalities(model: MinimumOCE, assets: Assets) -> list[Row]:
 
 
 def _optional(name: str, found: Any, wanted: str, least: float = -np.inf, above: float = -np.inf) -> float | None:
-    return None if found is None else check_number(name, found, wanted, least, above)
+    return None if found is None else check_number(name, found, wanted, least=least, above=above)
 
 
 def _refuse_infinite(name: str, bound: Floats, wrong: float, assets: Assets) -> None:
@@ -264,8 +265,7 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     size = model.efficient_frontier_size
     if size is None:
         return
-    if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 2:
-        raise ValueError(f"efficient_frontier_size must be a whole number of at least 2; found {size!r}.")
+    check_count("efficient_frontier_size", size, least=2)
     for needed, wrong in (
         ("min_return=None", model.min_return is not None),
         ("objective_function=MINIMIZE_RISK", model.maximizes_utility),

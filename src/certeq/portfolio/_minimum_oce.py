@@ -12,7 +12,8 @@ from skfolio.prior import BasePrior
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from certeq.portfolio._assets import Assets, check_choice, check_number
+from certeq._checks import check_choice, check_number
+from certeq.portfolio._assets import Assets
 from certeq.portfolio._inputs import (
     check_scenarios,
     check_settings,

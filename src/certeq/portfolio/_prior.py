@@ -8,7 +8,7 @@ import numpy as np
 from skfolio.prior import BasePrior, ReturnDistribution
 from sklearn.utils.validation import validate_data
 
-from certeq.portfolio._assets import check_number
+from certeq._checks import check_count
 
 
 class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
@@ -55,8 +55,7 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
 
     def _take(self, returns: Any) -> ScenarioPrior:
         if self.max_history is not None:
-            wanted = "a whole number of at least 1"
-            returns = returns[-int(check_number("max_history", self.max_history, wanted, least=1.0)) :]
+            returns = returns[-check_count("max_history", self.max_history) :]
         variances = returns.var(axis=0, ddof=min(1, len(returns) - 1))
         self.return_distribution_ = ReturnDistribution(
             mu=returns.mean(axis=0), covariance=np.diag(variances), returns=returns

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certeq._checks import check_count
 from certeq.torch._checks import check_losses, complaint_of
 from certeq.torch._functional import oce, pool_losses, threshold
 from certeq.torch._loss import Base, OCELoss
@@ -85,9 +86,7 @@ class MemoryOCELoss(OCELoss):
         process_group: Any = None,
     ) -> None:
         super().__init__(utility, base, validate=validate, process_group=process_group)
-        if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
-            raise ValueError(f"memory must be a whole number of losses, at least 1; found {memory!r}.")
-        self.memory = memory
+        self.memory = check_count("memory", memory)
         self.register_buffer("bank", torch.zeros(memory))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sized
 import torch
 from torch.utils.data import Sampler
 
+from certeq._checks import check_count
+
 
 class GrowingBatchSampler(Sampler[list[int]]):
     r"""Batches of size :math:`m_k` drawn with replacement, for ``DataLoader(batch_sampler=...)``.
@@ -47,14 +49,10 @@ class GrowingBatchSampler(Sampler[list[int]]):
     ) -> None:
         if len(data) == 0:
             raise ValueError("data is empty: no batch can be drawn from it.")
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ValueError(f"steps must be a whole number, at least 1; found {steps!r}.")
-        if largest is not None and largest < 1:
-            raise ValueError(f"largest must be at least 1; found {largest!r}.")
         self.data = data
-        self.steps = steps
+        self.steps = check_count("steps", steps)
         self.size = size
-        self.largest = largest
+        self.largest = None if largest is None else check_count("largest", largest)
         self.generator = generator
 
     def batch_size(self, k: int) -> int:

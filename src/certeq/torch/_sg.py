@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from certeq._checks import check_number
+
 Schedule = Callable[[int], float]
 
 SCHEDULES: dict[str, Schedule] = {
@@ -66,8 +68,7 @@ class OCESG(Optimizer):
         project: Any = None,
         average: bool = False,
     ) -> None:
-        if not (isinstance(lr, (int, float)) and 0.0 < lr < math.inf):
-            raise ValueError(f"lr must be a finite number above 0; found {lr!r}.")
+        lr = check_number("lr", lr, above=0.0)
         super().__init__(params, {"lr": lr, "schedule": schedule, "project": project, "average": average, "k": 0})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

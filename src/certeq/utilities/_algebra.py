@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from certeq._backend import Array, as_float, is_tensor
-from certeq.utilities._base import Utility, check_positive
+from certeq._checks import check_number
+from certeq.utilities._base import Utility
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities._shapes import Curve, Exponential, Pieces, Quadratic, Shape
 from certeq.utilities.forms import Atom, form
@@ -60,7 +61,7 @@ class Scaled(_Around):
 
     def __init__(self, utility: Utility, scale: Any) -> None:
         _check_inner(utility)
-        check_positive("scale", scale)
+        check_number("scale", scale, above=0.0)
         self.utility = utility
         self.scale = scale
 

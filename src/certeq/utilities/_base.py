@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -300,45 +299,3 @@ def _arguments_of(constructor: Callable[..., None]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A NumPy scalar as the Python number it is, so that a repr can be evaluated without NumPy."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-# -- checks of parameters, shared by the utilities ----------------------------------------------------------------
-
-
-def _as_number(name: str, found: Any, wanted: str) -> float:
-    if isinstance(found, (bool, str, bytes, complex)) or found is None:
-        raise TypeError(f"{name} must be {wanted}; found {found!r}.")
-    try:
-        number = as_float(found)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be {wanted}; found {found!r}.") from error
-    if math.isnan(number):
-        raise ValueError(f"{name} must be {wanted}; found NaN.")
-    return number
-
-
-def check_tail_mass(name: str, found: Any) -> float:
-    """Tail mass: a number strictly between 0 and 1."""
-    wanted = "a tail mass strictly between 0 and 1 (0.05 means the worst 5 %)"
-    number = _as_number(name, found, wanted)
-    if not 0.0 < number < 1.0:
-        hint = f" Did you mean {number / 100:g}, that is {number:g} %?" if 1.0 < number < 100.0 else ""
-        raise ValueError(f"{name} must be {wanted}; found {number!r}.{hint}")
-    return number
-
-
-def check_positive(name: str, found: Any) -> float:
-    """A finite number above 0."""
-    number = _as_number(name, found, "a finite number above 0")
-    if not 0.0 < number < np.inf:
-        raise ValueError(f"{name} must be a finite number above 0; found {number!r}.")
-    return number
-
-
-def check_at_least(name: str, found: Any, least: float) -> float:
-    """A finite number not below ``least``."""
-    wanted = f"a finite number not below {least:g}"
-    number = _as_number(name, found, wanted)
-    if not least <= number < np.inf:
-        raise ValueError(f"{name} must be {wanted}; found {number!r}.")
-    return number

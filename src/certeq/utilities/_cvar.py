@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from certeq._backend import Array, as_float
-from certeq.utilities._base import Utility, check_positive, check_tail_mass
+from certeq._checks import check_number, check_tail_mass
+from certeq.utilities._base import Utility
 from certeq.utilities._shapes import Arctangent, Logistic, Pieces
 
 
@@ -181,7 +182,7 @@ class SmoothCVaR(Utility):
     def __init__(self, alpha: Any = 0.05, tau: Any = None) -> None:
         check_tail_mass("alpha", alpha)
         if tau is not None:
-            check_positive("tau", tau)
+            check_number("tau", tau, above=0.0)
         self.alpha = alpha
         self.tau = tau
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from certeq._backend import Array, as_float
-from certeq.utilities._base import Utility, check_positive
+from certeq._checks import check_number
+from certeq.utilities._base import Utility
 from certeq.utilities._shapes import Exponential
 
 
@@ -31,7 +32,7 @@ class Entropic(Utility):
     """
 
     def __init__(self, beta: Any = 1.0) -> None:
-        check_positive("beta", beta)
+        check_number("beta", beta, above=0.0)
         self.beta = beta
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:

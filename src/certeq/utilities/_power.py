@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from certeq._backend import Array, as_float, is_tensor
-from certeq.utilities._base import Utility, check_at_least
+from certeq._checks import check_number
+from certeq.utilities._base import Utility
 from certeq.utilities._shapes import Power
 
 
@@ -63,7 +64,7 @@ class MonotoneMeanVariance(Utility):
     """
 
     def __init__(self, a: Any = 2) -> None:
-        check_at_least("a", a, 2)
+        check_number("a", a, least=2.0)
         self.a = a
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:

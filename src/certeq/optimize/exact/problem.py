@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import as_real, check_array, check_bound, check_finite, check_weights, probabilities
 from certeq.optimize.exact.squares import Squares
 from certeq.optimize.panels import refuse_elsewhere
 from certeq.utilities import Utility
@@ -82,41 +83,34 @@ def read_problem(
     utility.anchor  # noqa: B018 - a sum whose slope never passes 1 is refused here, with its own reason
     table, largest = _table(A)
     count, assets = table.shape
-    kept, probabilities = None, np.full(count, 1.0 / count)
+    kept, mass = None, np.full(count, 1.0 / count)
     if weights is not None:
-        raw = _vector("weights", weights, count)
-        if np.any(raw < 0.0) or not raw.max() > 0.0:
-            raise ValueError(
-                f"weights must be non-negative with a positive sum; found minimum {raw.min():g} and sum {raw.sum():g}."
-            )
-        raw = raw / raw.max()  # the sum of large weights may not be a number
-        probabilities = raw / raw.sum()
-        if np.any(probabilities == 0.0):
-            kept = np.flatnonzero(probabilities)
-            table, probabilities = table[kept], probabilities[kept]
+        mass = probabilities(check_weights("weights", weights, count))
+        if np.any(mass == 0.0):
+            kept = np.flatnonzero(mass)
+            table, mass = table[kept], mass[kept]
     polyhedron = Polyhedron(
         _bound("lower", lower, assets, -np.inf),
         _bound("upper", upper, assets, np.inf),
         *_rows("C", C, "c", c, assets),
         *_rows("G", G, "b", b, assets),
     )
-    slope = np.zeros(assets) if linear is None else _vector("linear", linear, assets)
+    slope = np.zeros(assets) if linear is None else check_array("linear", linear, size=assets)
     squares = read_squares(quadratic, assets)
-    return Problem(table, probabilities, utility, slope, polyhedron, kept, count, largest, squares)
+    return Problem(table, mass, utility, slope, polyhedron, kept, count, largest, squares)
 
 
 def read_squares(quadratic: Any, size: int) -> Squares | None:
     """The squares beside the risk: a diagonal, or the rows of a factor; None where they are 0."""
     if quadratic is None:
         return None
-    found = _real("quadratic", quadratic).astype(np.float64)
+    found = as_real("quadratic", quadratic).astype(np.float64)
     if found.ndim not in (1, 2) or found.shape[-1] != size:
         raise ValueError(
             f"quadratic must have shape ({size},), a diagonal, or (k, {size}), the rows of F in |F theta|^2/2; found "
             f"{found.shape}."
         )
-    if not np.isfinite(found).all():
-        raise ValueError(f"quadratic must be finite; found {found[~np.isfinite(found)][0]}.")
+    check_finite("quadratic", found)
     if not found.any():
         return None
     if found.ndim == 1:
@@ -128,22 +122,13 @@ def read_squares(quadratic: Any, size: int) -> Squares | None:
 
 def read_start(theta0: Any, assets: int) -> Vector | None:
     """The start, if one was given."""
-    return None if theta0 is None else _vector("theta0", theta0, assets)
-
-
-def _real(name: str, found: Any) -> NDArray[Any]:
-    array = np.asarray(found)
-    if array.dtype.kind in "iub":
-        return array.astype(np.float64)
-    if array.dtype.kind != "f":
-        raise TypeError(f"{name} must hold real numbers; found an array of dtype {array.dtype}.")
-    return array
+    return None if theta0 is None else check_array("theta0", theta0, size=assets)
 
 
 def _table(found: Any) -> tuple[NDArray[np.floating], float]:
     """The table and its largest entry in size."""
     refuse_elsewhere(found)
-    table = _real("A", found)
+    table = as_real("A", found)
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"A must be a table of losses, scenarios x assets; found shape {table.shape}.")
     with np.errstate(all="ignore"):  # a NaN is the greatest and the least of all, so that both passes find it
@@ -154,27 +139,13 @@ def _table(found: Any) -> tuple[NDArray[np.floating], float]:
     return table, largest
 
 
-def _vector(name: str, found: Any, size: int) -> Vector:
-    array = _real(name, found).astype(np.float64)
-    if array.shape != (size,):
-        raise ValueError(f"{name} must have shape ({size},); found {array.shape}.")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite; found {array[~np.isfinite(array)][0]}.")
-    return array
-
-
 def _bound(name: str, found: Any, size: int, absent: float) -> Vector:
     if found is None:
         return np.full(size, absent)
-    array = _real(name, found).astype(np.float64)
-    if array.ndim == 0:
-        array = np.full(size, array)
-    if array.shape != (size,):
-        raise ValueError(f"{name} must be a number or have shape ({size},); found {array.shape}.")
-    bad = np.isnan(array) | (array == -absent)
-    if bad.any():
-        raise ValueError(f"{name} must hold numbers or {absent}; found {array[bad][0]}.")
-    return array
+    bound = check_bound(name, found, absent)
+    if np.ndim(bound) and np.shape(bound) != (size,):
+        raise ValueError(f"{name} must be a number or have shape ({size},); found {np.shape(bound)}.")
+    return np.broadcast_to(bound, size).copy()
 
 
 def _rows(name: str, matrix: Any, side_name: str, side: Any, size: int) -> tuple[Vector, Vector]:
@@ -183,17 +154,16 @@ def _rows(name: str, matrix: Any, side_name: str, side: Any, size: int) -> tuple
     if matrix is None or side is None:
         given, missing = (side_name, name) if matrix is None else (name, side_name)
         raise ValueError(f"{name} and {side_name} go together; found {given} without {missing}.")
-    rows = np.atleast_2d(_real(name, matrix).astype(np.float64))
-    right = np.atleast_1d(_real(side_name, side).astype(np.float64))
+    rows = np.atleast_2d(as_real(name, matrix).astype(np.float64))
+    right = np.atleast_1d(as_real(side_name, side).astype(np.float64))
     if rows.ndim != 2 or rows.shape[1] != size:
         raise ValueError(f"{name} must have {size} columns, one per asset; found shape {rows.shape}.")
     if right.shape != (len(rows),):
         raise ValueError(f"{side_name} must have shape ({len(rows)},), one entry per row; found {right.shape}.")
-    if not np.isfinite(rows).all():
-        raise ValueError(f"{name} must be finite.")
+    check_finite(name, rows)
     if name == "G":  # b = inf is a row that asks nothing
         if np.any(np.isnan(right)) or np.any(right == -np.inf):
             raise ValueError(f"{side_name} must hold numbers or inf; found {right[~(right > -np.inf)][0]}.")
-    elif not np.isfinite(right).all():
-        raise ValueError(f"{side_name} must be finite.")
+    else:
+        check_finite(side_name, right)
     return rows, right

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import check_count, check_number
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
@@ -270,12 +271,10 @@ def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
 
 def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
     """Refuse limits that make no sense."""
-    if not tol > 0.0:
-        raise ValueError(f"tol must be a number above 0; found {tol!r}.")
-    if not max_iter >= 1:
-        raise ValueError(f"max_iter must be at least 1; found {max_iter!r}.")
-    if time_limit is not None and not time_limit > 0.0:
-        raise ValueError(f"time_limit must be a number of seconds above 0; found {time_limit!r}.")
+    check_number("tol", tol, above=0.0, finite=False)
+    check_count("max_iter", max_iter)
+    if time_limit is not None:
+        check_number("time_limit", time_limit, "a number of seconds above 0", above=0.0, finite=False)
 
 
 def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | None:
