@@ -246,7 +246,7 @@ def test_bad_data(data):
         OCERegressor().fit(X, data["real"], sample_weight=[1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"sample_weight must not be negative; found -1 at \[7\]"):
         OCERegressor().fit(X, data["real"], sample_weight=np.where(np.arange(300) == 7, -1.0, 1.0))
-    with pytest.raises(ValueError, match="sample_weight must not sum to 0"):
+    with pytest.raises(ValueError, match="sample_weight must not sum to 0; found zero for every sample"):
         OCERegressor().fit(X, data["real"], sample_weight=np.zeros(300))
     with pytest.raises(ValueError, match="'maybe', which is not among the classes"):
         OCEClassifier().fit(X, y).losses(X[:1], ["maybe"])

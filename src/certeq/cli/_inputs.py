@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from glob import glob
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import did_you_mean
 from certeq.cli._console import BadData, note
 
 if TYPE_CHECKING:
@@ -473,8 +473,7 @@ def separator_of(path: Path) -> str:
 
 def missing_column(path: Path, wanted: str, names: list[str]) -> BadData:
     """That a column is not there, what is, and what may have been meant."""
-    close = get_close_matches(wanted, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(wanted, names)
     return BadData(f"{path}: there is no column {wanted!r}.{hint} There are: {_listed(names)}.")
 
 

@@ -12,6 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 import certeq.utilities as ce
+from certeq._checks import did_you_mean
 from certeq.cli._console import BadData
 from certeq.utilities import Utility
 
@@ -203,10 +204,9 @@ def read_bounds(option: str, entries: list[str], default: float, assets: list[st
         elif name in assets:
             single[name] = value
         else:
-            close = get_close_matches(name, assets, n=1, cutoff=0.5)
             shown = ", ".join(assets[:8]) + (", ..." if len(assets) > 8 else "")
-            hint = f"Did you mean {close[0]!r}?" if close else f"The assets are {shown}."
-            raise BadData(f"{option}: there is no asset {name!r}. {hint}")
+            hint = did_you_mean(name, assets) or f" The assets are {shown}."
+            raise BadData(f"{option}: there is no asset {name!r}.{hint}")
     return np.array([single.get(asset, everywhere) for asset in assets])
 
 
