@@ -204,7 +204,7 @@ def test_two_thousand_kinks_in_little_memory():
     assert min(heights) >= found - 1e-13
 
 
-# -- parameters: changed, copied, learned -----------------------------------------------------------------------------
+# -- parameters: changed, copied --------------------------------------------------------------------------------------
 
 
 def test_the_form_follows_the_parameters():
@@ -241,44 +241,6 @@ def test_a_copy_does_not_follow_the_original():
     kinks = other.kinks
     u.set_params(scale=2.0)
     assert other.kinks == kinks != u.kinks
-
-
-LEARNED = {
-    "inner": (lambda p: (0.5 * ce.LeakyCVaR(p) + 0.5 * ce.CVaR(0.1)).normalized().scaled(0.7), 0.1),
-    "kinked": (lambda p: (0.5 * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(p)).normalized().scaled(0.7), 0.13),
-    "weight": (lambda p: (p * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(0.1)).scaled(1.3), 0.4),
-    "scale": (lambda p: ONE.scaled(p), 0.7),
-    "scale_outside": (lambda p: ONE.scaled(p).normalized(), 0.7),
-    "scale_of_a_curve": (lambda p: ce.LeakyCVaR(0.1).normalized().scaled(p), 0.7),
-    "moving_kink": (lambda p: ONE.normalized().scaled(p), 0.7),
-    "normalized_term": (lambda p: 0.5 * ce.Entropic(0.5) + 0.5 * ce.SmoothCVaR(p, 0.5).normalized(), 0.1),
-}
-NOT_YET = {
-    "moving_kink": "a loss on a kink off 0 does not follow it when a learned scale moves the kink",
-    "normalized_term": "x0 of a normalized term is a constant to autograd, and in a sum its derivative does not cancel",
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=NOT_YET[name])) if name in NOT_YET else name
-        for name in LEARNED
-    ],
-)
-def test_gradients_in_learned_parameters_pass_through_the_atoms(name):
-    torch = pytest.importorskip("torch")
-    from certeq.torch import oce
-
-    make, at = LEARNED[name]
-    x = np.random.default_rng(4).normal(size=61)
-    learned = torch.tensor(at, dtype=torch.float64, requires_grad=True)
-    value = oce(torch.tensor(x), make(learned))
-    value.backward()
-    assert value.item() == pytest.approx(ce.oce(x, make(at)), rel=1e-12)
-    step = 1e-5
-    difference = (ce.oce(x, make(at + step)) - ce.oce(x, make(at - step))) / (2.0 * step)
-    assert learned.grad.item() == pytest.approx(difference, rel=1e-6)
 
 
 @pytest.mark.parametrize("u", [TWO.scaled(1.58), ONE.normalized().scaled(0.37), THREE.normalized()], ids=repr)

@@ -31,7 +31,13 @@ def by_vector(
     validate: bool,
 ) -> Tensor | None:
     """OCE of all entries, or None where the short way is closed: rows, devices, traced code, learned utilities."""
-    if is_traced() or keepdim or not losses.is_cpu or forward_ad._current_level >= 0 or has_tensors(utility):
+    if (
+        is_traced()
+        or keepdim
+        or not losses.is_cpu
+        or forward_ad._current_level >= 0
+        or utility._learned_parameter() is not None
+    ):
         return None
     if dim is not None and len(normalize_dim(dim, losses.ndim)) < losses.ndim:
         return None
@@ -45,17 +51,6 @@ def by_vector(
         return _apply(losses, (weight, utility, allow_inf, validate))
     value, _ = _reduce(losses, weight, utility, allow_inf, validate)
     return _as_tensor(value, losses.dtype)
-
-
-def has_tensors(utility: Utility) -> bool:
-    """Whether a parameter of the utility, or of one inside it, is a tensor."""
-    for item in vars(utility).values():
-        if item.__class__ is float or item.__class__ is int:  # the common case first: this runs on every step
-            continue
-        for part in item if isinstance(item, tuple) else (item,):
-            if isinstance(part, Tensor) or (isinstance(part, Utility) and has_tensors(part)):
-                return True
-    return False
 
 
 class _Tail(NamedTuple):

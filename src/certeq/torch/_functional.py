@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certeq.torch._batch import by_vector, has_tensors
+from certeq.torch._batch import by_vector
 from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim, normalized
 from certeq.torch._rows import as_rows, oce_rows, threshold_rows, tilt_rows
 from certeq.torch._search import is_traced
@@ -247,10 +247,14 @@ def _by_rows(
     allow_inf: bool,
     validate: bool,
 ) -> Tensor:
+    learned = utility._learned_parameter() is not None
+    if learned and torch.compiler.is_compiling():
+        # A graph would hold the thresholds and kinks of the parameters' present values for good.
+        return _outside_the_graph(of_rows, losses, utility, weight, dim, allow_inf, validate)
     dims = normalize_dim(dim, losses.ndim)
     validate = validate and not is_traced()
     if validate:
-        if has_tensors(utility):
+        if learned:
             utility._without_gradients()  # a learned parameter may have left its range since it was checked
         check_values(losses, utility, allow_inf)
     dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
@@ -264,6 +268,9 @@ def _by_rows(
     found = of_rows(torch.where(hit, 0.0, x), w, utility)
     # exp(inf) carries a gradient that is not finite either, which is what a GradScaler looks for.
     return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found).to(losses.dtype)
+
+
+_outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_by_rows)  # type: ignore[no-untyped-call]
 
 
 def _with_ones(found: Tensor, losses: Tensor, dim: Dim) -> Tensor:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-from certeq.torch._batch import has_tensors
 from certeq.torch._checks import Dim, as_weights, check_losses, check_values, check_weights, normalize_dim
 from certeq.torch._fingerprint import fingerprint, spell
 from certeq.torch._group import Message, Ranks
@@ -101,7 +100,7 @@ def meet(
             "allow_inf": str(allow_inf),
         }
         mine.samples, mine.weighted = shard.losses.shape[-1], shard.weight is not None
-        mine.summable = not has_tensors(utility) and not (weight is not None and weight.requires_grad)
+        mine.summable = utility._learned_parameter() is None and not (weight is not None and weight.requires_grad)
         mine.payload = _as_bytes(shard)
     mine.question["utility"] = text  # last: where there is no room for all of it the fingerprint still is complete
     found = ranks.exchange(mine)

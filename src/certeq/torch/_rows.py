@@ -18,15 +18,14 @@ from torch import Tensor
 
 from certeq.torch._search import POINTS, TORCH, bracket, find_root, mean, mean_slopes, upper_quantile
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
-from certeq.utilities.forms import form
+from certeq.utilities.forms import Form, form
 
 
 class Found(NamedTuple):
-    """t* of centered losses, and which losses sit on a kink there, with the height of its jump (0 elsewhere)."""
+    """t* of centered losses, and which losses sit on a kink there, with the height of its jump (0 for the others)."""
 
     t: Tensor
     jump: Tensor | None = None
-    kink: Tensor | float = 0.0
 
 
 class Placed(NamedTuple):
@@ -83,26 +82,37 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     if held is not None:  # a loss without weight may lie anywhere, and must not overflow anything: the least does not
         least = torch.where(held, z.detach(), 0.0).amin(-1, keepdim=True)
         z = torch.where(held, z, torch.where(torch.isfinite(least), least, 0.0))
-    with torch.no_grad():
-        found = find(z.detach(), None if weights is None else weights.detach(), utility)
-    t = found.t.detach()
     shape = form(utility)
+    plain = shape.plain.utility  # all that is searched for is a number
+    with torch.no_grad():
+        found = find(z.detach(), None if weights is None else weights.detach(), plain)
+    t = found.t.detach()
     m = mean(shape.left_slope(z, t, TORCH), weights)
-    h = mean(shape.curvature(z.detach(), t, TORCH), weights).detach()
-    bends = h > 0.0
+    h = mean(shape.plain.curvature(z.detach(), t, TORCH), weights).detach()
+    curved = h > 0.0
     # Where u is straight at every loss any t near t* is as good; moving with the mean keeps t + c for losses + c.
-    drift = torch.where(bends, (m - m.detach()) / torch.where(bends, h, 1.0), mean(z - z.detach(), weights))
+    drift = torch.where(curved, (m - m.detach()) / torch.where(curved, h, 1.0), mean(z - z.detach(), weights))
     if found.jump is None:
         return Placed(center, t + drift, z, t + drift, None)
-    # t follows the losses on a kink: share > 0 there, summing to 1 over the row, or 0 in rows that have none.
+    # t follows the losses on a kink, and the kink: share > 0 there, summing to 1 over the row, or 0 in rows without.
     weight = found.jump if weights is None else found.jump * weights.detach()
     total = weight.sum(-1, keepdim=True)
     pinned = total > 0.0
     share = weight / torch.where(pinned, total, 1.0)
-    follow = (share * (z - z.detach())).sum(-1, keepdim=True)
-    t = t + torch.where(pinned, follow, drift)
     on_kink = found.jump > 0.0
-    return Placed(center, t, torch.where(on_kink, found.kink, z), torch.where(on_kink, 0.0, t), share)
+    at = _kinks_met(z, t, shape)
+    follow = (share * torch.where(on_kink, (z - z.detach()) - (at - at.detach()), 0.0)).sum(-1, keepdim=True)
+    t = t + torch.where(pinned, follow, drift)
+    return Placed(center, t, torch.where(on_kink, at, z), torch.where(on_kink, 0.0, t), share)
+
+
+def _kinks_met(z: Tensor, t: Tensor, shape: Form) -> Tensor:
+    """The place of the kink that each loss sits on, moving with the parameters that are learned; 0 for the others."""
+    at = torch.zeros_like(z.detach())
+    for which, kink in enumerate(shape.kinks):
+        place = shape.kink_place(which, at) if shape.is_learned else kink.at
+        at = torch.where(z.detach() - kink.at == t, place, at)
+    return at
 
 
 def _center(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
@@ -132,7 +142,7 @@ def find(z: Tensor, weights: Tensor | None, utility: Utility) -> Found:
         # The losses are centered at their quantile.
         on_kink = z == 0.0 if weights is None else (z == 0.0) & (weights > 0)
         t = torch.zeros_like(z[..., :1]) - shape.kink
-        return Found(t, on_kink.to(z.dtype) * (shape.high - shape.low), shape.kink)
+        return Found(t, on_kink.to(z.dtype) * (shape.high - shape.low))
     low, high, start = bracket(z, weights, utility)
     if form(utility).kinks:
         return _with_kinks(z, weights, utility, low, high)
@@ -165,7 +175,4 @@ def _with_kinks(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor
     settled = (first < count) & (mean(above, weights) >= 1.0 - noise)
     left = torch.where(settled, right, left)  # nothing is left to be found in such rows
     t = find_root(z, weights, utility, left, right, 0.5 * (left + right))
-    jump, kink = above - below, torch.zeros_like(z)
-    for one in shape.kinks:
-        kink = torch.where(z - one.at == right, one.at, kink)
-    return Found(torch.where(settled, right, t), torch.where(settled, jump, 0.0), kink)
+    return Found(torch.where(settled, right, t), torch.where(settled, above - below, 0.0))

@@ -124,7 +124,7 @@ class Normalized(_Around):
         self.utility = utility
 
     def _atoms(self) -> tuple[Atom, ...]:
-        anchor = self.utility.anchor
+        anchor = form(self.utility).anchor()
         return tuple(Atom(atom.base, atom.weight, atom.scale, atom.shift + anchor) for atom in self.utility._atoms())
 
     def _without_gradients(self) -> Utility:
@@ -132,8 +132,8 @@ class Normalized(_Around):
         return self if inner is self.utility else Normalized(inner)
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
-        anchor = self.utility.anchor
-        # On tensors u(x0) is a tensor too: its gradient in a learned parameter counts, that of x0 cancels (slope 1).
+        anchor = form(self.utility).anchor()
+        # On tensors u(x0) is a tensor too: its gradient in a learned parameter counts.
         level = self.utility._value(x.new_zeros(()) + anchor, xp) if is_tensor(x) else self.utility.value(anchor)
         return self.utility._value(x + anchor, xp) - level
 

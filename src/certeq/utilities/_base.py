@@ -210,6 +210,17 @@ class Utility(ABC):
             return self
         return type(self)(**{name: as_float(item) if is_tensor(item) else item for name, item in params.items()})
 
+    def _learned_parameter(self) -> Any:
+        """A parameter, of this utility or of one inside it, that is a tensor; None where there is none."""
+        for item in self.__dict__.values():
+            if item.__class__ is float or item.__class__ is int:  # the common case first: asked at every training step
+                continue
+            for part in item if isinstance(item, tuple) else (item,):
+                found = part._learned_parameter() if isinstance(part, Utility) else part
+                if is_tensor(found):
+                    return found
+        return None
+
     def _state(self) -> tuple[Any, ...]:
         """Class and parameters by value, of utilities inside too: parameters may be set in place."""
         parts: list[Any] = [self.__class__]

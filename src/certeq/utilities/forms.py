@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certeq._backend import NUMPY, Array, as_float, is_compiling, is_tensor
+from certeq._backend import NUMPY, Array, as_float, is_compiling, is_tensor, torch_backend
 
 if TYPE_CHECKING:
     from certeq.utilities._base import Utility
@@ -78,11 +78,23 @@ class Form:
         self.atoms = atoms
         self.kinks: tuple[Kink, ...] = ()
         self.facts: dict[Any, Any] = {}  # found by search, and worth keeping
+        self.plain = self  # without learned parameters: what everything that needs no gradient is found from
         self.unscaled: tuple[Form, float] | None = None  # whose facts need not be searched for again
         if kinks is None:
             self._place_kinks()
         else:
             self.kinks = kinks
+
+    @classmethod
+    def of_learned(cls, utility: Utility, plain: Form) -> Form:
+        """The form whose atoms hold the learned parameters as they are now, part of the graph being recorded."""
+        atoms = tuple(
+            Atom(atom.base, atom.weight, atom.scale, atom.shift, fixed.kinks)
+            for atom, fixed in zip(utility._atoms(), plain.atoms, strict=True)
+        )
+        found = cls(utility, atoms, plain.kinks)
+        found.facts, found.plain = plain.facts, plain
+        return found
 
     def __getstate__(self) -> dict[str, Any]:  # what can be found again does not travel
         return {**self.__dict__, "facts": {}}
@@ -90,7 +102,7 @@ class Form:
     def _place_kinks(self) -> None:
         """Give every kink of every atom one place; those that only rounding tells apart are one kink."""
         only = self.atoms[0]
-        if len(self.atoms) == 1 and not only.moves and not is_tensor(only.weight) and only.weight == 1.0:
+        if len(self.atoms) == 1 and not only.moves and only.weight == 1.0:
             slopes = only.base._slopes_at_kinks()  # nothing to flatten, and no arithmetic: a graph may be being made
             jumps = only.base.kinks
             self._own(
@@ -99,10 +111,9 @@ class Form:
             return
         found: list[tuple[float, float, tuple[int, float, float]]] = []
         for index, atom in enumerate(self.atoms):
-            scale, shift = as_float(atom.scale), as_float(atom.shift)
             for place, jump in atom.base.kinks:
-                rounding = 4.0 * _EPS * (abs(scale * place) + abs(shift)) if atom.moves else 0.0
-                found.append((scale * place - shift + 0.0, rounding, (index, place, jump)))
+                rounding = 4.0 * _EPS * (abs(atom.scale * place) + abs(atom.shift)) if atom.moves else 0.0
+                found.append((atom.scale * place - atom.shift + 0.0, rounding, (index, place, jump)))
         if not found:
             return
         places: dict[float, list[tuple[int, float, float]]] = {}
@@ -115,10 +126,6 @@ class Form:
                 places[place] = places.pop(at)
                 at, least = place, rounding
             places[at].append(kink)
-        plain = self.utility._without_gradients()
-        if plain is not self.utility:  # learned parameters: the slopes at the kinks are plain numbers all the same
-            self._own([(kink, places[kink.at]) for kink in form(plain).kinks])
-            return
         self._own([(Kink(at, 0.0, 0.0), places[at]) for at in sorted(places)])  # the places alone decide the sides
         with np.errstate(all="ignore"):
             slopes = self.left_slope(self.places).tolist()
@@ -239,6 +246,43 @@ class Form:
             slope = slope + jump * (right - xp.indicator(own > place, own))
         return slope
 
+    # -- learned parameters: what moves with them, attached to the graph ----------------------------------------------
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a parameter is a tensor, and may get a gradient."""
+        return self.plain is not self
+
+    def kink_place(self, which: int, like: Array) -> Array:
+        """Where a kink is, as a tensor like another: its value is the stored place, its derivative the true one."""
+        place = self.kinks[which].at + like.new_zeros(())
+        for atom in self.atoms:
+            for own, _, index in atom.kinks:
+                moves = atom.scale * own - atom.shift
+                if index == which and is_tensor(moves):
+                    return place + (moves - moves.detach()).to(like)
+        return place
+
+    def anchor(self) -> Array:
+        """x0, the point of unit slope; a tensor that moves with the learned parameters where there are any.
+
+        u'(x0, p) = 1 defines x0(p): two steps of Newton's method from its value have its first and second derivative.
+        """
+        x0: float = self.utility.anchor
+        if not self.is_learned:
+            return x0
+        learned = self.utility._learned_parameter()
+        for which, kink in enumerate(self.kinks):
+            if kink.left <= 1.0 + 8.0 * _EPS and kink.right >= 1.0 - 8.0 * _EPS:  # x0 is the kink, and moves with it
+                return _moving(x0, self.kink_place(which, learned))
+        at = learned.new_zeros(()) + x0
+        for _ in range(2):
+            slope, curvature = self.derivatives(at, 0.0, torch_backend())
+            if not as_float(curvature) > 0.0:  # the slope is 1 on a stretch, of which x0 is any point
+                return x0
+            at = at - (slope - 1.0) / curvature
+        return _moving(x0, at)
+
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def scaled(self, scale: float) -> Form:
@@ -274,6 +318,11 @@ class Form:
         return np.array([kink.jump for kink in self.kinks])
 
 
+def _moving(number: float, tensor: Array) -> Array:
+    """The number in double precision, with the derivatives of a tensor; on the host, from where any device takes it."""
+    return number + (tensor - tensor.detach()).cpu().double()
+
+
 def _plus(total: Array, weight: Any, part: Array) -> Array:
     if is_tensor(weight) or weight != 1.0:
         part = weight * part
@@ -281,12 +330,16 @@ def _plus(total: Array, weight: Any, part: Array) -> Array:
 
 
 def form(utility: Utility) -> Form:
-    """The form of a utility, kept with it for as long as its parameters have the same values."""
+    """The form of a utility, kept with it for as long as its parameters have the same values.
+
+    Of a learned utility the plain form is kept; the tensors belong to one graph, and are made part of it at each call.
+    """
     kept = getattr(utility, "_form", None)
-    if is_compiling():  # nobody changes a parameter while a graph is made of it
-        return Form(utility, utility._atoms()) if kept is None else kept[1]
     state = utility._state()
     if kept is None or kept[0] != state:
-        kept = (state, Form(utility, utility._atoms()))
-        utility.__dict__["_form"] = kept
-    return kept[1]  # type: ignore[no-any-return]
+        plain = utility if utility._learned_parameter() is None else utility._without_gradients()
+        kept = (state, Form(plain, plain._atoms()))
+        if not is_compiling():  # a graph being made must change nothing outside it
+            utility.__dict__["_form"] = kept
+    found: Form = kept[1]
+    return found if found.utility is utility else Form.of_learned(utility, found)
