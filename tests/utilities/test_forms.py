@@ -20,7 +20,7 @@ import certeq as ce
 from certeq.optimize import solve_exact
 from certeq.risk._long import solve_long
 from certeq.risk._sample import ArraySample
-from certeq.utilities.forms import form
+from certeq.utilities.forms import Risk, form
 from tests.referee.reference import exact_minimum, reference
 from tests.referee.specification import Draw, custom, exact, ld, weighted
 from tests.referee.specification import cvar as cvar_of
@@ -202,6 +202,21 @@ def test_two_thousand_kinks_in_little_memory():
     heights = [at + np.mean(u.value(x - at)) for at in t + np.array([0.0, -1.0, 1.0, -1e-2, 1e-2, -1e-5, 1e-5])]
     assert found == pytest.approx(heights[0], abs=1e-13)
     assert min(heights) >= found - 1e-13
+
+
+def test_a_utility_is_a_risk_measure_of_one_inner_variable():
+    risk: Risk = ONE.normalized().scaled(0.3)
+    inner = risk.inner()
+    assert (inner.cost.tolist(), inner.low.tolist(), inner.high.tolist()) == ([1.0], [-np.inf], [np.inf])
+    (term,) = inner.terms
+    assert (term.weight, term.t, term.s) == (1.0, 0, None)
+    assert term.form is form(risk)
+    x = np.random.default_rng(0).normal(size=50)
+    t = ce.threshold(x, risk)
+    value = inner.cost[0] * t + term.weight * np.mean(term.form.utility.value(x - t))
+    assert value == pytest.approx(ce.oce(x, risk), rel=1e-14)
+    assert (risk.is_smooth, ce.LeakyCVaR(0.1).is_smooth) == (False, True)
+    assert pickle.loads(pickle.dumps(inner)).terms[0].form.kinks == term.form.kinks
 
 
 # -- parameters: changed, copied --------------------------------------------------------------------------------------

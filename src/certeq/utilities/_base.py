@@ -14,7 +14,7 @@ import numpy as np
 
 from certeq._backend import Array, as_float, backend, is_tensor
 from certeq.utilities._shapes import Curve, Pieces, Shape
-from certeq.utilities.forms import Atom, form
+from certeq.utilities.forms import Atom, Inner, Term, form
 
 if TYPE_CHECKING:
     from certeq.utilities._algebra import Normalized, Scaled, Sum
@@ -153,6 +153,16 @@ class Utility(ABC):
         """Whether OCE is positively homogeneous as well: true only of two linear pieces that meet at 0."""
         shape = self.shape
         return isinstance(shape, Pieces) and shape.low >= 0.0 and shape.kink == 0.0 and float(self.value(0.0)) == 0.0
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the slope of u jumps nowhere."""
+        return not self.kinks
+
+    def inner(self) -> Inner:
+        """OCE as a minimum over inner variables: the threshold alone. Made for solvers."""
+        free = np.array([np.inf])
+        return Inner(np.ones(1), -free, free, (Term(1.0, form(self), 0),))
 
     # -- algebra ------------------------------------------------------------------------------------------------
 

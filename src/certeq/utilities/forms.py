@@ -16,9 +16,10 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certeq._backend import NUMPY, Array, as_float, is_compiling, is_tensor, torch_backend
 
@@ -316,6 +317,53 @@ class Form:
     def jumps(self) -> Array:
         """How high the kinks are, as an array."""
         return np.array([kink.jump for kink in self.kinks])
+
+
+# -- risk measures: utilities under a minimum over a few inner variables ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Term:
+    """weight * E[s u((X - t)/s)], with t and s entries of the inner variables; s = 1 where it is None."""
+
+    weight: float
+    form: Form
+    t: int
+    s: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Inner:
+    r"""A risk measure as a minimum over inner variables v, jointly convex in v and the losses X:
+
+    .. math:: \rho(X) = \min_{low \le v \le high} cost^\top v + \sum_k weight_k\, E[s_k u_k((X - t_k)/s_k)].
+
+    For an optimized certainty equivalent v is the threshold t alone, free and of cost 1.
+    """
+
+    cost: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    terms: tuple[Term, ...]
+
+
+class Risk(Protocol):
+    """What a solver asks of a risk measure. Every `certeq.Utility` is one: the risk is its OCE."""
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether larger losses never have a smaller risk."""
+
+    @property
+    def is_coherent(self) -> bool:
+        """Whether it is monotone, subadditive, positively homogeneous, and moves with a constant that is added."""
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether no term has a kink."""
+
+    def inner(self) -> Inner:
+        """The risk as a minimum over inner variables."""
 
 
 def _moving(number: float, tensor: Array) -> Array:
