@@ -9,7 +9,7 @@ import pytest
 
 import certeq as ce
 from certeq.paper import bounds as paper
-from certeq.paper._job import LocalJob
+from certeq.paper._run import LocalJob
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from certeq.paper import classification as paper
-from certeq.paper._job import LocalJob
+from certeq.paper._run import LocalJob
 from certeq.paper.classification import differences
 
 pytest.importorskip("sklearn")

@@ -7,7 +7,7 @@ import pytest
 
 import certeq as ce
 from certeq.paper import convergence as paper
-from certeq.paper._job import LocalJob
+from certeq.paper._run import LocalJob
 
 
 def test_optimum_on_the_simplex_is_that_of_the_exact_solver():

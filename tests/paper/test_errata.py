@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from certeq.paper import errata
-from certeq.paper._job import LocalJob
+from certeq.paper._run import LocalJob
 
 NEEDS_DATA = {"data-sets", "portfolio-tables"}
 SLOW = {"data-sets", "portfolio-tables"}  # the first may have to download its files
@@ -29,27 +29,25 @@ def test_correction_holds(name):
 def test_the_trading_days_are_those_of_a_panel_that_is_at_hand():
     pytest.importorskip("skfolio")
     from certeq.paper._markets import load_panel
-    from certeq.paper.errata._practice import trading_days
 
     panel = load_panel("sp500")
     days = panel.train.index.append(panel.test.index)
     days = days[days >= "2018-01-02"]
-    assert list(trading_days("2018-01-02", "2022-12-28")) == list(days)
+    assert list(errata.trading_days("2018-01-02", "2022-12-28")) == list(days)
 
 
 def test_data_sets_are_checked_without_their_files(monkeypatch):
     pytest.importorskip("skfolio")
     from certeq.paper import _markets
-    from certeq.paper.errata import _practice
 
     absent = type("Panel", (), {"synthetic": True})
     monkeypatch.setattr(_markets, "find_panel", lambda key: absent)
-    found = _practice.data_sets()
+    found = errata.data_sets()
     assert found.holds is True
     assert "FTSE 100, without its file: skfolio describes 5960 prices of 64 assets to 2023-05-31" in found.found
     assert "traded on 1362 days" in found.found
-    monkeypatch.setattr(_practice, "description", lambda loader: ("2000-01-04", "2026-05-26", 5960, 64))
-    assert _practice.data_sets().holds is False
+    monkeypatch.setattr(errata, "description", lambda loader: ("2000-01-04", "2026-05-26", 5960, 64))
+    assert errata.data_sets().holds is False
 
 
 def test_there_are_thirty():

@@ -13,19 +13,16 @@ import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="figures need the extra [paper]")
-pytest.importorskip("plotly", reason="figures need the extra [paper]")
 pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 
 from certeq.paper import EXPERIMENTS, Figure, Panel, Series, Table, _output, _run, reproduce
 from certeq.paper._figures import as_png
-from certeq.paper._html import as_html
-from certeq.paper._job import LocalJob
 from certeq.paper._output import as_csv, as_markdown, check_shape
+from certeq.paper._run import LocalJob
 from certeq.paper._statistics import RULES
-from certeq.report._page import in_page, plotly_script
+from certeq.report._page import in_page
 from tests.conftest import ROOT
 from tests.paper import toy
-from tests.report import chromium
 
 SEEDS = [{"seed": seed} for seed in range(4)]
 
@@ -133,23 +130,12 @@ def every_kind():
     ))  # fmt: skip
 
 
-def test_every_kind_of_series_is_drawn_both_ways():
+def test_every_kind_of_series_is_drawn():
     figure = every_kind()
     png = as_png(figure)
     assert png.startswith(b"\x89PNG\r\n")
     assert len(png) > 20_000
     assert as_png(figure) == png
-    page = as_html(figure)
-    charts = json.loads(page.split('id="study">')[1].split("</script>")[0])["charts"]
-    kinds = [[trace.get("stackgroup", trace["type"]) for trace in chart["traces"]] for chart in charts]
-    assert kinds == [["bar"] * 10, ["all"] * 2, ["bar"] * 2, ["scatter"] * 4, ["scatter"] * 2, ["scatter"]]
-    assert charts[3]["traces"][1]["fill"] == "tonexty"
-    assert charts[4]["layout"]["xaxis"]["type"] == "date"
-    assert charts[5]["traces"][0]["error_y"]["array"] == [1.0, 1.0, 1.0]
-    assert charts[5]["traces"][0]["error_y"]["arrayminus"] == [0.5, 1.0, 1.0]
-    assert charts[0]["layout"]["barmode"] == "stack"
-    assert "http://" not in page
-    assert "https://" not in page
 
 
 # -- the whole --------------------------------------------------------------------------------------------------------
@@ -180,7 +166,7 @@ def test_files_of_an_experiment(tmp_path, monkeypatch):
     assert result.failure is None
     assert calls[-1] == ("toy", 2, 2)
     names = {path.name for path in (out / "toy").iterdir()}
-    assert names == {"eigenvalues.csv", "eigenvalues.md", "curve.png", "curve.html", "README.md", "result.json"}
+    assert names == {"eigenvalues.csv", "eigenvalues.md", "curve.png", "README.md", "result.json"}
     facts = json.loads((out / "toy" / "result.json").read_text())
     assert facts["seeds"] == [0, 1]
     assert facts["quick"] is True
@@ -190,7 +176,6 @@ def test_files_of_an_experiment(tmp_path, monkeypatch):
     assert facts["numbers"]["nothing"] is None
     assert facts["seconds"] > 0.0
     assert "| they differ | 2.0 | 1.0 | ± 0.1 | **not reproduced** | too far |" in (out / "toy/README.md").read_text()
-    assert (out / "plotly.min.js").stat().st_size > 1_000_000
 
 
 def test_the_page_joins_what_is_there_and_escapes_it(tmp_path, monkeypatch):
@@ -271,7 +256,7 @@ def test_same_seed_same_bytes(tmp_path, monkeypatch):
     toy.register(monkeypatch)
     for name, jobs in (("one", 1), ("two", 2)):
         reproduce(["toy"], seeds=3, out=tmp_path / name, jobs=jobs)
-    for file in ("eigenvalues.csv", "eigenvalues.md", "curve.png", "curve.html", "README.md"):
+    for file in ("eigenvalues.csv", "eigenvalues.md", "curve.png", "README.md"):
         assert (tmp_path / "one/toy" / file).read_bytes() == (tmp_path / "two/toy" / file).read_bytes()
 
 
@@ -341,21 +326,3 @@ def test_a_killed_run_leaves_whole_files_and_goes_on(tmp_path):
     whole = tmp_path / "whole"
     subprocess.run(program(whole, seeds), cwd=ROOT, capture_output=True, timeout=120, check=True)
     assert (out / "slow/eigenvalues.csv").read_bytes() == (whole / "slow/eigenvalues.csv").read_bytes()
-
-
-# -- in a browser -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(chromium.BINARY is None, reason="needs Chromium")
-@pytest.mark.parametrize("width, dark", [(1280, False), (390, True)])
-def test_an_interactive_figure_draws_itself_without_a_network(tmp_path, width, dark):
-    page = tmp_path / "toy" / "f.html"
-    page.parent.mkdir()
-    page.write_text(as_html(every_kind()), encoding="utf-8")
-    (tmp_path / "plotly.min.js").write_text(plotly_script(), encoding="utf-8")
-    with chromium.Chromium() as browser:
-        browser.open(page, width=width, dark=dark)
-        assert browser.evaluate("document.querySelectorAll('.chart .main-svg').length") >= 6
-        assert browser.evaluate("document.documentElement.scrollWidth") <= width
-        assert browser.complaints() == []
-        assert browser.requests() == []

@@ -13,7 +13,6 @@ import threadpoolctl
 from skfolio.datasets import _base as skfolio_data
 
 from certeq.paper import _markets, cvar_solver, portfolios
-from certeq.paper._job import LocalJob
 from certeq.paper._markets import (
     Market,
     fit_benchmark,
@@ -25,6 +24,7 @@ from certeq.paper._markets import (
     synthetic_returns,
 )
 from certeq.paper._printed import CVAR_TABLES, PORTFOLIOS
+from certeq.paper._run import LocalJob
 from certeq.paper._statistics import HeldOut, wanted_sign
 from tests.conftest import SHARED
 

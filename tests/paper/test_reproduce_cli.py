@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("typer", reason="the command needs the extra [cli]")
 pytest.importorskip("matplotlib", reason="figures need the extra [paper]")
-pytest.importorskip("plotly", reason="figures need the extra [paper]")
 pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 
 from typer.testing import CliRunner

@@ -43,7 +43,7 @@ def test_a_run_is_taken_with_both(taker, tmp_path, monkeypatch):
     folder = tmp_path / "run" / "toy"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(result(environment={"SKFOLIO_DATA": "set"})))
-    (folder / "curve.html").write_text("large")
+    (folder / "notes.md").write_text("large")
     monkeypatch.setattr(taker, "HERE", tmp_path / "docs")
     monkeypatch.setattr("sys.argv", ["take.py", str(tmp_path / "run")])
     taker.main()

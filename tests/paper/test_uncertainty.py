@@ -10,7 +10,7 @@ pytest.importorskip("skorch")
 pytest.importorskip("uncertainty_toolbox")
 
 from certeq.paper import uncertainty as paper  # noqa: E402
-from certeq.paper._job import LocalJob  # noqa: E402
+from certeq.paper._run import LocalJob  # noqa: E402
 from certeq.paper.uncertainty import PRINTED  # noqa: E402
 
 # A figure moves in steps of 0.0002: one of 50 points crosses one of 99 quantiles. Training in single precision rounds

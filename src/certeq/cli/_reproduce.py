@@ -48,7 +48,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def _complete(incomplete: str) -> list[str]:
-    from certeq.paper._run import EXPERIMENTS
+    from certeq.paper import EXPERIMENTS
 
     return [name for name in EXPERIMENTS if name.startswith(incomplete)]
 
@@ -80,7 +80,7 @@ def run(
     A run that was interrupted (exit code 130) goes on where it stopped. Experiments of earlier runs in the folder stay
     in the page.
     """
-    from certeq.paper._run import EXPERIMENTS, check_names
+    from certeq.paper import EXPERIMENTS, check_names
 
     if listed:
         print("\n".join(EXPERIMENTS))
@@ -144,10 +144,8 @@ def _facts(result: Result) -> dict[str, Any]:
     }
     if result.outcome is not None:
         facts["synthetic"] = result.outcome.synthetic
-        from certeq.paper._output import tally
-
-        facts["verdicts"] = tally(result.outcome.claims)
-        facts["not_checked"] = sum(claim.verdict == "not checked" for claim in result.outcome.claims)
+        facts["verdicts"] = result.outcome.verdicts
+        facts["not_checked"] = result.outcome.not_checked
         facts["seeds"] = list(result.outcome.seeds)
         facts["claims"] = [asdict(claim) for claim in result.outcome.claims]
     return facts

@@ -5,7 +5,7 @@ every claim, and one page that joins them.
 """
 
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Panel, Series, Table
-from certeq.paper._run import EXPERIMENTS, Result, reproduce
+from certeq.paper._run import EXPERIMENTS, Result, check_names, reproduce
 
 __all__ = [
     "EXPERIMENTS",
@@ -17,6 +17,7 @@ __all__ = [
     "Result",
     "Series",
     "Table",
+    "check_names",
     "reproduce",
 ]
 

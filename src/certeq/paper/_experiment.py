@@ -6,6 +6,7 @@ A module of this package ends with its experiments: `EXPERIMENTS = (Experiment(n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -71,7 +72,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, drawn once as PNG and once as interactive HTML; `alt` says in words what is to be seen.
+    """Panels side by side, drawn as PNG; `alt` says in words what is to be seen.
 
     Examples
     --------
@@ -125,6 +126,16 @@ class Outcome:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     synthetic: bool = False
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many claims had which verdict; those that were not checked are no part of it."""
+        return dict(Counter(claim.verdict for claim in self.claims if claim.verdict != "not checked"))
+
+    @property
+    def not_checked(self) -> int:
+        """How many claims could not be checked."""
+        return sum(claim.verdict == "not checked" for claim in self.claims)
 
 
 class Job(Protocol):

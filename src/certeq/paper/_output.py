@@ -16,26 +16,26 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from certeq._files import write_bytes, write_text
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Table
 from certeq.paper._figures import as_png
-from certeq.paper._html import PLOTLY, as_html
-from certeq.paper._job import LocalJob, versions
 from certeq.paper._statistics import RULES
 from certeq.report._chart import Table as PageTable
-from certeq.report._page import asset, in_page, plotly_script, table_html
+from certeq.report._page import asset, in_page, table_html
 
 RESULT = "result.json"
 # Recorded as set or not, never by value: a path says where somebody's files lie and nothing about the result.
 _VARIABLES = ("SKFOLIO_DATA",)
+_LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch", "skorch", "uncertainty-toolbox")
 Cell = str | float | int | None
 _VERDICTS = ("reproduced", "within noise", "not reproduced")
 _MARKS = {
@@ -74,49 +74,47 @@ body { max-width: 1200px; }
 
 
 def write_outcome(
-    folder: Path, experiment: Experiment, outcome: Outcome, seeds_are: str, job: LocalJob, seconds: float
+    folder: Path, experiment: Experiment, outcome: Outcome, seeds_are: str, facts: dict[str, Any]
 ) -> None:
-    """Tables, figures, a page of Markdown, and `result.json`; ``seeds_are`` says what a seed is in this experiment."""
+    """Tables, figures, a page of Markdown, and `result.json`.
+
+    ``seeds_are`` says what a seed is in this experiment, ``facts`` how it was run.
+    """
     _check_names(outcome)
     result = {
         "experiment": experiment.name,
         "title": experiment.title,
         "where": experiment.where,
-        **_circumstances(job, seconds),
+        **facts,
+        **_circumstances(),
         "seeds": list(outcome.seeds),
         "seeds_are": seeds_are,
         "synthetic": outcome.synthetic,
-        "verdicts": tally(outcome.claims),
-        "not_checked": sum(claim.verdict == "not checked" for claim in outcome.claims),
+        "verdicts": outcome.verdicts,
+        "not_checked": outcome.not_checked,
         "claims": [asdict(claim) for claim in outcome.claims],
         "notes": list(outcome.notes),
         "numbers": _plain(outcome.numbers),
         "tables": [
             {"name": t.name, "title": t.title, "file": f"{t.name}.csv", "digits": t.digits} for t in outcome.tables
         ],
-        "figures": [
-            {"name": f.name, "title": f.title, "alt": f.alt, "png": f"{f.name}.png", "html": f"{f.name}.html"}
-            for f in outcome.figures
-        ],
+        "figures": [{"name": f.name, "title": f.title, "alt": f.alt, "png": f"{f.name}.png"} for f in outcome.figures],
     }
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     _emptied(folder)
     for table in outcome.tables:
         write_text(folder / f"{table.name}.csv", as_csv(table), force=True)
         write_text(folder / f"{table.name}.md", f"# {table.title}\n\n{as_markdown(table)}", force=True)
-    if outcome.figures:
-        _write_plotly(folder.parent)
     for figure in outcome.figures:
         write_bytes(folder / f"{figure.name}.png", as_png(figure))
-        write_text(folder / f"{figure.name}.html", as_html(figure), force=True)
     write_text(folder / "README.md", _markdown(experiment, outcome), force=True)
     write_text(folder / RESULT, text, force=True)
 
 
-def write_failure(folder: Path, name: str, failure: str, job: LocalJob, seconds: float) -> None:
+def write_failure(folder: Path, name: str, failure: str, facts: dict[str, Any]) -> None:
     """Say that, and why, there is no outcome; what an earlier run left is taken away, as it is not of this one."""
     _emptied(folder)
-    result = {"experiment": name, "title": name, "where": "", "failure": failure, **_circumstances(job, seconds)}
+    result = {"experiment": name, "title": name, "where": "", "failure": failure, **facts, **_circumstances()}
     write_text(folder / RESULT, json.dumps(result, indent=1) + "\n", force=True)
 
 
@@ -126,19 +124,8 @@ def write_index(folder: Path, names: tuple[str, ...]) -> Path:
     return write_text(folder / "index.html", _page(folder, results, names), force=True)
 
 
-def tally(claims: Iterable[Claim]) -> dict[str, int]:
-    """How many claims had which verdict; those that were not checked are no part of it."""
-    return dict(Counter(claim.verdict for claim in claims if claim.verdict != "not checked"))
-
-
-def _circumstances(job: LocalJob, seconds: float) -> dict[str, Any]:
+def _circumstances() -> dict[str, Any]:
     return {
-        "quick": job.quick,
-        "seeds_asked": job.seeds,
-        "jobs": job.jobs,
-        "seconds": round(seconds, 3),
-        "work_seconds": round(job.work_seconds, 3),
-        "pieces_kept_from_an_earlier_run": job.kept,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "commit": commit(),
@@ -167,13 +154,6 @@ def _check_names(outcome: Outcome) -> None:
             raise ValueError(f"two tables or two figures share the name {twice[0]!r}.")
     for table in outcome.tables:
         check_shape(table)
-
-
-def _write_plotly(folder: Path) -> None:
-    """Once for all figures; written anew where another version is installed."""
-    script, target = plotly_script(), folder / PLOTLY
-    if not (target.is_file() and target.stat().st_size == len(script.encode())):
-        write_text(target, script, force=True)
 
 
 def _markdown(experiment: Experiment, outcome: Outcome) -> str:
@@ -207,6 +187,15 @@ def _plain(data: Any) -> Any:
     if hasattr(data, "keys"):
         return {str(key): _plain(data[key]) for key in data.keys()}  # noqa: SIM118  (a Mapping that is no dict)
     return data
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that are installed."""
+    found = {"python": sys.version.split()[0]}
+    for name in _LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 @cache
@@ -383,11 +372,10 @@ def _claims_section(claims: list[dict[str, str]], title: str) -> str:
 
 def _picture(folder: Path, figure: dict[str, str]) -> str:
     data = base64.b64encode((folder / figure["png"]).read_bytes()).decode()
-    link = f"{in_page(folder.name)}/{in_page(figure['html'])}"
     return (
         f"<div><h3>{in_page(figure['title'])}</h3>"
         f'<img alt="{in_page(figure["alt"])}" src="data:image/png;base64,{data}">'
-        f'<p class="caption">{in_page(figure["alt"])} <a href="{link}">Interactive</a></p></div>'
+        f'<p class="caption">{in_page(figure["alt"])}</p></div>'
     )
 
 

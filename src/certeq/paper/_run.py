@@ -1,22 +1,36 @@
-"""`reproduce`: run the experiments by name, one after the other, each over all processes, and write what they found.
+"""`reproduce`: run the experiments by name, and write what they found; and how their many pieces run.
 
-Their modules are imported when they are asked for.
+Modules of experiments are imported when they are asked for. Pieces run over processes, one thread each. An answer is
+kept on disk under everything it depends on: the function, its arguments, the code and the versions of the
+libraries. So a run that was interrupted goes on where it stopped, and one after a change of the code starts anew.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import inspect
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 from certeq._files import write_text
 from certeq.paper._experiment import Experiment, Outcome
-from certeq.paper._job import LocalJob, one_thread
-from certeq.paper._output import write_failure, write_index, write_outcome
+from certeq.paper._output import versions, write_failure, write_index, write_outcome
 
 _MODULES = {
     "portfolio-sp500": "portfolios",
@@ -26,8 +40,8 @@ _MODULES = {
     "classification-breast-cancer": "classification",
     "classification-heart": "classification",
     "uncertainty": "uncertainty",
-    "entropic-estimation": "entropic_estimation",
-    "entropic-optimization": "entropic_optimization",
+    "entropic-estimation": "entropic",
+    "entropic-optimization": "entropic",
     "convergence": "convergence",
     "bounds": "bounds",
     "errata": "errata",
@@ -68,7 +82,10 @@ _TAG_TEXT = (  # the first line is fixed by the standard that backup programs kn
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Answers kept by `certeq reproduce`, so that an interrupted run goes on where it stopped. Safe to delete.\n"
 )
+_PACKAGES = ("utilities", "risk", "optimize", "torch", "portfolio", "learn", "report")  # all that are below this one
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 Progress = Callable[[str, int, int], None]
+PieceProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -154,7 +171,14 @@ def reproduce(
 
 
 def check_names(names: Iterable[str] | None) -> tuple[str, ...]:
-    """The experiments asked for, in the order of the report and each once; all of them if none is named."""
+    """The experiments asked for, in the order of the report and each once; all of them if none is named.
+
+    Examples
+    --------
+    >>> from certeq.paper import check_names
+    >>> check_names(["errata", "bounds", "errata"])
+    ('bounds', 'errata')
+    """
     if isinstance(names, str):
         names = (names,)
     wanted = tuple(names or ())
@@ -198,15 +222,15 @@ def _run(name: str, job: LocalJob, folder: Path, progress: Progress | None) -> R
     except Exception as error:  # whatever it was, the other experiments can still be run
         failure = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
-        write_failure(folder, name, failure, job, seconds)
+        write_failure(folder, name, failure, job.facts(seconds))
         return Result(name, folder, None, failure, seconds)
     seconds = time.perf_counter() - began
-    write_outcome(folder, experiment, outcome, SEEDING.get(name, ""), job, seconds)
+    write_outcome(folder, experiment, outcome, SEEDING.get(name, ""), job.facts(seconds))
     return Result(name, folder, outcome, None, seconds)
 
 
 def _prepared(folder: Path, fresh: bool) -> Path:
-    """The folder, with a place for answers in it; one that holds something else is left alone."""
+    """The folder, with a folder for answers in it; one that holds something else is left alone."""
     cache = folder / ".cache"
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file; name a folder.")
@@ -219,3 +243,258 @@ def _prepared(folder: Path, fresh: bool) -> Path:
         left.unlink(missing_ok=True)
     write_text(cache / _TAG, _TAG_TEXT, force=True)
     return folder
+
+
+class LocalJob:
+    """The `Job` of this machine; use it in a ``with`` block, which ends its processes.
+
+    ``cache`` is the folder answers are kept in (None keeps nothing), ``jobs`` the number of processes (as many as there
+    are cores if left out; 1 runs everything in this process), ``progress`` is told how many pieces are done of how many
+    are known so far.
+    """
+
+    def __init__(
+        self,
+        *,
+        quick: bool = False,
+        seeds: int = 3,
+        cache: str | Path | None = None,
+        jobs: int | None = None,
+        progress: PieceProgress | None = None,
+    ) -> None:
+        if seeds < 1:
+            raise ValueError(f"seeds must be at least 1, found {seeds}.")
+        if jobs is not None and jobs < 1:
+            raise ValueError(f"jobs must be at least 1, found {jobs}.")
+        self.quick = quick
+        self.seeds = seeds
+        self.jobs = jobs or _cores()
+        self._cache = None if cache is None else Path(cache)
+        self._progress = progress
+        self._done = self._total = 0
+        self.work_seconds = 0.0  # of a processor, for all pieces, in this run or an earlier one
+        self.kept = 0  # pieces taken from an earlier run
+        self._pool: ProcessPoolExecutor | None = None
+
+    def map(self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """``[function(**item) for item in items]`` in this order, whatever order they were finished in.
+
+        Answers pass through JSON whether they are fresh or kept, so a resumed run sees the very same values (and lists
+        where the function gave tuples).
+        """
+        paths = [self._path(function, item) for item in items]
+        answers: list[Any] = [None] * len(items)
+        missing = []
+        for index, path in enumerate(paths):
+            kept = _kept(path)
+            if kept is None:
+                missing.append(index)
+            else:
+                answers[index] = self._counted(kept)
+                self.kept += 1
+        self._total += len(items)
+        self._tick(len(items) - len(missing))
+        for index, text in self._computed(function, items, missing):
+            path = paths[index]
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_text(path, text, force=True)
+            answers[index] = self._counted(json.loads(text))
+            self._tick(1)
+        return answers
+
+    def reporting_to(self, progress: PieceProgress | None) -> LocalJob:
+        """Count from nought again, for another listener; the processes stay."""
+        self._progress, self._done, self._total = progress, 0, 0
+        self.work_seconds, self.kept = 0.0, 0
+        return self
+
+    def facts(self, seconds: float) -> dict[str, Any]:
+        """How the pieces were run, for `result.json`."""
+        return {
+            "quick": self.quick,
+            "seeds_asked": self.seeds,
+            "jobs": self.jobs,
+            "seconds": round(seconds, 3),
+            "work_seconds": round(self.work_seconds, 3),
+            "pieces_kept_from_an_earlier_run": self.kept,
+        }
+
+    def close(self) -> None:
+        """End the processes, at once."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            workers = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+            pool.shutdown(wait=True)
+
+    def __enter__(self) -> LocalJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _computed(
+        self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]], missing: list[int]
+    ) -> Iterator[tuple[int, str]]:
+        """Indices and answers as they come."""
+        if self.jobs == 1 or not missing:
+            yield from ((index, _answered(function, dict(items[index]))) for index in missing)
+            return
+        if self._pool is None:
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_prepare_worker)
+        with _ctrl_c_later():
+            waiting = {self._pool.submit(_answered, function, dict(items[index])): index for index in missing}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            self.close()  # what is half done will be done again; what was finished is kept
+            raise
+
+    def _counted(self, record: dict[str, Any]) -> Any:
+        self.work_seconds += float(record.get("seconds", 0.0))
+        return record["answer"]
+
+    def _path(self, function: Callable[..., Any], item: Mapping[str, Any]) -> Path | None:
+        name = f"{function.__module__}.{function.__qualname__}"
+        if "<" in name:
+            raise ValueError(f"function must be defined at the top of a module, found {name}.")
+        try:
+            arguments = json.dumps(item, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"items of {name} must be JSON values: {error}.") from None
+        if self._cache is None:
+            return None
+        key = json.dumps([name, arguments, code_hash(function.__module__), versions()])
+        folder = name.removeprefix("certeq.paper.")
+        return self._cache / folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def _tick(self, pieces: int) -> None:
+        self._done += pieces
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+@contextlib.contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Workers that start in here never hear of Ctrl-C, not even while they import; we do, a moment later."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Linear algebra with one thread: sums come out in the same order, and processes do not fight over the cores."""
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        raise ImportError(
+            "experiments need threadpoolctl: pip install 'certeq[paper]'.", name="threadpoolctl"
+        ) from None
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch is not None else None
+    if torch is not None:
+        torch.set_num_threads(1)
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        if torch is not None:
+            torch.set_num_threads(before)
+
+
+@cache
+def code_hash(module: str) -> str:
+    """A digest of the code an answer of this module may depend on.
+
+    That is the module, what it imports from `certeq.paper`, and every package below. The other experiments and the
+    writing of files are left out, so that work on those does not repeat this one.
+    """
+    import certeq
+
+    root = Path(inspect.getfile(certeq)).parent
+    below = [path for package in _PACKAGES for end in ("*.py", "*.c") for path in (root / package).rglob(end)]
+    own = inspect.getsourcefile(sys.modules[module])
+    used = _imported(Path(own), root / "paper") if own else set()
+    digest = hashlib.sha256()
+    for path in sorted({*root.glob("*.py"), *below, *used}):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _imported(module: Path, folder: Path) -> set[Path]:
+    """The module and, through each other, the modules of the folder that it names in its imports."""
+    found, waiting = set(), [module]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        for name in re.findall(r"certeq\.paper\.([\w.]+)", path.read_text(encoding="utf-8")):
+            named = folder.joinpath(*name.split("."))
+            waiting += [named.with_suffix(".py"), *named.glob("*.py")]  # a module, or a package with all it holds
+    return found
+
+
+def _answered(function: Callable[..., Any], item: dict[str, Any]) -> str:
+    """What is kept: the answer as JSON, with the question beside it for whoever opens the file."""
+    name = f"{function.__module__}.{function.__qualname__}"
+    began = time.process_time()
+    try:
+        with one_thread():
+            answer = function(**item)
+    except Exception as error:
+        error.add_note(f"(while computing {name} for {_short(item)})")
+        raise
+    try:
+        seconds = round(time.process_time() - began, 3)
+        record = {"function": name, "item": item, "seconds": seconds, "answer": answer}
+        return json.dumps(record, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must answer with finite JSON values; for {_short(item)}: {error}.") from None
+
+
+def _kept(path: Path | None) -> dict[str, Any] | None:
+    """An answer of an earlier run; a file somebody damaged counts as none."""
+    if path is None or not path.is_file():
+        return None
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return kept if isinstance(kept, dict) and "answer" in kept else None
+
+
+def _prepare_worker() -> None:
+    """One thread, no answer to Ctrl-C (the parent ends us), and no life without the parent."""
+    for name in _THREADS:  # for libraries that a piece loads; `one_thread` sees to those that are there
+        os.environ[name] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent: Any) -> None:
+    """A parent that was killed cannot end its workers: they see it go and end themselves."""
+    parent.join()
+    os._exit(1)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _short(item: Mapping[str, Any]) -> str:
+    text = json.dumps(item)
+    return text if len(text) <= 200 else text[:199] + "…"

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.paper._experiment import Claim, Verdict
+from certeq.paper._experiment import Claim, Series, Verdict
 from certeq.paper._markets import Panel
 from certeq.report import METRICS
 from certeq.report._metrics import BLOCK, stationary_places
@@ -91,6 +91,11 @@ def of_difference(mean: float, low: float, high: float, sign: float = 1.0) -> Ve
     if sign * mean <= 0.0:
         return "not reproduced"
     return "reproduced" if min(sign * low, sign * high) > 0.0 else "within noise"
+
+
+def verdict_of(holds: bool) -> Verdict:
+    """Of a statement that was seen to hold, or not to."""
+    return "reproduced" if holds else "not reproduced"
 
 
 def weakest(verdicts: Iterable[Verdict]) -> Verdict:
@@ -187,6 +192,15 @@ class HeldOut:
 def wanted_sign(key: str) -> float:
     """1 where more is better, -1 where less is."""
     return 1.0 if MEASURES[key].more_is_better else -1.0
+
+
+def band(
+    label: str, x: Any, mean: Any, reach: Any, kind: Literal["band", "errorbars"] = "band", floor: Any = None
+) -> Series:
+    """A curve with its mean plus and minus ``reach``; ``floor`` keeps the lower end above 0 on logarithmic axes."""
+    low = np.subtract(mean, reach) if floor is None else np.maximum(np.subtract(mean, reach), floor)
+    y, high = np.asarray(mean, dtype=np.float64), np.add(mean, reach)
+    return Series(label, list(x), y.tolist(), kind, low.tolist(), high.tolist())
 
 
 def slope(x: Any, y: Any) -> float:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table, Verdict
-from certeq.paper._statistics import REACH, jackknife, slope
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._statistics import REACH, band, jackknife, slope, verdict_of
 
 Floats = NDArray[np.float64]
 # Entropic risk of Gaussian losses is mean + beta/2 variance: value, gradient and optimum are closed forms.
@@ -166,7 +166,7 @@ def run(job: Job) -> Outcome:
         slopes[f"{regime}, {schedule}"] = {"found": found, "theory": promise, "spread": spread}
         rows.append((regime, schedule, what, promise, found, spread, float(mean[0]), float(mean[-1])))
         reach = REACH * spread
-        holds: Verdict = "reproduced" if found <= promise + reach else "not reproduced"
+        holds = verdict_of(found <= promise + reach)
         faster = "Faster than promised, as a bound allows." if found < promise - reach else ""
         text = f"{regime[0].upper()}{regime[1:]}, {schedule} schedule: {what} falls with slope {promise:g} or steeper"
         claims.append(
@@ -174,10 +174,9 @@ def run(job: Job) -> Outcome:
         )
         ideal = mean[0] * (np.array(horizon) / horizon[0]) ** promise
         series = (
-            Series(schedule, list(horizon), mean.tolist(), "band", np.maximum(mean - error, mean / 10).tolist(),
-                   (mean + error).tolist()),
+            band(schedule, horizon, mean, error, floor=mean / 10),
             Series(f"slope {promise:g}", list(horizon), ideal.tolist(), "dashed"),
-        )  # fmt: skip
+        )
         if schedule == "printed":
             panels.append(Panel(series, regime, "iterations n", what, log_x=True, log_y=True))
         else:

@@ -1,8 +1,9 @@
-"""Utilities, the link to shortfall risk and the axioms; error bounds of the estimate and its bisection."""
+"""What a check comes back with; utilities, the link to shortfall risk and the axioms; error bounds of the estimate."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,27 @@ from scipy.stats import norm
 
 import certeq as ce
 from certeq.paper import bounds as paper
-from certeq.paper.errata._finding import Finding
 from certeq.risk import bounds
 
 SAMPLE = np.random.default_rng(7).standard_t(5, size=200)
 NORMAL = np.random.default_rng(8).normal(3.0, 1.0, size=100)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One erratum, examined: where it stands, what is right, what was printed, what was found.
+
+    ``holds`` says whether the correction stood up to the check and the printed form, where it is wrong, failed it. It
+    is None where the check could not be made for want of data, and ``found`` then says of which. ``stands`` marks a
+    printed statement that is true as far as it goes: loose, or silent about something.
+    """
+
+    where: str
+    right: str
+    printed: str
+    found: str
+    holds: bool | None
+    stands: bool = False
 
 
 def smooth_cvar() -> Finding:

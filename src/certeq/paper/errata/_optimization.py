@@ -11,7 +11,7 @@ from certeq.optimize import inverse_sqrt, oce_smoothness
 from certeq.paper import bounds as paper
 from certeq.paper import convergence
 from certeq.paper._statistics import slope
-from certeq.paper.errata._finding import Finding
+from certeq.paper.errata._measures import Finding
 
 
 def gradient_theorem() -> Finding:
