@@ -93,9 +93,13 @@ def exact(utility: Any, shape: tuple[int, int]) -> Case:
 
 def blocks(utility: Any, shape: tuple[int, int]) -> Case:
     import certeq as ce
-    from certeq.optimize.panels import ArrayPanel
 
-    loss = ce.LinearLoss(ArrayPanel(losses(shape)))
+    try:
+        from certeq._table import ArrayTable
+    except ImportError:  # an earlier build
+        from certeq.optimize.panels import ArrayPanel as ArrayTable
+
+    loss = ce.LinearLoss(ArrayTable(losses(shape)))
     return timed(lambda: ce.minimize(loss, utility, domain=ce.Simplex()))
 
 

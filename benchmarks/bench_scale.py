@@ -27,14 +27,14 @@ import json, resource, sys, time
 import numpy as np
 import certeq as ce
 from certeq.risk._long import solve_sample
-from certeq.risk._sample import ArraySample
+from certeq._table import ArrayTable
 
 path, route, seconds, chunk = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 z = np.load(path, mmap_mode="r")
 
 def sample():
     if route != "Dask":
-        return ArraySample(z)
+        return ArrayTable(z)
     from certeq.scale import as_sample, open_npy
     return as_sample(open_npy(path, chunk))
 
@@ -51,7 +51,7 @@ utilities = [
     ce.Quartic(), ce.CVaR(0.05), ce.LeakyCVaR(0.05), ce.SmoothCVaR(0.05), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05),
     0.5 * ce.Entropic(0.5) + 0.5 * ce.CVaR(0.2),
 ]
-solve_sample(ArraySample(np.arange(1e5)), ce.Mean())  # imports and threads are not what is timed
+solve_sample(ArrayTable(np.arange(1e5)), ce.Mean())  # imports and threads are not what is timed
 sample()
 for utility in utilities:
     best = busy = float("inf")

@@ -75,9 +75,9 @@ def solve(path: str, case: str, place: str) -> Row:
     if place == "dask":
         table = in_chunks(path, int(table.shape[0]))
     else:
-        from certeq.optimize.panels import ArrayPanel
+        from certeq._table import ArrayTable
 
-        table = ArrayPanel(table)  # what LinearLoss makes of a large mapped file, here for small ones as well
+        table = ArrayTable(table)  # what LinearLoss makes of a large mapped file, here for small ones as well
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.perf_counter()
     found = ce.minimize(ce.LinearLoss(table), utility, domain=ce.Simplex(), tol=1e-8)

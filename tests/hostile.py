@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import certeq as ce
-from certeq.risk._sample import ArraySample
+from certeq._table import ArrayTable
 from tests.conftest import UTILITIES
 
 
@@ -91,18 +91,14 @@ MIXED = {
 HARD = {name: UTILITIES[name] for name in ("entropic_leaky", "entropic_cvar", "two_kinks", "custom", "smooth")} | MIXED
 
 
-class Counted(ArraySample):
+class Counted(ArrayTable):
     """Counts how often it is read."""
 
     reads = 0
 
-    def map(self, *args, **kwargs):
+    def reduce(self, *args, **kwargs):
         type(self).reads += 1
-        return super().map(*args, **kwargs)
-
-    def fold(self, *args, **kwargs):
-        type(self).reads += 1
-        return super().fold(*args, **kwargs)
+        return super().reduce(*args, **kwargs)
 
 
 def reads_of(call):

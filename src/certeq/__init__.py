@@ -8,8 +8,8 @@ from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
+from certeq._table import register as _register
 from certeq.risk import Estimate, ReliabilityWarning, bounds, estimate, oce, threshold, tilt, ubsr
-from certeq.risk._places import read_with as _read_with
 from certeq.utilities import (
     CustomUtility,
     CVaR,
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 __version__ = _version("certeq")
 
-_read_with("dask", "certeq.scale")
+for _package in ("dask", "dask_expr"):
+    _register(_package, "certeq.scale")
 
 # The optimizers stand on scipy.optimize, which takes half a second to import: it waits until one is asked for.
 _FROM_OPTIMIZE = (

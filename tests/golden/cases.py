@@ -14,8 +14,8 @@ from unittest import mock
 import numpy as np
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.optimize.exact.blocks import solve as blocks
-from certeq.optimize.panels import ArrayPanel
 from certeq.risk._long import solve_long
 from tests.conftest import UTILITIES
 from tests.hostile import HARD, Counted, hostile_samples, reads_of
@@ -149,7 +149,7 @@ def table_of(kind: str, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray 
     return losses, w
 
 
-class CountedPanel(ArrayPanel):
+class CountedPanel(ArrayTable):
     """Counts how often it is read."""
 
     reads = 0
@@ -159,7 +159,7 @@ class CountedPanel(ArrayPanel):
         return super().reduce(*args, **kwargs)
 
     def with_weights(self, weights):
-        return type(self)(self.table, np.asarray(weights))
+        return type(self)(self.values, np.asarray(weights))
 
 
 def exact_problem(name: str) -> Entry:

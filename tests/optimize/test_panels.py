@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.optimize import panels
+from certeq import _table
+from certeq._table import ArrayTable, as_table
 from certeq.optimize.exact import solve_exact
 from certeq.optimize.exact.blocks import solve_panel
-from certeq.optimize.panels import ArrayPanel, as_panel
 from tests.conftest import UTILITIES
 
 N, D = 2500, 6
@@ -38,9 +38,8 @@ def weights():
 def mapped(table, tmp_path, monkeypatch):
     """The table as a file that counts as large."""
     np.save(tmp_path / "A.npy", table)
-    monkeypatch.setattr(panels, "LARGE", 0)
-    monkeypatch.setattr(panels, "_SPAN", 3000)
-    monkeypatch.setattr(panels, "_PIECE", 1000)
+    monkeypatch.setattr(_table, "LARGE", 0)
+    monkeypatch.setattr(_table, "_PIECE", 1000)
     return np.load(tmp_path / "A.npy", mmap_mode="r")
 
 
@@ -105,7 +104,7 @@ def test_few_rows_come_back(mapped):
     """Of rows far from the kink only sums are known: the solver keeps a small part of the panel."""
     rng = np.random.default_rng(1)
     big = rng.normal(size=(60_000, 4))
-    found = solve_panel(ArrayPanel(big), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
+    found = solve_panel(ArrayTable(big), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
     assert found.status == "optimal"
     assert max(kept for *_, kept in found.trace) < 6000
     assert found.passes <= 8
@@ -117,7 +116,7 @@ def test_few_rows_come_back(mapped):
 @pytest.mark.parametrize("name", ["entropic", "cvar", "mmv2", "smooth", "entropic_cvar"])
 def test_a_loose_answer_is_certified_too(name, table):
     """Stopped after one step the gap is larger, and still holds."""
-    found = solve_panel(ArrayPanel(table), UTILITIES[name], lower=0.0, C=np.ones(D), c=1.0, max_iter=1)
+    found = solve_panel(ArrayTable(table), UTILITIES[name], lower=0.0, C=np.ones(D), c=1.0, max_iter=1)
     best = solve_exact(table, UTILITIES[name], lower=0.0, C=np.ones(D), c=1.0)
     assert found.lower_bound <= best.value + 1e-13
     assert found.value >= best.lower_bound - 1e-13
@@ -126,7 +125,7 @@ def test_a_loose_answer_is_certified_too(name, table):
 def test_heavy_tails_where_the_rows_drawn_mislead():
     """A quarter of Cauchy losses says little of the rest: the threshold has to be found anew on the way."""
     losses = 0.05 * np.random.default_rng(34).standard_cauchy(size=(900, 4))
-    found = solve_panel(ArrayPanel(losses), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
+    found = solve_panel(ArrayTable(losses), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
     known = solve_exact(losses, ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
     assert found.status == "optimal"
     assert found.value == pytest.approx(known.value, rel=1e-9)
@@ -138,7 +137,7 @@ def test_out_of_range_the_answer_is_feasible_and_the_bound_holds(seed):
     rng = np.random.default_rng(seed)
     losses, w = 100.0 * rng.normal(size=(800, 5)), rng.uniform(size=800) ** 4
     utility = UTILITIES["entropic_cvar"]
-    found = solve_panel(ArrayPanel(losses), utility, weights=w, lower=0.0, C=np.ones(5), c=1.0, max_iter=20)
+    found = solve_panel(ArrayTable(losses), utility, weights=w, lower=0.0, C=np.ones(5), c=1.0, max_iter=20)
     assert found.theta.sum() == pytest.approx(1.0, abs=1e-12)
     assert found.theta.min() >= 0.0
     for theta in [found.theta, *rng.dirichlet(np.ones(5), size=20)]:
@@ -149,15 +148,15 @@ def test_out_of_range_the_answer_is_feasible_and_the_bound_holds(seed):
 def test_integers_and_single_precision(table):
     for dtype in (np.float32, np.int16):
         rough = (10 * table).astype(dtype)
-        found = solve_panel(ArrayPanel(rough), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
+        found = solve_panel(ArrayTable(rough), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
         known = solve_exact(rough.astype(float), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
         assert found.value == pytest.approx(known.value, rel=1e-9)
 
 
 def test_ordinary_and_small_mapped_arrays_stay_in_memory(table, tmp_path):
     np.save(tmp_path / "A.npy", table)
-    assert as_panel(table) is None
-    assert as_panel(np.load(tmp_path / "A.npy", mmap_mode="r")) is None
+    assert as_table(table) is None
+    assert as_table(np.load(tmp_path / "A.npy", mmap_mode="r")) is None
 
 
 @pytest.mark.parametrize("batch", ["full", 50])
@@ -208,16 +207,16 @@ def test_refusals(mapped, table):
     broken = table.copy()
     broken[2100, 3] = np.nan
     with pytest.raises(ValueError, match="found nan at scenario 2100, asset 3"):
-        solve_panel(ArrayPanel(broken), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
+        solve_panel(ArrayTable(broken), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
     with pytest.raises(ce.InfeasibleError):
-        solve_panel(ArrayPanel(table), ce.CVaR(0.1), lower=0.5, C=np.ones(D), c=1.0)
+        solve_panel(ArrayTable(table), ce.CVaR(0.1), lower=0.5, C=np.ones(D), c=1.0)
 
 
 def test_a_small_panel_is_read_once_and_solved_in_memory(monkeypatch):
     monkeypatch.undo()
     losses = np.random.default_rng(0).normal(size=(500, 6))
     weights = np.random.default_rng(1).integers(0, 3, size=500).astype(float)
-    found = solve_panel(ArrayPanel(losses), ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
+    found = solve_panel(ArrayTable(losses), ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
     table = solve_exact(losses, ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
     assert found.passes == 1
     assert found.status == "optimal"

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.risk._long import solve_long
-from certeq.risk._sample import ArraySample
 from tests.conftest import UTILITIES
 
 # Tenths, so that ties are common and sums are nearly exact.
@@ -120,7 +120,7 @@ def test_brute_force_and_the_long_path_agree(name, sample):
     value = ce.oce(z, utility, w)
     assert value <= min([found, *corners]) + 1e-12 * (1 + abs(value))
     assert value >= min([found, *corners]) - 1e-9 * (1 + abs(value))
-    assert close(solve_long(ArraySample(z, w), utility).value, value)
+    assert close(solve_long(ArrayTable(z, w), utility).value, value)
 
 
 @each

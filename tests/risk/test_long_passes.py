@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.risk import _estimate, _ubsr
 from certeq.risk._long import solve_long
 from certeq.risk._rows import solve_rows
-from certeq.risk._sample import ArraySample
 from certeq.risk._sketch import features_of
 from tests.conftest import UTILITIES
 from tests.hostile import HARD, MIXED, Counted, hostile_samples, reads_of, with_kinks
@@ -37,7 +37,7 @@ def test_at_most_eight_reads(name):
 
 @pytest.mark.parametrize("name", ["normal", "lognormal", "pareto", "coin", "integers", "two_clusters", "one_far_loss"])
 def test_estimates_with_their_error_bars_read_no_oftener(name, monkeypatch):
-    monkeypatch.setattr(_estimate, "ArraySample", Counted)
+    monkeypatch.setattr(_estimate, "ArrayTable", Counted)
     for label, utility in HARD.items():
         _, reads = reads_of(lambda u=utility: ce.estimate(SAMPLES[name], u))
         assert reads <= 8, label
@@ -74,7 +74,7 @@ def test_utility_based_shortfall_reads_no_oftener(name):
 
 def test_a_quantile_is_one_of_the_losses():
     for level in (0.1, 0.013, 0.5):
-        found = _ubsr._solve_long(ArraySample(NORMAL), LOSSES["step"][0], level)
+        found = _ubsr._solve_long(ArrayTable(NORMAL), LOSSES["step"][0], level)
         assert found == np.sort(NORMAL)[N - round(level * N) - 1]
 
 
@@ -83,7 +83,7 @@ def test_a_quantile_is_one_of_the_losses():
 def test_the_answer_is_that_of_all_losses_at_once(name, label):
     utility, z = HARD[label], SAMPLES[name][:: N // 5000]
     wanted = solve_rows(z[None, :], None, utility)
-    found = solve_long(ArraySample(z), utility)
+    found = solve_long(ArrayTable(z), utility)
     assert found.value == pytest.approx(float(wanted.value[0]), rel=1e-12, abs=1e-12)
 
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason=
 
 SETUP = """
 import sys, numpy as np, certeq as ce
-from certeq.optimize.panels import ArrayPanel
+from certeq._table import ArrayTable
 
 def resident():
     "MB of mapped files, the libraries' included"
@@ -34,7 +34,7 @@ for utility in (ce.CVaR(0.1), ce.Quartic()):
 
 TAKE = """
 rows = size // 50
-panel = ArrayPanel(np.memmap(path, mode="r", dtype=float, shape=(rows, 50)))
+panel = ArrayTable(np.memmap(path, mode="r", dtype=float, shape=(rows, 50)))
 rng = np.random.default_rng(0)
 before = resident()
 for count in (64,) * 20 + (5000,):

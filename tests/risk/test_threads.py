@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from certeq.risk._threads import run_all
+from certeq._threads import run_all
 
 
 @pytest.fixture(autouse=True)

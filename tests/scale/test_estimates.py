@@ -12,9 +12,9 @@ import dask.array as da
 import dask.dataframe as dd
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.risk._long import solve_long
 from certeq.risk._rows import solve_rows
-from certeq.risk._sample import ArraySample
 from certeq.scale import DaskSample, as_sample
 from tests.conftest import UTILITIES
 
@@ -75,7 +75,7 @@ def test_at_most_eight_passes_over_the_data(utility, weighted):
     sample = as_sample(da.from_array(losses, chunks=50_000), weights if weighted else None)
     solve_long(sample, utility)
     assert sample.passes <= 8
-    assert solve_long(ArraySample(losses, weights if weighted else None), utility).passes <= 8
+    assert solve_long(ArrayTable(losses, weights if weighted else None), utility).passes <= 8
 
 
 @pytest.mark.parametrize(

@@ -158,14 +158,14 @@ def test_only_summaries_and_few_rows_come_back(monkeypatch):
     rng = np.random.default_rng(4)
     table = rng.normal(size=(40_000, 4))
     sizes = []
-    plain = Scheduler.compute
+    plain = Scheduler.run
 
-    def counted(scheduler, task):
-        found = plain(scheduler, task)
+    def counted(scheduler, *task):
+        found = plain(scheduler, *task)
         sizes.append(len(pickle.dumps(found)))
         return found
 
-    monkeypatch.setattr(Scheduler, "compute", counted)
+    monkeypatch.setattr(Scheduler, "run", counted)
     for utility, part in ((ce.Entropic(1.0), 0.3), (ce.CVaR(0.05), 0.6)):
         sizes.clear()
         found = ce.minimize(ce.LinearLoss(da.from_array(table, chunks=(8000, 4))), utility, domain=ce.Simplex())

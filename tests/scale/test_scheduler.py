@@ -1,6 +1,7 @@
 """A sample's passes run where Dask was when it was made: there, or not at all."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -30,12 +31,25 @@ def start_client():
     return Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
 
 
-def on_a_worker(z, w):
-    try:
-        get_worker()
-    except ValueError:
-        return False
-    return True
+@dataclass(frozen=True)
+class OnWorker:
+    """The kernel that says of every block whether it was read on a worker."""
+
+    wide = False
+
+    def __call__(self, block):
+        try:
+            get_worker()
+        except ValueError:
+            return [False]
+        return [True]
+
+    def join(self, parts):
+        return [one for part in parts for one in part]
+
+
+def on_workers(sample):
+    return sample.reduce(OnWorker())
 
 
 class ClosingSample(DaskSample):
@@ -62,7 +76,7 @@ def test_a_client_closed_between_two_passes_ends_it(before):
             solve_sample(sample, ce.Quartic())
     assert client.status == "closed"
     assert get_scheduler() is None
-    assert ce.oce(sample.z, ce.Quartic()) == pytest.approx(ce.oce(LOSSES, ce.Quartic()), rel=1e-12)
+    assert ce.oce(sample.values, ce.Quartic()) == pytest.approx(ce.oce(LOSSES, ce.Quartic()), rel=1e-12)
 
 
 def test_a_client_closed_between_two_passes_does_not_hand_over_to_an_older_one():
@@ -78,7 +92,7 @@ def test_a_client_closed_between_two_passes_does_not_hand_over_to_an_older_one()
         assert Client.current() is older
         with pytest.raises(ClusterLost, match=f"at {address} was lost.*Make a new LinearLoss"):
             ce.minimize(panel, ce.Entropic(), domain=ce.Simplex())
-        assert all(as_sample(sample.z).map(on_a_worker))
+        assert all(on_workers(as_sample(sample.values)))
     finally:
         newer.close()
         older.close()
@@ -89,10 +103,10 @@ def test_a_client_opened_after_a_sample_was_made_does_not_draw_it_away(monkeypat
     monkeypatch.setattr(DaskSample, "near", near)
     here = as_sample(da.from_array(LOSSES, chunks=20_000))
     with start_client():
-        assert not any(here.map(on_a_worker))
-        assert as_sample(here.z).map(on_a_worker) == [True] * 3
-        assert pickle.loads(pickle.dumps(here)).map(on_a_worker) == [True] * 3
-    assert not any(here.map(on_a_worker))
+        assert not any(on_workers(here))
+        assert on_workers(as_sample(here.values)) == [True] * 3
+        assert on_workers(pickle.loads(pickle.dumps(here))) == [True] * 3
+    assert not any(on_workers(here))
 
 
 def test_a_client_that_is_closed_when_the_sample_is_made_is_an_error_too():
@@ -108,4 +122,4 @@ def test_sizes_of_chunks_are_counted_where_the_sample_runs():
     with start_client():
         sample = as_sample(z[z > 0])
         assert sample.size == np.count_nonzero(LOSSES > 0)
-        assert all(sample.map(on_a_worker))
+        assert all(on_workers(sample))

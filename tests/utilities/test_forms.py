@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.optimize import solve_exact
 from certeq.risk._long import solve_long
-from certeq.risk._sample import ArraySample
 from certeq.utilities.forms import Risk, form
 from tests.referee.reference import exact_minimum, reference
 from tests.referee.specification import Draw, custom, exact, ld, weighted
@@ -331,7 +331,7 @@ def test_far_losses_in_rows_and_in_blocks():
     """65,000 losses are solved as a row and 66,000 in blocks: the same way of counting, the same answer."""
     x = np.random.default_rng(5).lognormal(0.0, 3.0, 65_000)
     u = 0.5 * ce.CVaR(0.05) + 0.5 * ce.Entropic(1.0)
-    long = solve_long(ArraySample(x), u)
+    long = solve_long(ArrayTable(x), u)
     assert ce.oce(x, u) == pytest.approx(long.value, rel=1e-13)
     assert ce.threshold(x, u) == pytest.approx(long.threshold, rel=1e-12)
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from certeq._threads import one_blas_thread
 from certeq.learn._objective import DENSE, At, LinearObjective, gap_of, lower_bound, second_derivative, smooth_gap
 from certeq.learn._scores import Floats
-from certeq.optimize.exact.threads import one_blas_thread
 
 _SERVES = 0.2  # an old Hessian is kept while each step with it shrinks the gradient at least so far
 Solve = Callable[[Floats], Floats]

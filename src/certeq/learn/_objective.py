@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._threads import run_all
 from certeq.learn._scores import Floats, ScoreLoss, SquaredScore
 from certeq.optimize.gaps import proved_gap
 from certeq.risk._rows import solve_rows, tilt_rows
-from certeq.risk._threads import run_all
 from certeq.utilities import Utility
 
 _ROWS = 1024  # rows of X that are scaled at a time: they stay in the cache until they are multiplied

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._table import ArrayTable, Block, Table
 from certeq.optimize.domains._polyhedron import Lift
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.exact.blocks import PanelResult, solve_panel
 from certeq.optimize.gaps import proved_gap, worth_outside
-from certeq.optimize.panels import ArrayPanel, MappedPanel, Panel
 from certeq.utilities import Utility
 
 Vector = NDArray[np.float64]
@@ -30,7 +30,7 @@ def solve(
     data: Any, utility: Utility, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
 ) -> ExactResult | PanelResult:
     """The exact solver for wherever the data are."""
-    if isinstance(data, Panel):
+    if isinstance(data, Table):
         return solve_panel(data, utility, weights=weights, theta0=start, **limits, **options)
     return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
 
@@ -64,8 +64,8 @@ def solve_lifted(
     if linear is not None:
         options["linear"] = linear @ S
     table: Any
-    if isinstance(data, Panel):
-        table = MappedPanel(data, S)
+    if isinstance(data, Table):
+        table = data.mapped(S)
     else:
         columns = data[:, lifted.place] * lifted.sign
         table = np.column_stack([columns, data @ middle]) if np.any(middle) else columns
@@ -91,7 +91,7 @@ def _at(
     tol: float,
 ) -> ExactResult | PanelResult:
     size, t = np.abs(theta) + np.abs(middle), found.threshold
-    panel = data if isinstance(data, Panel) else ArrayPanel(np.asarray(data))
+    panel = data if isinstance(data, Table) else ArrayTable(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)
     sums = panel.reduce(_Look(theta, size, t, utility))
@@ -127,10 +127,11 @@ class _Look:
     size: Vector
     t: float
     utility: Utility
+    wide: ClassVar[bool] = False
 
-    def __call__(self, ids: NDArray[np.int64], rows: Vector, weights: Vector | None) -> _Sums:
+    def __call__(self, block: Block) -> _Sums:
         """The sums over some rows."""
-        w = np.ones(len(rows)) if weights is None else weights
+        rows, w = block.rows, np.ones(len(block.rows)) if block.weights is None else block.weights
         y = rows @ self.theta - self.t
         with np.errstate(all="ignore"):
             value, slope = w * self.utility.value(y), w * np.abs(self.utility.slope(y))

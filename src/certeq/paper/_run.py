@@ -29,6 +29,7 @@ from shutil import rmtree
 from typing import Any
 
 from certeq._files import write_text
+from certeq._threads import one_thread
 from certeq.paper._experiment import Experiment, Outcome
 from certeq.paper._output import versions, write_failure, write_index, write_outcome
 
@@ -390,27 +391,6 @@ def _ctrl_c_later() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Linear algebra with one thread: sums come out in the same order, and processes do not fight over the cores."""
-    try:
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-    except ImportError:
-        raise ImportError(
-            "experiments need threadpoolctl: pip install 'certeq[paper]'.", name="threadpoolctl"
-        ) from None
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch is not None else None
-    if torch is not None:
-        torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        if torch is not None:
-            torch.set_num_threads(before)
 
 
 @cache

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from certeq._table import Sums, Table
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean, without_idle
-from certeq.risk._sample import Sample
 from certeq.risk._survey import survey
 from certeq.utilities import Utility
 
@@ -55,7 +55,7 @@ def bisect_rows(
     return _bisect(means, center, low, utility, delta, epsilon)
 
 
-def bisect_long(sample: Sample, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
+def bisect_long(sample: Table, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
     """The same for one long sample, a pass over its blocks for every step."""
     _check(delta, epsilon)
     size, _ = survey(sample)
@@ -66,7 +66,7 @@ def bisect_long(sample: Sample, utility: Utility, delta: float = 1e-6, epsilon: 
                 part = np.asarray(function((z - size.high) - t[0]))
             return (float(part.sum() if w is None else (w * part).sum()),)
 
-        return sample.total(kernel) / size.mass
+        return np.array(sample.reduce(Sums(kernel))) / size.mass
 
     low = np.array([size.low - size.high - utility.anchor])
     return _bisect(means, np.array([size.high]), low, utility, delta, epsilon)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._table import ArrayTable, Sums, Table, as_sample, is_remote
 from certeq.risk._frames import columns_of, is_frame, is_series
 from certeq.risk._inference import densities_at, reliability
 from certeq.risk._input import (
@@ -23,10 +24,9 @@ from certeq.risk._input import (
 )
 from certeq.risk._long import LongSolved, solve_sample
 from certeq.risk._oce import oce, tilt
-from certeq.risk._places import elsewhere, lives_elsewhere
 from certeq.risk._rows import slope_and_bend
-from certeq.risk._sample import ArraySample, Sample, centered, weighted_sum
-from certeq.risk._survey import NotFinite, survey
+from certeq.risk._sketch import centered, weighted_sum
+from certeq.risk._survey import NotFinite, raise_not_finite, survey
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
 
@@ -143,7 +143,7 @@ class Estimate:
             raise ValueError(f'method must be "normal" or "bootstrap"; found {method!r}.')
         if replicates < 2:
             raise ValueError(f"replicates must be at least 2; found {replicates!r}.")
-        if lives_elsewhere(self._x, self._weights):
+        if is_remote(self._x, self._weights):
             raise TypeError(
                 'method "bootstrap" resamples the losses in memory; these live elsewhere. Use method="normal", or '
                 "estimate from x.compute() where that fits."
@@ -231,9 +231,9 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     solved = solve_sample(sample, utility)
     if not np.isfinite(solved.extent.low):  # a closed form may not have needed the range
         try:
-            solved.extent = survey(sample, ranged=takes_low)[0]
+            solved.extent = survey(sample, allow_low=takes_low)[0]
         except NotFinite:
-            sample.complain(takes_low)
+            raise_not_finite(sample, takes_low)
             raise
     facts = _moments(solved, utility)
     check_answer("OCE", solved.value, utility)
@@ -245,7 +245,7 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
         facts["stderr"],
         facts["bias"],
         facts["ess"],
-        sample.size,
+        len(sample),
         utility,
         reasons,
         losses,
@@ -253,7 +253,7 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     )
 
 
-def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
+def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:
     """The losses as a sample, and as what a tilt or a bootstrap starts from later."""
     if is_frame(x):
         first = repr(x.columns[0]) if len(x.columns) else "..."
@@ -261,7 +261,7 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
             f"x must be one-dimensional; found a DataFrame with the columns {columns_of(x)}. Estimate one column at a "
             f"time, for instance x[{first}]."
         )
-    far = elsewhere(x, weights, axis=0)
+    far = as_sample(x, weights, axis=0)
     if far is not None:
         return far, x, weights
     array = as_array("x", x)
@@ -271,7 +271,7 @@ def _as_sample(x: Any, weights: Any) -> tuple[Sample, Any, Any]:
     check_aligned(x, weights)
     rows = as_weights(weights, array, -1)
     held = None if rows is None else rows[0]
-    return ArraySample(array, held), x if is_series(x) else array, held
+    return ArrayTable(array, held), x if is_series(x) else array, held
 
 
 def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
@@ -299,7 +299,7 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
             away = np.asarray(utility.value(y - s)) - level
             return weighted_sum(away * away, w2), spread, slopes2, mixed, jumps2, slopes, jumps, bend
 
-    away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.sample.total(kernel)
+    away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.sample.reduce(Sums(kernel))
     mass, square = solved.extent.mass, solved.extent.square
     # With equal weights of 1 these are the usual formulas; ``square`` is 1/n then.
     k = 1.0 / square

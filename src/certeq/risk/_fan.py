@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from certeq.risk._sample import Floats, Kernel, Sample, add_columns, shifted, weighted_sum
-from certeq.risk._sketch import Frame, Sketch, bends_of, falls_to_zero, middle_float
+from certeq._table import Both, Sums, Table
+from certeq.risk._sketch import Floats, Frame, Sketch, bends_of, falls_to_zero, middle_float, shifted, weighted_sum
 
 Known = dict[float, float]  # t -> the mean there, less the level and what rounding may have added to it
 
@@ -60,14 +60,14 @@ class Rising:
         with np.errstate(all="ignore"):
             return np.asarray(self.function(x), dtype=float)
 
-    def summing(self, center: float, points: tuple[float, ...]) -> Kernel:
+    def summing(self, center: float, points: tuple[float, ...]) -> Sums:
         """Sums of the function at the losses less their center and each of the points."""
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
             with np.errstate(all="ignore"):
                 return tuple(weighted_sum(self.at(shifted(z, center, t)), w) for t in points)
 
-        return kernel
+        return Sums(kernel)
 
     def excess(self, sketch: Sketch, t: float) -> tuple[float, float]:
         """What a sketch says of the mean, less the level and rounding; and the mean size of what is added up."""
@@ -81,7 +81,7 @@ class Rising:
 class FanSearch:
     """The smallest t in (low, high] with an excess of at most 0, all less the center of the sample."""
 
-    sample: Sample
+    sample: Table
     rising: Rising
     center: float
     mass: float
@@ -165,15 +165,9 @@ class FanSearch:
 
     def _look(self, points: tuple[float, ...], around: float) -> None:
         """One pass: exact means at the points, and a sketch around the middle of them."""
-        reach = self.sketch.reach(self.features, around, self.sample.size)
-        frame = Frame.around(around, self.features, self.least, self.greatest, reach)
-        sums_of, sketch_of = self.rising.summing(self.center, points), frame.kernel(self.center)
-
-        def combine(parts: list[tuple[tuple[float, ...], tuple[Floats, ...]]]) -> tuple[object, object]:
-            sums, sketches = zip(*parts, strict=True)
-            return add_columns(list(sums)), frame.join(list(sketches))
-
-        sums, parts = self.sample.fold(lambda z, w: (sums_of(z, w), sketch_of(z, w)), combine)
+        reach = self.sketch.reach(self.features, around, len(self.sample))
+        frame = Frame.around(self.center, around, self.features, self.least, self.greatest, reach)
+        sums, parts = self.sample.reduce(Both(self.rising.summing(self.center, points), frame))
         self.sketch = frame.sketch(parts, self.mass)
         self.learn(points, [float(total) / self.mass for total in sums])
 

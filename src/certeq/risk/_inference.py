@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import ndtri
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
+
+from certeq._table import Block, Table
 from certeq.risk._long import LongSolved
-from certeq.risk._sample import Floats, Sample
+from certeq.risk._sketch import Floats
 from certeq.utilities import Exponential, Utility
 
 _ENOUGH_IN_TAIL = 20.0
 _DRAW = 1 << 18
 
 
-def densities_at(sample: Sample, points: list[float]) -> list[float]:
+def densities_at(sample: Table, points: list[float]) -> list[float]:
     """Density of the losses at points, from the spacing of order statistics around them (Bofinger's bandwidth)."""
     if not points:
         return []
-    z, w = sample.draw(_DRAW) if sample.size > _DRAW else _all(sample)
-    if w is not None:
-        z, w = z[w > 0], w[w > 0]
+    z, w = sample.reduce(_All()) if len(sample) <= _DRAW else _losses_of(sample.draw(_DRAW))
     order = np.argsort(z)
     z = z[order]
     share = np.full(z.size, 1.0 / z.size) if w is None else w[order] / w.sum()
@@ -29,6 +31,8 @@ def densities_at(sample: Sample, points: list[float]) -> list[float]:
 
 
 def _density_at(point: float, z: Floats, rank: Floats, n: float) -> float:
+    from scipy.special import ndtri
+
     p = float(np.clip(np.interp(point, z, rank), 0.5 / n, 1.0 - 0.5 / n))
     quantile = float(ndtri(p))
     bell = np.exp(-0.5 * quantile**2) / np.sqrt(2.0 * np.pi)
@@ -38,10 +42,24 @@ def _density_at(point: float, z: Floats, rank: Floats, n: float) -> float:
     return float(2.0 * width / (high - low)) if high > low else np.inf
 
 
-def _all(sample: Sample) -> tuple[Floats, Floats | None]:
-    parts = sample.map(lambda z, w: (z.copy(), None if w is None else w.copy()))
-    z = np.concatenate([part[0] for part in parts])
-    return z, np.concatenate([part[1] for part in parts]) if sample.weighted else None
+def _losses_of(block: Block) -> tuple[Floats, Floats | None]:
+    """The losses of positive weight."""
+    counted = block.positive()
+    return counted.rows, counted.weights
+
+
+@dataclass(frozen=True)
+class _All:
+    """The kernel that brings all losses of positive weight, and their weights."""
+
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> tuple[Floats, Floats | None]:
+        return block.rows.copy(), None if block.weights is None else block.weights.copy()
+
+    def join(self, parts: Sequence[tuple[Floats, Floats | None]]) -> tuple[Floats, Floats | None]:
+        weights = [part[1] for part in parts if part[1] is not None]
+        return np.concatenate([part[0] for part in parts]), np.concatenate(weights) if weights else None
 
 
 def _too_few(size: int) -> str:
@@ -50,11 +68,11 @@ def _too_few(size: int) -> str:
     return f"Only {size} samples: the normal interval is an asymptotic one."
 
 
-def reliability(sample: Sample, solved: LongSolved, utility: Utility, ess: float) -> tuple[str, ...]:
+def reliability(sample: Table, solved: LongSolved, utility: Utility, ess: float) -> tuple[str, ...]:
     """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
     reasons = []
-    if sample.size < 30:
-        reasons.append(_too_few(sample.size))
+    if len(sample) < 30:
+        reasons.append(_too_few(len(sample)))
     elif ess < _ENOUGH_IN_TAIL:
         reasons.append(
             f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too "
@@ -69,10 +87,10 @@ def reliability(sample: Sample, solved: LongSolved, utility: Utility, ess: float
     return tuple(reasons)
 
 
-def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float | None:
+def _tail_index(sample: Table, solved: LongSolved, utility: Utility) -> float | None:
     """Hill's estimate over the sqrt(n) largest, where it does not clearly exceed 2; else None."""
-    top = int(np.sqrt(sample.size))
-    if sample.size < 100:
+    top = int(np.sqrt(len(sample)))
+    if len(sample) < 100:
         return None
     # u is steepest at the largest losses; where it is not monotone the smallest count as well.
     ends = [_extremes(sample, top + 1, upper=True)]
@@ -91,7 +109,7 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
         power = utility.growth + 1.0
     if sizes[-1] <= 0.0:
         # Few losses reach the bend of u, or u grows no faster than X: judge by the tail of X and the growth of u.
-        sizes = np.sort(np.abs(far - float(np.median(sample.draw(1 << 12)[0]))))[::-1][: top + 1] ** power
+        sizes = np.sort(np.abs(far - float(np.median(sample.draw(1 << 12).rows))))[::-1][: top + 1] ** power
     if sizes[-1] <= 0.0 or not np.all(np.isfinite(sizes)):
         return None
     spread = float(np.mean(np.log(sizes[:-1] / sizes[-1])))
@@ -99,29 +117,37 @@ def _tail_index(sample: Sample, solved: LongSolved, utility: Utility) -> float |
     return index if index <= 2.0 * (1.0 + 1.0 / np.sqrt(top)) else None
 
 
-def _extremes(sample: Sample, count: int, upper: bool) -> Floats:
+def _extremes(sample: Table, count: int, upper: bool) -> Floats:
     """The ``count`` largest (or smallest) losses of positive weight.
 
     A draw gives a threshold that a few times as many losses pass, so that no more than those are ever kept.
     """
     sign = 1.0 if upper else -1.0
-    drawn, w = sample.draw(1 << 15)
-    drawn = sign * (drawn if w is None else drawn[w > 0])
+    drawn = sign * sample.draw(1 << 15).positive().rows
     drawn = drawn[np.isfinite(drawn)]
-    share = min(1.0, (2.0 * count + 8.0 * np.sqrt(count)) / sample.size + 8.0 / max(drawn.size, 1))
+    share = min(1.0, (2.0 * count + 8.0 * np.sqrt(count)) / len(sample) + 8.0 / max(drawn.size, 1))
     threshold = float(np.quantile(drawn, 1.0 - share)) if drawn.size else -np.inf
     while True:
-
-        def kernel(z: Floats, w: Floats | None, least: float = threshold) -> tuple[Floats, int]:
-            y = sign * z
-            return y[(y > least) & (y < np.inf)], int(np.count_nonzero(y == least))
-
-        parts = sample.map(kernel)
-        best = np.concatenate([part[0] for part in parts])
-        ties = sum(part[1] for part in parts)
+        best, ties = sample.reduce(_Beyond(threshold, sign))
         if best.size < count and ties:
             best = np.append(best, np.full(min(ties, count - best.size), threshold))
         if best.size >= count or threshold == -np.inf:
             break
         threshold = -np.inf  # the draw misled: look at everything
     return sign * (np.partition(best, best.size - count)[best.size - count :] if best.size > count else best)
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """The kernel that brings the losses, times a sign, above a threshold, and the number of those at it."""
+
+    threshold: float
+    sign: float
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> tuple[Floats, int]:
+        y = self.sign * block.rows
+        return y[(y > self.threshold) & (y < np.inf)], int(np.count_nonzero(y == self.threshold))
+
+    def join(self, parts: Sequence[tuple[Floats, int]]) -> tuple[Floats, int]:
+        return np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)

@@ -170,7 +170,7 @@ def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
 
 
 def check_weights(low: float, total: float, high: float) -> None:
-    """Complain of weights whose least is ``low``, greatest ``high`` and sum ``total``."""
+    """Refuse weights whose least is ``low``, greatest ``high`` and sum ``total``."""
     if not np.isfinite(total) or np.isnan(low) or np.isinf(high):
         raise ValueError("weights must be finite; found NaN or infinity.")
     if low < 0.0:

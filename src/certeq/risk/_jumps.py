@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certeq.risk._sample import Floats, Kernel, Sample, add_columns, centered, weighted_sum
-from certeq.risk._sketch import Frame, Sketch, features_of
+from certeq._table import Both, Sums, Table
+from certeq.risk._sketch import Floats, Frame, Sketch, centered, features_of, weighted_sum
 from certeq.utilities import Utility
 from certeq.utilities.forms import form
 
@@ -43,7 +43,7 @@ class Probe:
         return self.left <= _ONE < self.right
 
 
-def probing(utility: Utility, center: float, s: float) -> Kernel:
+def probing(utility: Utility, center: float, s: float) -> Sums:
     """Three sums: what `Probe` holds, times the weight of the sample."""
     slopes = form(utility).slopes
 
@@ -55,7 +55,7 @@ def probing(utility: Utility, center: float, s: float) -> Kernel:
             above = below if right is left else weighted_sum(right, w)
             return below, above, weighted_sum(np.asarray(utility.value(y - s)), w)
 
-    return kernel
+    return Sums(kernel)
 
 
 @dataclass
@@ -101,7 +101,7 @@ class _Model:
 class JumpSearch:
     """Where the mean slope of a sample passes 1, starting from a first probe and a sketch that may be rough."""
 
-    def __init__(self, sample: Sample, utility: Utility, center: float, mass: float, low: float, high: float) -> None:
+    def __init__(self, sample: Table, utility: Utility, center: float, mass: float, low: float, high: float) -> None:
         """Losses lie in [low, high], less the center."""
         self.sample, self.utility, self.center, self.mass = sample, utility, center, mass
         self.least, self.greatest = low, high
@@ -202,13 +202,7 @@ class JumpSearch:
     def _look(self, s: float, known: Sketch) -> tuple[Probe, Sketch]:
         """One pass: exact sums at s, and a sketch of the sample around it."""
         self.passes += 1
-        reach = known.reach(self.features, s, self.sample.size)
-        frame = Frame.around(s, self.features, self.least, self.greatest, reach)
-        sums_of, sketch_of = probing(self.utility, self.center, s), frame.kernel(self.center)
-
-        def combine(parts: list[tuple[tuple[float, ...], tuple[Floats, ...]]]) -> tuple[object, object]:
-            sums, sketches = zip(*parts, strict=True)
-            return add_columns(list(sums)), frame.join(list(sketches))
-
-        sums, parts = self.sample.fold(lambda z, w: (sums_of(z, w), sketch_of(z, w)), combine)
+        reach = known.reach(self.features, s, len(self.sample))
+        frame = Frame.around(self.center, s, self.features, self.least, self.greatest, reach)
+        sums, parts = self.sample.reduce(Both(probing(self.utility, self.center, s), frame))
         return Probe(s, *(float(total) / self.mass for total in sums)), frame.sketch(parts, self.mass)

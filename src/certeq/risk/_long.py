@@ -12,32 +12,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certeq.risk._exp_sum import REACH, sum_exp
+from certeq._table import BLOCK, ArrayTable, Block, Summary, Sums, Table, WideSums
 from certeq.risk._input import check_utility
 from certeq.risk._jumps import JumpSearch, Probe, probing
 from certeq.risk._root import step_of
 from certeq.risk._rows import slope_and_bend, solve_rows
-from certeq.risk._sample import BLOCK, LONG, ArraySample, Floats, Kernel, Sample, centered
-from certeq.risk._sample import shifted as _shift
-from certeq.risk._sample import weighted_sum as _sum
 from certeq.risk._select import upper_quantile
-from certeq.risk._sketch import Sketch
-from certeq.risk._survey import Draw, Extent, Extra, NotFinite, drawn_from, survey
+from certeq.risk._sketch import Floats, Sketch, centered
+from certeq.risk._sketch import shifted as _shift
+from certeq.risk._sketch import weighted_sum as _sum
+from certeq.risk._survey import LONG, Draw, NotFinite, drawn_from, raise_not_finite, survey
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import form
 
 _FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
 _FAST = 0.1  # what a Newton step leaves of the residual at most, where it works
 _EPS = float(np.finfo(np.float64).eps)
-_HEADROOM = 0.75 * REACH  # the greatest loss of all lies a little above the greatest one drawn
+_HEADROOM = 12.0  # the greatest loss of all lies a little above the greatest one drawn
 
 
 @dataclass
 class LongSolved:
     """A long sample's center c, threshold c + s, OCE, and how many passes over the data that took."""
 
-    sample: Sample
-    extent: Extent
+    sample: Table
+    extent: Summary
     center: float
     s: float
     value: float
@@ -55,10 +54,10 @@ class LongSolved:
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
             return tuple(_sum(part, w) for part in function(_shift(z, center, s)))
 
-        return self.sample.total(kernel) / self.extent.mass
+        return np.array(self.sample.reduce(Sums(kernel))) / self.extent.mass
 
 
-def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> LongSolved:
+def solve_long(sample: Table, utility: Utility, value_only: bool = False) -> LongSolved:
     """Threshold and OCE of a long sample; `NotFinite` where a loss is NaN or infinite.
 
     With ``value_only`` a pass may be saved: OCE is flat at the threshold, which then has half of its digits only.
@@ -70,7 +69,7 @@ def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> Lo
             return _mean_and_variance(sample, drawn_from(sample, 1 << 12), bend, utility)
         case Pieces() as pieces:
             # A longer draw makes a narrower window around the quantile; a mean needs a rough idea of itself only.
-            window = max(1 << 13, min(sample.size >> 7, 1 << 15), min(sample.size >> 10, 1 << 18))
+            window = max(1 << 13, min(len(sample) >> 7, 1 << 15), min(len(sample) >> 10, 1 << 18))
             draw = drawn_from(sample, window if pieces.low < pieces.high else 1 << 12)
             return _quantile(sample, draw, pieces, utility)
     if form(utility).kinks or not utility.has_curvature:
@@ -78,18 +77,18 @@ def solve_long(sample: Sample, utility: Utility, value_only: bool = False) -> Lo
     return _newton(sample, drawn_from(sample), utility, value_only)
 
 
-def solve_sample(sample: Sample, utility: Utility, value_only: bool = False) -> LongSolved:
+def solve_sample(sample: Table, utility: Utility, value_only: bool = False) -> LongSolved:
     """`solve_long`, with a complaint that names the loss where one is not finite."""
     check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
     try:
         return solve_long(sample, utility, value_only)
     except NotFinite:
-        sample.complain(isinstance(utility.shape, Exponential))
-        sample.complain(False)  # nothing but -inf
+        raise_not_finite(sample, isinstance(utility.shape, Exponential))
+        raise_not_finite(sample, False)  # nothing but -inf
         raise
 
 
-def tilting(solved: LongSolved, utility: Utility) -> Kernel:
+def tilting(solved: LongSolved, utility: Utility) -> Callable[[Floats, Floats | None], Floats]:
     """A kernel for the tilt of every loss but for a common factor; ties at a kink share what is left of 1."""
     center, s, share = solved.center, solved.s, 0.0
     shape, slopes = utility.shape, form(utility).slopes
@@ -101,7 +100,7 @@ def tilting(solved: LongSolved, utility: Utility) -> Kernel:
             left, right = slopes(centered(z, center), s)
             return _sum(left, w), _sum(right, w)
 
-        below, above = solved.sample.total(ends) / solved.extent.mass
+        below, above = np.array(solved.sample.reduce(Sums(ends))) / solved.extent.mass
         share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
 
     def kernel(z: Floats, w: Floats | None) -> Floats:
@@ -120,43 +119,37 @@ def tilting(solved: LongSolved, utility: Utility) -> Kernel:
 def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
     """Write the tilt of every loss into ``out``, block by block."""
     tilt_of = tilting(solved, utility)
-    place = 0
 
-    def write(z: Floats, w: Floats | None) -> None:
-        nonlocal place
-        out[place : place + z.size] = tilt_of(z, w)
-        place += z.size
+    def kernel(block: Block) -> Floats:
+        return tilt_of(block.rows, block.weights)
 
-    solved.sample.in_order(write)
+    assert isinstance(solved.sample, ArrayTable)
+    solved.sample.elementwise(kernel, out)
     if utility.is_monotone:
         out /= math.fsum(float(out[i : i + BLOCK].sum()) for i in range(0, out.size, BLOCK))
     else:  # slopes of both signs: their sum has fewer digits than the mass it should be
         out /= solved.extent.mass
 
 
-def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> LongSolved:
+def _log_mean_exp(sample: Table, draw: Draw, rate: float, utility: Utility) -> LongSolved:
     passes = 0
     center = float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
     if draw.z.size and not flat:
-        # Nothing near overflow or underflow: a subtraction saved. Else the greatest losses go to the table's upper end.
+        # Nothing near overflow or underflow: a subtraction saved.
         center = 0.0 if rate * float(np.abs(draw.z).max()) <= _HEADROOM else center - _HEADROOM / rate
     while True:
 
-        def kernel(
-            z: Floats, w: Floats | None, low: float, high: float, center: float = center, flat: bool = flat
-        ) -> tuple[float]:
+        def kernel(z: Floats, w: Floats | None, center: float = center, flat: bool = flat) -> tuple[float]:
             with np.errstate(under="ignore", over="ignore"):
                 x = z if center == 0.0 else z - center
                 if rate != 1.0:
                     x = np.multiply(x, rate, out=None if x is z else x)
                 if flat:
                     return (_sum(np.expm1(x), w),)
-                # A step further than the range in exact arithmetic: the rounding of x.
-                reach = rate * max(high - center, center - low) * (1.0 + 1e-15)
-                return (sum_exp(x, w, reach),)
+                return (_sum(np.exp(x, out=None if x is z else x), w),)
 
-        size, (total,) = survey(sample, kernel, ranged=True, wide=True)
+        size, (total,) = survey(sample, WideSums(kernel), allow_low=True)
         passes += 1
         # Any center will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - center)) <= 300.0 and not (flat and total <= -0.9):
@@ -166,7 +159,7 @@ def _log_mean_exp(sample: Sample, draw: Draw, rate: float, utility: Utility) -> 
     return LongSolved(sample, size, center, level - utility.anchor, center + level + utility.oce_of_zero, passes)
 
 
-def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility) -> LongSolved:
+def _mean_and_variance(sample: Table, draw: Draw, bend: float, utility: Utility) -> LongSolved:
     middle = draw.mean
     passes = 0
     while True:
@@ -175,7 +168,7 @@ def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility
             x = z - middle
             return _sum(x, w), _sum(x * x, w)
 
-        size, (shift, square) = survey(sample, kernel, wide=True)
+        size, (shift, square) = survey(sample, WideSums(kernel))
         passes += 1
         # E x**2 - (E x)**2 keeps its digits while the guessed mean is within a standard deviation of the true one.
         if shift * shift <= 0.5 * square or passes == 3:
@@ -185,18 +178,18 @@ def _mean_and_variance(sample: Sample, draw: Draw, bend: float, utility: Utility
     return LongSolved(sample, size, middle, float(shift) - utility.anchor, value, passes)
 
 
-def _quantile(sample: Sample, draw: Draw, pieces: Pieces, utility: Utility) -> LongSolved:
+def _quantile(sample: Table, draw: Draw, pieces: Pieces, utility: Utility) -> LongSolved:
     base = float(utility.value(pieces.kink)) - pieces.kink
     average = 0.0
     if pieces.low != 0.0 or sample.weighted:
         middle = draw.mean
-        size, (shift,) = survey(sample, lambda z, w: (_sum(z - middle, w),), wide=True)
+        size, (shift,) = survey(sample, WideSums(lambda z, w: (_sum(z - middle, w),)))
         average = middle + float(shift)
         if pieces.low == pieces.high:
             return LongSolved(sample, size, average, -utility.anchor, average + utility.oce_of_zero, 1)
         found, surveyed = upper_quantile(sample, pieces.tail, size.mass, draw.z, draw.weights), 1
     else:
-        size, surveyed = Extent(-np.inf, np.inf, float(sample.size), 1.0 / sample.size), 0
+        size, surveyed = Summary(-np.inf, np.inf, float(len(sample)), float(len(sample))), 0
         found = upper_quantile(sample, pieces.tail, size.mass, draw.z, draw.weights)
     if not np.isfinite(found.excess) or not np.isfinite(found.value):
         raise NotFinite
@@ -207,14 +200,14 @@ def _quantile(sample: Sample, draw: Draw, pieces: Pieces, utility: Utility) -> L
 class _Slopes:
     """Mean slope and curvature of the sample at a trial s, remembering the last answer."""
 
-    def __init__(self, sample: Sample, utility: Utility, center: float) -> None:
+    def __init__(self, sample: Table, utility: Utility, center: float) -> None:
         self.sample, self.utility, self.center = sample, utility, center
         self.mass = np.nan
         self.passes = 0
         self.known: dict[float, tuple[float, ...]] = {}
         self.seen: dict[float, float] = {}  # mean slopes at all points tried
 
-    def sums(self, s: float, with_value: bool) -> Extra:
+    def sums(self, s: float, with_value: bool) -> Sums:
         # The kernel may travel: it takes these along, not the sample.
         utility, shape, center = self.utility, form(self.utility), self.center
 
@@ -225,11 +218,11 @@ class _Slopes:
                 pair = _sum(slope, w), _sum(curvature, w)
                 return (*pair, _sum(np.asarray(utility.value(y - s)), w)) if with_value else pair
 
-        return kernel
+        return Sums(kernel)
 
     def look(self, s: float, with_value: bool) -> None:
         """One pass at s; where it is to be the last, the value there is cheap alongside."""
-        self.known = {s: tuple(self.sample.total(self.sums(s, with_value)) / self.mass)}
+        self.known = {s: tuple(np.array(self.sample.reduce(self.sums(s, with_value))) / self.mass)}
         self.passes += 1
 
     def descend(self, s: float, low: float, high: float) -> float | None:
@@ -279,7 +272,7 @@ class _Slopes:
         s = start + step
         if not (low < s < high and m0 > 0.0) or step == 0.0:
             return start, None
-        self.known = {s: tuple(self.sample.total(self.sums(s, True)) / self.mass)}
+        self.known = {s: tuple(np.array(self.sample.reduce(self.sums(s, True))) / self.mass)}
         self.passes += 1
         m1, h1, value = self.known[s]
         if not h1 > 0.0:
@@ -305,7 +298,7 @@ class _Slopes:
             return (_sum(np.asarray(utility.value(_shift(z, center, s))), w),)
 
         self.passes += 1
-        return s + float(self.sample.total(kernel)[0]) / self.mass
+        return s + self.sample.reduce(Sums(kernel))[0] / self.mass
 
 
 def _after(residual: float, last: float) -> float:
@@ -314,7 +307,7 @@ def _after(residual: float, last: float) -> float:
     return 16.0 * ratio * ratio * float(residual)  # vast ones overflow without a word, which no power of a float does
 
 
-def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
+def _newton(sample: Table, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
     slopes = _Slopes(sample, utility, draw.center)
     s = _rough(draw, utility) - draw.center if draw.z.size else 0.0
     size, first = survey(sample, slopes.sums(s, False))
@@ -331,14 +324,14 @@ def _newton(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> L
     return LongSolved(sample, size, draw.center, found, float(draw.center + slopes.value_at(found)), slopes.passes)
 
 
-def _jumping(sample: Sample, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
+def _jumping(sample: Table, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
     start = _rough(draw, utility) - draw.center if draw.z.size else 0.0
     size, first = survey(sample, probing(utility, draw.center, start))
     return _search(sample, draw, utility, size, [Probe(start, *map(float, first))], 1, value_only)
 
 
 def _search(
-    sample: Sample, draw: Draw, utility: Utility, size: Extent, probes: list[Probe], passes: int, value_only: bool
+    sample: Table, draw: Draw, utility: Utility, size: Summary, probes: list[Probe], passes: int, value_only: bool
 ) -> LongSolved:
     low, high = size.low - draw.center, size.high - draw.center
     search = JumpSearch(sample, utility, draw.center, size.mass, low, high)
@@ -352,7 +345,7 @@ def _search(
 def _rough(draw: Draw, utility: Utility) -> float:
     """The threshold of the draw; a large draw is a long sample itself, with a draw of its own."""
     if draw.z.size >= LONG:
-        return solve_long(ArraySample(draw.z, draw.weights), utility).threshold
+        return solve_long(ArrayTable(draw.z, draw.weights), utility).threshold
     w = draw.weights
     share = None if w is None else (w / w.sum())[None, :]
     found = float(solve_rows(draw.z[None, :], share, utility).threshold[0])

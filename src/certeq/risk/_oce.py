@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._table import BLOCK, ArrayTable, Block, Sums, Table, as_sample
+from certeq._threads import run_all
 from certeq.risk._bisect import bisect_long, bisect_rows
 from certeq.risk._frames import by_label, is_frame, is_series, series_like
 from certeq.risk._input import (
@@ -27,11 +29,8 @@ from certeq.risk._input import (
     locating,
 )
 from certeq.risk._long import LongSolved, solve_long, solve_sample, tilt_long, tilting
-from certeq.risk._places import elsewhere
 from certeq.risk._rows import Solved, solve_rows, tilt_rows
-from certeq.risk._sample import BLOCK, LONG, ArraySample, Sample
-from certeq.risk._survey import NotFinite
-from certeq.risk._threads import run_all
+from certeq.risk._survey import LONG, NotFinite, raise_not_finite
 from certeq.risk._vector import solve_vector, value_of_vector
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import Form, form
@@ -99,7 +98,7 @@ def oce(
     if is_frame(x):
         settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
         return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
-    far = elsewhere(x, weights, axis)
+    far = as_sample(x, weights, axis)
     if method == "bisect":
         if far is not None:
             return _bisect_far(far, utility, delta, epsilon)
@@ -135,7 +134,7 @@ def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
             return solved.threshold
     if is_frame(x):
         return by_label(lambda z, w, along: threshold(z, utility, w, along), x, weights, axis)
-    far = elsewhere(x, weights, axis)
+    far = as_sample(x, weights, axis)
     if far is not None:
         return solve_sample(far, utility).threshold
     return _Problem(x, utility, weights, axis).collect(lambda solved: solved.threshold)
@@ -167,7 +166,7 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
             return solved.tilt.reshape(x.shape)
     if is_frame(x):
         return by_label(lambda z, w, along: tilt(z, utility, w, along), x, weights, axis, keeps_shape=True)
-    far = elsewhere(x, weights, axis)
+    far = as_sample(x, weights, axis)
     if far is not None:
         return _tilt_far(far, utility)
     problem = _Problem(x, utility, weights, axis)
@@ -189,21 +188,25 @@ def _check_method(method: object) -> None:
         raise ValueError(f'method must be "auto" or "bisect"; found {method!r}.')
 
 
-def _tilt_far(sample: Sample, utility: Utility) -> Any:
+def _tilt_far(sample: Table, utility: Utility) -> Any:
     solved = solve_sample(sample, utility)
     tilt_of = tilting(solved, utility)
     if utility.is_monotone:
-        (total,) = sample.total(lambda z, w: (float(tilt_of(z, w).sum()),))
+        (total,) = sample.reduce(Sums(lambda z, w: (float(tilt_of(z, w).sum()),)))
     else:  # slopes of both signs: their sum has fewer digits than the mass it should be
         total = solved.extent.mass
-    return sample.elementwise(lambda z, w: tilt_of(z, w) / total)
+
+    def kernel(block: Block) -> Floats:
+        return np.asarray(tilt_of(block.rows, block.weights) / total)
+
+    return sample.elementwise(kernel)
 
 
-def _bisect_far(sample: Sample, utility: Utility, delta: float, epsilon: float) -> float:
+def _bisect_far(sample: Table, utility: Utility, delta: float, epsilon: float) -> float:
     try:
         return float(bisect_long(sample, check_utility(utility), delta, epsilon).value[0])
     except NotFinite:
-        sample.complain(False)
+        raise_not_finite(sample, False)
         raise
 
 
@@ -266,10 +269,10 @@ class _Problem:
             complain_not_finite(self.rows, self.takes_low, self.locate)
             raise
 
-    def samples(self) -> list[ArraySample]:
+    def samples(self) -> list[ArrayTable]:
         if self.weights is None:
-            return [ArraySample(row) for row in self.rows]
-        return [ArraySample(row, self.weights[min(i, len(self.weights) - 1)]) for i, row in enumerate(self.rows)]
+            return [ArrayTable(row) for row in self.rows]
+        return [ArrayTable(row, self.weights[min(i, len(self.weights) - 1)]) for i, row in enumerate(self.rows)]
 
     def long_rows(self, value_only: bool = False) -> list[LongSolved]:
         try:

@@ -7,12 +7,14 @@ and so either proves that the window holds the quantile or says on which side it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from certeq.risk._sample import BLOCK, Combine, Floats, Kernel, Sample
-from certeq.risk._sketch import floats_between
+from certeq._table import BLOCK, Block, Table
+from certeq.risk._sketch import Floats, floats_between
 
 _EPS = float(np.finfo(np.float64).eps)
 _PER_BLOCK = BLOCK // 4  # losses a single block may bring back
@@ -44,7 +46,7 @@ class _Window:
     weights: Floats | None
 
 
-def upper_quantile(sample: Sample, tail: float, mass: float, drawn: Floats, drawn_weights: Floats | None) -> Quantile:
+def upper_quantile(sample: Table, tail: float, mass: float, drawn: Floats, drawn_weights: Floats | None) -> Quantile:
     """min { q : P(X > q) <= tail }, exactly; NaN where a loss is NaN or +inf. ``mass`` is the sample's total weight."""
     target = tail * mass * (1.0 + 4.0 * _EPS)
     a, b = _predict(drawn, drawn_weights, tail)
@@ -52,11 +54,11 @@ def upper_quantile(sample: Sample, tail: float, mass: float, drawn: Floats, draw
     while True:
         # A window that is sure to hold too many is not listed but counted in bins, one of which is the next window.
         held = drawn[(drawn >= a) & (drawn <= b)]
-        crowded |= held.size > 0.8 * min(sample.keep / sample.size, _PER_BLOCK / BLOCK) * drawn.size
+        crowded |= held.size > 0.8 * min(sample.keep / len(sample), _PER_BLOCK / BLOCK) * drawn.size
         if crowded and -np.inf < a < b < np.inf:
             passes += 1
             a, b = _narrow(sample, a, b, target, held)
-        found = _pass(sample, a, b)
+        found = sample.reduce(_List(a, b, sample.keep))
         passes += 1
         crowded = False
         if not (np.isfinite(found.greatest) and np.isfinite(found.least)):
@@ -115,53 +117,50 @@ def _predict(drawn: Floats, weights: Floats | None, tail: float) -> tuple[float,
     )
 
 
-def _pass(sample: Sample, a: float, b: float) -> _Window:
-    return _Window(*sample.fold(_lister(a, b), _merger(sample.keep)))
+@dataclass(frozen=True)
+class _List:
+    """The kernel of a `_Window`; more than ``most`` losses are counted and not kept."""
 
+    a: float
+    b: float
+    most: int
+    wide: ClassVar[bool] = False
 
-def _lister(a: float, b: float) -> Kernel:
-    """The parts of a `_Window` that one block adds."""
-    finite, single = bool(np.isfinite(b)), a == b
-
-    def kernel(z: Floats, w: Floats | None) -> tuple[float | Floats | None, ...]:
+    def __call__(self, block: Block) -> _Window:
+        z, w = block.rows, block.weights
+        finite, single = bool(np.isfinite(self.b)), self.a == self.b
         least, greatest = float(z.min()), float(z.max())  # NaN, if there is one
-        chosen = z >= a
+        chosen = z >= self.a
         top = z[chosen]
-        over = top > b
+        over = top > self.b
         high = top[over]
         listed = not single and top.size - high.size <= _PER_BLOCK
         inside = top[~over] if listed else None
         if w is None:
-            excess = float((high - b).sum()) if finite else 0.0
-            return least, greatest, float(high.size), excess, float(top.size - high.size), inside, None
+            excess = float((high - self.b).sum()) if finite else 0.0
+            return _Window(least, greatest, float(high.size), excess, float(top.size - high.size), inside, None)
         heavy = w[chosen]
-        loads, held = heavy[over], heavy[~over]
-        excess = float((loads * (high - b)).sum()) if finite else 0.0
-        return least, greatest, float(loads.sum()), excess, float(held.sum()), inside, held if listed else None
+        above, within = heavy[over], heavy[~over]
+        excess = float((above * (high - self.b)).sum()) if finite else 0.0
+        mass = float(within.sum())
+        return _Window(least, greatest, float(above.sum()), excess, mass, inside, within if listed else None)
 
-    return kernel
-
-
-def _merger(most: int) -> Combine:
-    """Windows of neighboring blocks as one; more than ``most`` losses are counted and not kept."""
-
-    def combine(parts: list[tuple[float | Floats | None, ...]]) -> tuple[float | Floats | None, ...]:
-        least, greatest, above, excess, mass, inside, weights = zip(*parts, strict=True)
-        few = all(part is not None for part in inside) and sum(part.size for part in inside) <= most
-        return (
-            float(np.min(least)),
-            float(np.max(greatest)),
-            math.fsum(above),
-            math.fsum(excess),
-            math.fsum(mass),
+    def join(self, parts: Sequence[_Window]) -> _Window:
+        inside = [part.inside for part in parts if part.inside is not None]
+        weights = [part.weights for part in parts if part.weights is not None]
+        few = len(inside) == len(parts) and sum(part.size for part in inside) <= self.most
+        return _Window(
+            float(np.min([part.least for part in parts])),
+            float(np.max([part.greatest for part in parts])),
+            math.fsum(part.above for part in parts),
+            math.fsum(part.excess for part in parts),
+            math.fsum(part.mass for part in parts),
             np.concatenate(inside) if few else None,
-            np.concatenate(weights) if few and weights[0] is not None else None,
+            np.concatenate(weights) if few and weights else None,
         )
 
-    return combine
 
-
-def _narrow(sample: Sample, a: float, b: float, target: float, drawn: Floats) -> tuple[float, float]:
+def _narrow(sample: Table, a: float, b: float, target: float, drawn: Floats) -> tuple[float, float]:
     """The part of a crowded window that holds the quantile, from one pass that counts it in bins.
 
     Bins of about equal numbers, as far as the draw can tell; where it cannot, of equal width, and of equally many
@@ -178,7 +177,7 @@ def _narrow(sample: Sample, a: float, b: float, target: float, drawn: Floats) ->
             ]
         )
     )
-    above, mass, least, greatest = sample.fold(_counter(a, b, edges), _merge_bins)
+    above, mass, least, greatest = sample.reduce(_Count(a, b, edges))
     # Mass above each bin, and with it.
     beyond = above + np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
     held = np.flatnonzero((beyond <= target) & (mass > 0))
@@ -187,13 +186,22 @@ def _narrow(sample: Sample, a: float, b: float, target: float, drawn: Floats) ->
     return float(least[held[0]]), float(greatest[held[0]])
 
 
-def _counter(a: float, b: float, edges: Floats) -> Kernel:
-    def kernel(z: Floats, w: Floats | None) -> tuple[float, Floats, Floats, Floats]:
-        chosen = (z >= a) & (z <= b)
-        over = z > b
+@dataclass(frozen=True)
+class _Count:
+    """The kernel that counts a window in bins: mass above it; mass, least and greatest loss of each bin."""
+
+    a: float
+    b: float
+    edges: Floats
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> tuple[float, Floats, Floats, Floats]:
+        z, w = block.rows, block.weights
+        chosen = (z >= self.a) & (z <= self.b)
+        over = z > self.b
         order = np.argsort(z[chosen], kind="stable")
         ranked = z[chosen][order]
-        cuts = np.concatenate([[0], np.searchsorted(ranked, edges, side="right"), [ranked.size]])
+        cuts = np.concatenate([[0], np.searchsorted(ranked, self.edges, side="right"), [ranked.size]])
         filled = np.diff(cuts) > 0
         least, greatest = np.full(filled.size, np.inf), np.full(filled.size, -np.inf)
         least[filled], greatest[filled] = ranked[cuts[:-1][filled]], ranked[cuts[1:][filled] - 1]
@@ -204,9 +212,6 @@ def _counter(a: float, b: float, edges: Floats) -> Kernel:
             mass[filled] = np.add.reduceat(w[chosen][order], cuts[:-1][filled])
         return float(w[over].sum()), mass, least, greatest
 
-    return kernel
-
-
-def _merge_bins(parts: list[tuple[float, Floats, Floats, Floats]]) -> tuple[float, Floats, Floats, Floats]:
-    above, mass, least, greatest = zip(*parts, strict=True)
-    return math.fsum(above), np.sum(mass, axis=0), np.min(least, axis=0), np.max(greatest, axis=0)
+    def join(self, parts: Sequence[tuple[float, Floats, Floats, Floats]]) -> tuple[float, Floats, Floats, Floats]:
+        above, mass, least, greatest = zip(*parts, strict=True)
+        return math.fsum(above), np.sum(mass, axis=0), np.min(least, axis=0), np.max(greatest, axis=0)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._sample import BLOCK, Floats, Kernel, weighted_sum
+from certeq._table import BLOCK, Block
 from certeq.utilities import Utility
 from certeq.utilities.forms import form
 
@@ -33,70 +33,96 @@ _PER_BLOCK = BLOCK // 16
 _MOST_FEATURES = 2048
 _MOST_BENDS = 64
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
+Floats = NDArray[np.float64]
 Parts = tuple[NDArray[Any], ...]
 
 
-@dataclass
-class Frame:
-    """Where a sketch looks: a trial s, the features of u, the range to cover and the distance up to which it lists."""
+def weighted_sum(part: Floats, w: Floats | None) -> float:
+    """Sum of w * part, or of the part alone."""
+    # Not np.dot: a threaded BLAS inside our own threads would fight for the same cores.
+    return float(part.sum()) if w is None else float((w * part).sum())
 
+
+def centered(z: Floats, center: float) -> Floats:
+    """z - center, without a copy where there is nothing to subtract."""
+    return z if center == 0.0 else z - center
+
+
+def shifted(z: Floats, center: float, s: float) -> Floats:
+    """(z - center) - s, in two roundings only where the offset of the losses would cost digits."""
+    if center == 0.0:
+        return z - s
+    x = z - center
+    x -= s
+    return x
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The kernel of a sketch, and where it looks: a trial s, the features of u, the range and what is listed.
+
+    Losses are taken less their ``center``.
+    """
+
+    center: float
     s: float
     features: tuple[float, ...]
     fine: int
     base: int
     near: int
     levels: int
+    wide: ClassVar[bool] = False
 
     @classmethod
-    def around(cls, s: float, features: tuple[float, ...], low: float, high: float, reach: float) -> Frame:
-        """A frame for losses in [low, high] (less their center); features in rising order."""
+    def around(
+        cls, center: float, s: float, features: tuple[float, ...], low: float, high: float, reach: float
+    ) -> Frame:
+        """A frame for losses in [low, high], less their center, that lists those within ``reach`` of a feature.
+
+        Features are in rising order.
+        """
         furthest = max(abs(end - s - feature) for end in (low, high) for feature in (features[0], features[-1]))
         fine = min(_FINE, max(1, (_ROOM // (2 * _OCTAVES * len(features))).bit_length() - 1))
         top, listed = (_level_of(max(distance, 1e-290), fine) for distance in (furthest, reach))
         levels = max(_OCTAVES << fine, top - listed + (_BELOW << fine))
         base = top - levels + 1
-        return cls(s, features, fine, base, min(max(listed - base, 0), levels - 1), levels)
+        return cls(center, s, features, fine, base, min(max(listed - base, 0), levels - 1), levels)
 
     @property
     def _bins(self) -> int:
         return 2 * self.levels * len(self.features)
 
-    def kernel(self, center: float) -> Kernel:
+    def __call__(self, block: Block) -> Parts:
         """Bins that are not empty, one loss, mass, moments and number of each, and the losses that are listed."""
-        s, features, base, near, levels, bins = self.s, self.features, self.base, self.near, self.levels, self._bins
-        shift = _MANTISSA - self.fine
+        levels, bins, w = self.levels, self._bins, block.weights
+        y = centered(block.rows, self.center)
+        d = y - self.s
+        which = _nearest(d, self.features) if len(self.features) > 1 else None
+        d -= self.features[0] if which is None else np.array(self.features)[which]
+        key = np.abs(d).view(np.int64)
+        key >>= _MANTISSA - self.fine
+        key -= self.base
+        np.clip(key, 0, levels - 1, out=key)
+        listed = key < self.near
+        np.add(key, levels, out=key, where=d < 0.0)
+        if which is not None:
+            which *= 2 * levels
+            key += which
+        count = np.bincount(key, minlength=bins) if w is None else np.bincount(key, w, minlength=bins)
+        first = np.bincount(key, d if w is None else w * d, minlength=bins)
+        second = np.bincount(key, d * d if w is None else w * d * d, minlength=bins)
+        number = count if w is None else np.bincount(key, minlength=bins)
+        one = np.empty(bins)
+        one[key] = y
+        filled = np.flatnonzero(count)
+        points = y[listed]
+        masses = np.ones(points.size) if w is None else w[listed]
+        if points.size > _PER_BLOCK:  # too many: NaN says that the bins have to do
+            points, masses = np.array([np.nan]), np.zeros(1)
+        sums = (count[filled].astype(np.float64), first[filled], second[filled], number[filled].astype(np.float64))
+        return filled, one[filled], *sums, points, masses
 
-        def sketch(z: Floats, w: Floats | None) -> Parts:
-            y = z if center == 0.0 else z - center
-            d = y - s
-            which = _nearest(d, features) if len(features) > 1 else None
-            d -= features[0] if which is None else np.array(features)[which]
-            key = np.abs(d).view(np.int64)
-            key >>= shift
-            key -= base
-            np.clip(key, 0, levels - 1, out=key)
-            listed = key < near
-            np.add(key, levels, out=key, where=d < 0.0)
-            if which is not None:
-                which *= 2 * levels
-                key += which
-            count = np.bincount(key, minlength=bins) if w is None else np.bincount(key, w, minlength=bins)
-            first = np.bincount(key, d if w is None else w * d, minlength=bins)
-            second = np.bincount(key, d * d if w is None else w * d * d, minlength=bins)
-            number = count if w is None else np.bincount(key, minlength=bins)
-            one = np.empty(bins)
-            one[key] = y
-            held = np.flatnonzero(count)
-            points = y[listed]
-            loads = np.ones(points.size) if w is None else w[listed]
-            if points.size > _PER_BLOCK:  # too many: NaN says that the bins have to do
-                points, loads = np.array([np.nan]), np.zeros(1)
-            sums = (count[held].astype(np.float64), first[held], second[held], number[held].astype(np.float64))
-            return held, one[held], *sums, points, loads
-
-        return sketch
-
-    def join(self, parts: list[Parts]) -> Parts:
+    def join(self, parts: Sequence[Parts]) -> Parts:
         """Sketches of neighbors as one."""
         held, ones, *moments, points, loads = (np.concatenate(part) for part in zip(*parts, strict=True))
         bins = self._bins

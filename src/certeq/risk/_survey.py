@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from certeq.risk._input import check_weights
-from certeq.risk._sample import Floats, Sample
-from certeq.risk._sketch import Sketch
+from certeq._table import Summary, Sums, Table, first_bad, summary
+from certeq.risk._input import check_weights, not_finite
+from certeq.risk._sketch import Floats, Sketch
 
+LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
 DRAW = 1 << 17  # at most so many losses are drawn for the start
 
 
@@ -28,59 +28,22 @@ class NotFinite(ValueError):
         )
 
 
-@dataclass
-class Extent:
-    """Range and total weight of a sample; ``square`` is the sum of squared weights over the squared total."""
-
-    low: float
-    high: float
-    mass: float
-    square: float
-
-
-Extra = Callable[..., tuple[float, ...]]  # (losses, weights), and the losses' range where that is asked for
-
-
-def survey(
-    sample: Sample, extra: Extra | None = None, ranged: bool = False, wide: bool = False
-) -> tuple[Extent, Floats]:
-    """One pass: the range of losses of positive weight, the total weight, and means of whatever ``extra`` sums up.
-
-    With ``ranged``, ``extra`` is told the least and greatest loss of its block, and the least may be -inf.
-    ``wide`` is for an ``extra`` of few temporaries; see `Sample.fold`.
-    """
-
-    def sums_of(z: Floats, w: Floats | None, low: float, high: float) -> tuple[float, ...]:
-        if extra is None:
-            return ()
-        return extra(z, w, low, high) if ranged else extra(z, w)
-
-    def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-        with np.errstate(invalid="ignore", over="ignore"):
-            if w is None:
-                low, high = float(z.min()), float(z.max())
-                return low, high, float(z.size), float(z.size), 0.0, 0.0, *sums_of(z, w, low, high)
-            held = z[w > 0]
-            low, high = (float(held.min()), float(held.max())) if held.size else (np.inf, -np.inf)
-            more = sums_of(held, w[w > 0], low, high)
-            if not np.isfinite(z.sum()):  # NaN and infinities are refused whatever their weight
-                low, high = float(z.min()), float(z.max())
-            return low, high, float(w.sum()), float((w * w).sum()), float(w.min()), float(w.max()), *more
-
-    low, high, mass, square, lightest, heaviest, *sums = sample.fold(kernel, _merge_survey, every=True, wide=wide)
+def survey(sample: Table, extra: Sums | None = None, allow_low: bool = False) -> tuple[Summary, Floats]:
+    """One pass: range and weight of the sample, and means of what ``extra`` sums up; the least loss may be -inf."""
+    found = summary(sample, extra)
     if sample.weighted:
-        check_weights(lightest, mass, heaviest)
-    if not np.isfinite(high) or not (np.isfinite(low) or (ranged and low == -np.inf)):
+        check_weights(found.lightest, found.mass, found.heaviest)
+    if not np.isfinite(found.high) or not (np.isfinite(found.low) or (allow_low and found.low == -np.inf)):
         raise NotFinite
-    return Extent(low, high, mass, square / mass**2), np.array(sums) / mass
+    return found, np.array(() if extra is None else found.extra) / found.mass
 
 
-def _merge_survey(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
-    table = np.array(parts)
-    low, high, lightest, heaviest = table[:, 0].min(), table[:, 1].max(), table[:, 4].min(), table[:, 5].max()
-    with np.errstate(invalid="ignore", over="ignore"):
-        mass, square, *sums = table[:, [2, 3, *range(6, table.shape[1])]].sum(axis=0)
-    return tuple(float(number) for number in (low, high, mass, square, lightest, heaviest, *sums))
+def raise_not_finite(sample: Table, allow_low: bool) -> None:
+    """Raise a ValueError that says which loss is NaN or infinite, if any is; ``allow_low`` lets -inf pass."""
+    bad = first_bad(sample, allow_low)
+    if bad is not None:
+        row, _, found = bad
+        raise not_finite(found, sample.where(row))
 
 
 @dataclass
@@ -112,8 +75,8 @@ class Draw:
         return Sketch(z - self.center, w / w.sum(), np.full(z.size, 1.0 / z.size))
 
 
-def drawn_from(sample: Sample, most: int = DRAW) -> Draw:
-    """Finite losses of positive weight at random places."""
-    z, w = sample.draw(min(most, max(sample.size // 32, 1 << 12)))
-    held = np.isfinite(z) if w is None else np.isfinite(z) & (w > 0)
-    return Draw(z[held], None if w is None else w[held])
+def drawn_from(sample: Table, most: int = DRAW) -> Draw:
+    """Finite losses of positive weight at random."""
+    block = sample.draw(min(most, max(len(sample) // 32, 1 << 12))).positive()
+    finite = np.isfinite(block.rows)
+    return Draw(block.rows[finite], None if block.weights is None else block.weights[finite])

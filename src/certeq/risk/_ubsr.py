@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._table import BLOCK, ArrayTable, Table, as_sample
 from certeq.risk._fan import FanSearch, Rising, below_all, excess_of, no_mean
 from certeq.risk._frames import by_label, is_frame
 from certeq.risk._input import (
@@ -21,11 +22,9 @@ from certeq.risk._input import (
     complain_not_finite,
     locating,
 )
-from certeq.risk._places import elsewhere
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean, without_idle
-from certeq.risk._sample import BLOCK, LONG, ArraySample, Sample
-from certeq.risk._survey import NotFinite, drawn_from, survey
+from certeq.risk._survey import LONG, NotFinite, drawn_from, raise_not_finite, survey
 from certeq.utilities import Utility
 
 _FAR = 1e150
@@ -76,7 +75,7 @@ def ubsr(
     level = _check_level(level)
     if is_frame(x):
         return by_label(lambda z, w, along: ubsr(z, function, level, w, along), x, weights, axis)
-    far = elsewhere(x, weights, axis)
+    far = as_sample(x, weights, axis)
     if far is not None:
         return _solve_far(far, function, level)
     array = as_array("x", x)
@@ -87,9 +86,7 @@ def ubsr(
     if rows.shape[1] >= LONG:
         try:
             found = [
-                np.array(
-                    [_solve_long(ArraySample(row, held if held is None else held[i % len(held)]), function, level)]
-                )
+                np.array([_solve_long(ArrayTable(row, held if held is None else held[i % len(held)]), function, level)])
                 for i, row in enumerate(rows)
             ]
         except NotFinite:
@@ -166,15 +163,15 @@ def _solve_rows(z: Floats, w: Floats | None, function: Callable[[Any], Any], lev
     return np.asarray(center + _smallest(excess, low, np.full(len(z), -anchor), level))
 
 
-def _solve_far(sample: Sample, function: Callable[[Any], Any], level: float) -> float:
+def _solve_far(sample: Table, function: Callable[[Any], Any], level: float) -> float:
     try:
         return _solve_long(sample, function, level)
     except NotFinite:
-        sample.complain(False)
+        raise_not_finite(sample, False)
         raise
 
 
-def _solve_long(sample: Sample, function: Callable[[Any], Any], level: float) -> float:
+def _solve_long(sample: Table, function: Callable[[Any], Any], level: float) -> float:
     """One long sample: a small draw gives the start, each pass over the blocks tries a few t; no copy is ever made."""
     anchor = _anchor(function, level)
     draw = drawn_from(sample, 1 << 15)

@@ -11,9 +11,10 @@ except ImportError as error:
     raise ImportError("certeq.scale needs Dask: pip install 'certeq[dask]'") from error
 
 from certeq.scale._collections import as_sample
+from certeq.scale._collections import as_table as as_table  # what `certeq._table` calls for matrices
 from certeq.scale._compute import ClusterLost
+from certeq.scale._dask_table import DaskSample
 from certeq.scale._files import open_npy
-from certeq.scale._sample import DaskSample
 
 __all__ = ["ClusterLost", "DaskSample", "as_sample", "open_npy"]
 

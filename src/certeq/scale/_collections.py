@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from certeq._table import check_matrix
 from certeq.scale._compute import DaskArray, Scheduler, da, dask, delayed
-from certeq.scale._sample import DaskSample
+from certeq.scale._dask_table import DaskSample, DaskTable
 
 
 def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
@@ -60,6 +61,32 @@ def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
     if w.shape != z.shape:
         raise ValueError(f"weights must have one weight per sample, {z.shape}; found {w.shape}.")
     return DaskSample(z, w if w.chunks == z.chunks else w.rechunk(z.chunks), scheduler, shape)
+
+
+def as_table(A: Any) -> DaskTable:
+    """A Dask array (or DataFrame), scenarios x assets, as a table; sizes of chunks are counted where not known."""
+    if hasattr(A, "to_dask_array"):
+        A = in_partitions(A)
+    if not isinstance(A, da.Array):
+        raise TypeError(f"A must be a two-dimensional Dask array; found a Dask {type(A).__name__}.")
+    if A.ndim != 2:
+        raise ValueError(f"A must be a matrix, one row per sample; found a Dask array of {A.ndim} dimensions.")
+    if isinstance(A._meta, np.ma.MaskedArray):
+        raise TypeError(
+            "A is a masked Dask array; fill what is masked, dask.array.ma.filled(A, 0), or drop those scenarios first."
+        )
+    if any(math.isnan(size) for size in A.chunks[1]):
+        raise ValueError("A must have a known number of columns; call A.compute_chunk_sizes() first.")
+    if len(A.chunks[1]) > 1:
+        if any(math.isnan(size) for size in A.chunks[0]):
+            raise ValueError(
+                "A is chunked along its columns and its row chunks have unknown sizes; call A.compute_chunk_sizes(), "
+                "or chunk it by rows only."
+            )
+        A = A.rechunk({1: -1})
+    A = counted(A, Scheduler())
+    check_matrix(A.shape, A.dtype)
+    return DaskTable(A)
 
 
 def _dimensions(x: Any) -> int:

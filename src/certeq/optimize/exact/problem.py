@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import as_real, check_array, check_bound, check_finite, check_weights, probabilities
+from certeq._table import refuse_table
 from certeq.optimize.exact.squares import Squares
-from certeq.optimize.panels import refuse_elsewhere
 from certeq.utilities import Utility
 
 Vector = NDArray[np.float64]
@@ -127,7 +127,7 @@ def read_start(theta0: Any, assets: int) -> Vector | None:
 
 def _table(found: Any) -> tuple[NDArray[np.floating], float]:
     """The table and its largest entry in size."""
-    refuse_elsewhere(found)
+    refuse_table(found)
     table = as_real("A", found)
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"A must be a table of losses, scenarios x assets; found shape {table.shape}.")

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._threads import run_all
+from certeq._threads import run_all
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_count, check_number
+from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
@@ -22,7 +23,6 @@ from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import at_once, first_point
 from certeq.optimize.exact.tangent import tangent_problem, with_squares
-from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.threshold import threshold
 from certeq.optimize.exact.working_set import FEW
 from certeq.utilities import Quadratic, Utility

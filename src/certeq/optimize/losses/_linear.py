@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from certeq._checks import check_array
+from certeq._table import Array, Block, Table, as_table
 from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
-from certeq.optimize.panels import Index, Panel, Vector, as_panel
 
 _SPARE_MEMORY = 1 << 26  # bytes that may be spent on a second copy of the samples
 
@@ -74,14 +74,14 @@ class LinearLoss(Loss):
     def lipschitz(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
         """Largest norm(a_i)."""
         A = self._own(batch)
-        if isinstance(A, Panel):
+        if isinstance(A, Table):
             return largest_norm(A, False)
         return float(np.sqrt(np.einsum("ij,ij->i", A, A).max()))
 
     def spread(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
         """Largest norm(a_i - mean a)."""
         A = self._own(batch)
-        if isinstance(A, Panel):
+        if isinstance(A, Table):
             return min(largest_norm(A, True), largest_norm(A, False))
         centered = A - A.mean(axis=0)
         return min(float(np.sqrt(np.einsum("ij,ij->i", centered, centered).max())), self.lipschitz(batch))
@@ -94,19 +94,19 @@ class LinearLoss(Loss):
 
     def check_samples(self, samples: Any) -> Any:
         """Return A as a finite matrix of floats, or as a panel that is read in blocks."""
-        panel = as_panel(samples)
+        panel = as_table(samples)
         return check_array("A", samples, 2) if panel is None else panel
 
     def lay_out(self, samples: Any) -> Any:
         """Return A by columns, if that does not cost too much memory: both products then run a fifth faster."""
-        if isinstance(samples, Panel):
+        if isinstance(samples, Table):
             return samples
         return np.asfortranarray(samples) if samples.nbytes <= _SPARE_MEMORY else samples
 
     def _held(self, batch: Any) -> Any:
         """The batch, which must be in memory."""
         A = self._own(batch)
-        if isinstance(A, Panel):
+        if isinstance(A, Table):
             raise TypeError(
                 f"{self!r} is read in blocks and never held as a whole, so its losses are not to be had one by one. "
                 "Use minimize with method='exact' or 'sg', or pass a batch of rows."
@@ -119,23 +119,25 @@ class LinearLoss(Loss):
         return f"LinearLoss(A=<{self.samples.shape[0]}x{self.samples.shape[1]}>)"
 
 
-def largest_norm(panel: Panel, centered: bool) -> float:
-    """Largest norm(a_i), or norm(a_i - mean a)."""
-    center = np.zeros(panel.shape[1])
+def largest_norm(table: Table, centered: bool) -> float:
+    """Largest norm(a_i), or norm(a_i - mean a), of all rows whatever their weight."""
+    center = np.zeros(table.shape[1])
     if centered:
-        total, count = panel.reduce(_Mean(), every=True)
+        total, count = table.reduce(_Mean(), every=True)
         center = total / count
-    return float(np.sqrt(panel.reduce(_Largest(center), every=True)))
+    return float(np.sqrt(table.reduce(_Largest(center), every=True)))
 
 
 @dataclass(frozen=True)
 class _Mean:
     """Sum of the rows, and their number; rows that are not finite make it so as well."""
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> tuple[Vector, int]:
-        return rows.sum(axis=0), len(rows)
+    wide: ClassVar[bool] = False
 
-    def join(self, parts: Sequence[tuple[Vector, int]]) -> tuple[Vector, int]:
+    def __call__(self, block: Block) -> tuple[Array, int]:
+        return block.rows.sum(axis=0), len(block.rows)
+
+    def join(self, parts: Sequence[tuple[Array, int]]) -> tuple[Array, int]:
         return np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
 
 
@@ -143,10 +145,11 @@ class _Mean:
 class _Largest:
     """Greatest squared distance of a row from a point."""
 
-    center: Vector
+    center: Array
+    wide: ClassVar[bool] = False
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> float:
-        apart = rows - self.center
+    def __call__(self, block: Block) -> float:
+        apart = block.rows - self.center
         return float(np.einsum("ij,ij->i", apart, apart).max())
 
     def join(self, parts: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from certeq._checks import (
     check_weights,
     probabilities,
 )
+from certeq._table import Array, Block, Table
 from certeq.optimize.domains import Domain
-from certeq.optimize.exact.blocks.losses import PanelLosses
 from certeq.optimize.exact.blocks.scan import scan
 from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
-from certeq.optimize.panels import Index, Panel, Vector
 from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
 from certeq.optimize.sg._log import Snapshot
 from certeq.optimize.sg._problem import identify
@@ -42,7 +41,6 @@ from certeq.optimize.sg._schedules import (
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
 from certeq.risk._long import solve_sample, tilting
-from certeq.risk._sample import Kernel as LossKernel
 from certeq.utilities import Pieces, Utility
 
 
@@ -180,7 +178,7 @@ def minimize_sg(
     source = make_source(samples, loss, generator, replace, shares)
     fixed = source.samples if isinstance(source, ArraySource) else None
     objective: Objective | None = None
-    if isinstance(fixed, Panel):  # looks at every row, before any constant is taken from them
+    if isinstance(fixed, Table):  # looks at every row, before any constant is taken from them
         objective = PanelObjective(loss, utility, fixed, shares)
     theta = check_start(theta0, loss, fixed, domain)
     plan = choose_plan(loss, utility, domain, source, theta, regime, step, batch, average)
@@ -214,7 +212,7 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
     if data is None or callable(data) or hasattr(data, "__next__"):
         raise ValueError("weights belong to a fixed set of samples; a sampler or an iterator cannot have them.")
     data = data if samples is None else loss.check_samples(data)
-    if isinstance(data, Panel):
+    if isinstance(data, Table):
         weights = data.bring_weights(weights)
     return probabilities(check_weights("weights", weights, count_samples(data)))
 
@@ -307,7 +305,7 @@ class PanelObjective(Objective):
     The tilt and the losses, as long as the panel, are not kept: both are empty in what `evaluate` returns.
     """
 
-    def __init__(self, loss: Loss, utility: Utility, panel: Panel, weights: Floats | None) -> None:
+    def __init__(self, loss: Loss, utility: Utility, panel: Table, weights: Floats | None) -> None:
         self.loss, self.utility, self.samples, self.count = loss, utility, panel, len(panel)
         self.weights = weights
         self.panel = panel if weights is None else panel.with_weights(weights)
@@ -315,7 +313,7 @@ class PanelObjective(Objective):
 
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient and threshold at theta."""
-        solved = solve_sample(PanelLosses(self.panel, theta), self.utility)
+        solved = solve_sample(self.panel.losses(theta), self.utility)
         pull, mass = self.panel.reduce(_Pull(theta, tilting(solved, self.utility)))
         nothing = np.zeros(0)
         return Evaluation(float(solved.value), pull / mass, nothing, float(solved.threshold), nothing)
@@ -325,12 +323,13 @@ class PanelObjective(Objective):
 class _Pull:
     """Sums of q_i a_i and of q_i."""
 
-    theta: Vector
-    tilt: LossKernel
+    theta: Array
+    tilt: Callable[[Array, Array | None], Array]
+    wide: ClassVar[bool] = False
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> tuple[Vector, float]:
-        q = self.tilt(rows @ self.theta, weights)
-        return q @ rows, float(q.sum())
+    def __call__(self, block: Block) -> tuple[Array, float]:
+        q = self.tilt(block.rows @ self.theta, block.weights)
+        return q @ block.rows, float(q.sum())
 
-    def join(self, parts: Sequence[tuple[Vector, float]]) -> tuple[Vector, float]:
+    def join(self, parts: Sequence[tuple[Array, float]]) -> tuple[Array, float]:
         return np.sum([part[0] for part in parts], axis=0), float(np.sum([part[1] for part in parts]))

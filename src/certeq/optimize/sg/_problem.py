@@ -14,15 +14,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._table import Block, Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, LogisticLoss, Loss, SquaredLoss
 from certeq.optimize.losses._base import Floats, count_samples, take_samples
-from certeq.optimize.panels import Index, Panel, Vector
 from certeq.optimize.sg._checkpoint import Refused
 from certeq.optimize.sg._schedules import Plan, Schedule
 from certeq.optimize.sg._sources import ArraySource, IteratorSource, SamplerSource, Source
@@ -73,7 +73,7 @@ def identify(
         return Identity(parts, lambda: {"samples": _head(source), "loss": _loss(loss, points, source.head, None)})
     if isinstance(source, ArraySource):
         held = source.samples
-        samples = text(panel_digest(held)) if isinstance(held, Panel) else exact(held)
+        samples = text(panel_digest(held)) if isinstance(held, Table) else exact(held)
         places = np.unique(np.linspace(0, source.size - 1, min(source.size, _ROWS)).astype(np.int64))
         asked = type(loss) not in _KNOWN_LOSSES
         return Identity(
@@ -267,7 +267,7 @@ def _loss(loss: Loss, points: list[Floats], batch: Any, everything: Any) -> Part
     if type(loss) in _KNOWN_LOSSES:
         return Part(repr(loss), kind)
     found = None if batch is None else _ask(lambda: _answers_of_loss(loss, points, batch), loss)
-    if found is None and everything is not None and not isinstance(everything, Panel):
+    if found is None and everything is not None and not isinstance(everything, Table):
         # It may be a function of all samples at once, with something of their number in it.
         found = _ask(lambda: _answers_of_loss(loss, points, everything), loss)
     if found is None:
@@ -341,7 +341,7 @@ def digest(value: Any) -> str:
     return f"{' and '.join(shapes)} #{total.hexdigest()}"
 
 
-def panel_digest(panel: Panel) -> str:
+def panel_digest(panel: Table) -> str:
     """Return a short fingerprint of a panel that changes when any number does."""
     rows, columns = panel.shape
     return f"{rows}x{columns} in blocks #{panel.reduce(_Digest(), every=True).hex()}"
@@ -351,8 +351,10 @@ def panel_digest(panel: Panel) -> str:
 class _Digest:
     """A fingerprint of pieces; that of a panel depends on its chunks as well."""
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> bytes:
-        return hashlib.blake2b(rows.tobytes(), digest_size=8).digest()
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> bytes:
+        return hashlib.blake2b(block.rows.tobytes(), digest_size=8).digest()
 
     def join(self, parts: Sequence[bytes]) -> bytes:
         return hashlib.blake2b(b"".join(parts), digest_size=8).digest()

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
-from certeq.optimize.panels import Panel
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, save
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
 from certeq.optimize.sg._problem import Identity, Part, refuse_other_problem, step_answers
@@ -101,7 +101,7 @@ class Run:
         step_at, batch_at, average = self.plan.step, self.plan.batch, self.average
         evaluate, project = self.loss.evaluate, step_projection(self.domain, self.theta.size)
         averaging = self.plan.average != "last"
-        blocks = isinstance(self.full, Panel)
+        blocks = isinstance(self.full, Table)
         start, before = time.perf_counter(), self.seconds
         while self.iteration < limits.iterations:
             k = self.iteration + 1
@@ -196,7 +196,7 @@ class Run:
         else:
             at = self.objective.evaluate(theta)
             value, threshold = at.value, at.threshold
-            tilt = None if isinstance(self.full, Panel) else at.tilt  # as long as the panel, which is not held
+            tilt = None if isinstance(self.full, Table) else at.tilt  # as long as the panel, which is not held
             gap = certified_gap(at, theta, self.objective, self.domain)
             residual = stationarity(at, theta, self.domain)
         return Solution(

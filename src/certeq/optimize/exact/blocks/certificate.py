@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from certeq._table import Array as Vector
+from certeq._table import Block, Index, Table
 from certeq.optimize.exact.blocks.hinges import Hinges, dual_pairs
 from certeq.optimize.exact.blocks.sums import Rows, Units
 from certeq.optimize.exact.certificate import Certificate, Evidence, conclude, evidence, join
 from certeq.optimize.exact.problem import Polyhedron
-from certeq.optimize.panels import Index, Panel, Vector
 from certeq.utilities.forms import Form
 
 
@@ -28,13 +30,15 @@ class Prove:
     form: Form
     mass: float
     held: Index  # sorted
+    wide: ClassVar[bool] = False
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> Evidence:
+    def __call__(self, block: Block) -> Evidence:
         """Evidence of a piece."""
+        rows, weights = block.rows, block.weights
         w = np.full(len(rows), 1.0 / self.mass) if weights is None else weights / self.mass
         if len(self.held):
-            place = np.minimum(np.searchsorted(self.held, ids), len(self.held) - 1)
-            free = self.held[place] != ids
+            place = np.minimum(np.searchsorted(self.held, block.ids), len(self.held) - 1)
+            free = self.held[place] != block.ids
             rows, w = (rows, w) if free.all() else (rows[free], w[free])
         return evidence(self.form, rows, w, self.theta, self.t, None, None)
 
@@ -44,7 +48,7 @@ class Prove:
 
 
 def prove(
-    panel: Panel,
+    panel: Table,
     form: Form,
     linear: Vector,
     q: Polyhedron,

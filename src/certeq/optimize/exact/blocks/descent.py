@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from certeq._table import Array as Vector
+from certeq._table import Table, summary
 from certeq.optimize.exact.blocks.hinges import Hinges, Places, dual_pairs, pair_up, subproblem
-from certeq.optimize.exact.blocks.losses import PanelLosses
 from certeq.optimize.exact.blocks.sums import Along, Look, Rows, Sums, Units, add_up, join_rows, no_rows
 from certeq.optimize.exact.blocks.zoom import feasible, solve_zoomed
 from certeq.optimize.exact.certificate import distance, linear_minimum
@@ -16,7 +17,6 @@ from certeq.optimize.exact.model import Model
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.solver import solve_subproblem
 from certeq.optimize.exact.subproblem import Subproblem, SubSolution
-from certeq.optimize.panels import Panel, Vector
 from certeq.risk._long import solve_long
 from certeq.utilities import CVaR, Pieces
 
@@ -55,7 +55,7 @@ class BlockDescent:
     the only ones that are kept; all others enter by their sums.
     """
 
-    def __init__(self, panel: Panel, model: Model, units: Units, movable: Places, widest: float, deadline: float):
+    def __init__(self, panel: Table, model: Model, units: Units, movable: Places, widest: float, deadline: float):
         self.panel, self.model, self.units, self.movable = panel, model, units, movable
         self.widest, self.deadline = widest, deadline
         self.curved = not isinstance(model.utility.shape, Pieces)
@@ -152,7 +152,7 @@ class BlockDescent:
     def _at_threshold(self, point: Point) -> Point:
         """The same theta with the t that is best for it."""
         theta = point.v[:-1]
-        losses = PanelLosses(self.panel, theta / self.units.scale)
+        losses = self.panel.losses(theta / self.units.scale)
         found = solve_long(losses, self.model.utility)
         self.passes += found.passes + 1
         t = found.threshold - float(self.units.center @ theta) / self.units.scale
@@ -281,14 +281,14 @@ class BlockDescent:
         if np.any(np.abs(q.C @ d) > small) or np.any(q.G @ d > small):
             return False
         low, high = model.utility.slope_range
-        losses = PanelLosses(self.panel, d / self.units.scale)
+        losses = self.panel.losses(d / self.units.scale)
         middle = float(self.units.center @ d) / self.units.scale  # the mean loss along d
         self.passes += 1
         if low == high:
             far = 0.0
         elif high == np.inf or low == -np.inf:
-            ends = losses.map(lambda z, w: (float(z.min()), float(z.max())))
-            least, most = min(end[0] for end in ends) - middle, max(end[1] for end in ends) - middle
+            ends = summary(losses)
+            least, most = ends.low - middle, ends.high - middle
             far = (0.0 if most - least <= small else np.inf) if low == -np.inf else (1.0 - low) * most
         else:
             far = (1.0 - low) * (solve_long(losses, CVaR((1.0 - low) / (high - low))).value - middle)

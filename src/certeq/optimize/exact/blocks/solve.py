@@ -8,6 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from certeq._table import Array as Vector
+from certeq._table import Table
+from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.blocks.certificate import prove
 from certeq.optimize.exact.blocks.descent import BlockDescent
@@ -21,10 +24,8 @@ from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solve import check_limits, solve_exact, status_of, tidied, unbounded_error
-from certeq.optimize.exact.threads import one_blas_thread
 from certeq.optimize.exact.threshold import threshold
 from certeq.optimize.exact.working_set import FEW
-from certeq.optimize.panels import Panel, Vector
 from certeq.utilities import Utility
 from certeq.utilities.forms import form as form_of
 
@@ -56,7 +57,7 @@ class PanelResult:
 
 
 def solve_panel(
-    panel: Panel,
+    panel: Table,
     utility: Utility,
     *,
     weights: Any = None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from certeq.optimize.panels import Index, Vector
+from certeq._table import Array as Vector
+from certeq._table import Block, Index
 from certeq.utilities import Utility
 from certeq.utilities.forms import Form
 
@@ -128,10 +129,11 @@ class Look:
     held: Index  # sorted
     widths: tuple[float, ...]  # how near, per kink
     share: float  # at most this part of the rows
+    wide: ClassVar[bool] = False
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> tuple[Sums, Rows]:
+    def __call__(self, block: Block) -> tuple[Sums, Rows]:
         """Summarize a piece."""
-        raw, w = rows, self.units.weights(weights, len(rows))
+        ids, raw, w = block.ids, block.rows, self.units.weights(block.weights, len(block.rows))
         if len(self.held):
             place = np.minimum(np.searchsorted(self.held, ids), len(self.held) - 1)
             free = self.held[place] != ids
@@ -182,10 +184,11 @@ class Along:
     lengths: tuple[float, ...]
     utility: Utility
     units: Units
+    wide: ClassVar[bool] = False
 
-    def __call__(self, ids: Index, rows: Vector, weights: Vector | None) -> Vector:
+    def __call__(self, block: Block) -> Vector:
         """Values of a piece."""
-        scaled, w = self.units.rows(rows), self.units.weights(weights, len(rows))
+        scaled, w = self.units.rows(block.rows), self.units.weights(block.weights, len(block.rows))
         here, there = scaled @ self.theta - self.t, scaled @ self.to_theta - self.to_t
         with np.errstate(all="ignore"):
             values = [np.sum(w * self.utility.value(here + s * (there - here))) for s in self.lengths]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from certeq._table import Array as Vector
 from certeq.optimize.exact.interior import InteriorMethod, InteriorPoint, _largest
 from certeq.optimize.exact.polish import polish
 from certeq.optimize.exact.solver import solve_subproblem
 from certeq.optimize.exact.subproblem import Multipliers, Subproblem, SubSolution
-from certeq.optimize.panels import Vector
 
 
 class PatientMethod(InteriorMethod):
