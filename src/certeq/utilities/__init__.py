@@ -3,12 +3,17 @@
 from certeq.utilities._algebra import Normalized, Scaled, Sum
 from certeq.utilities._base import Utility
 from certeq.utilities._custom import CustomUtility, utility
-from certeq.utilities._cvar import CVaR, LeakyCVaR, SmoothCVaR
-from certeq.utilities._entropic import Entropic
-from certeq.utilities._mean import Mean
-from certeq.utilities._mean_variance import MeanVariance
-from certeq.utilities._power import MonotoneMeanVariance, Quartic
-from certeq.utilities._shapes import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Shape
+from certeq.utilities._families import (
+    CVaR,
+    Entropic,
+    LeakyCVaR,
+    Mean,
+    MeanVariance,
+    MonotoneMeanVariance,
+    Quartic,
+    SmoothCVaR,
+)
+from certeq.utilities.forms import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Shape
 
 __all__ = [
     "Arctangent",
@@ -33,3 +38,8 @@ __all__ = [
     "Utility",
     "utility",
 ]
+
+for _kind in list(globals().values()):
+    if isinstance(_kind, type):
+        _kind.__module__ = __name__  # pickles name the package, whose modules may move
+del _kind

@@ -13,12 +13,11 @@ from certeq._backend import Array, as_float, is_tensor
 from certeq._checks import check_number
 from certeq.utilities._base import Utility
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
-from certeq.utilities._shapes import Curve, Exponential, Pieces, Quadratic, Shape
-from certeq.utilities.forms import Atom, form
+from certeq.utilities.forms import Atom, Curve, Pieces, Shape, form
 
 
 class _Composite(Utility):
-    """A utility made of others: slopes and kinks are those of its form, which has flattened them into atoms."""
+    """A utility made of others: what a solver asks is read from its form, which has flattened them into atoms."""
 
     def _slope(self, x: Array, xp: SimpleNamespace) -> Array:
         return form(self).left_slope(x, 0.0, xp)
@@ -34,29 +33,51 @@ class _Composite(Utility):
         """Those of the utilities inside, where scale and shift have put them; jumps at one place added."""
         return tuple((kink.at, kink.jump) for kink in form(self).kinks)
 
-
-class _Around(_Composite):
-    """A utility around another: what scaling and shifting leave as it is."""
-
-    utility: Utility
-
     @property
     def slope_range(self) -> tuple[float, float]:
-        """That of the utility inside."""
-        return self.utility.slope_range
+        """The ends of the utilities inside, weighted and added."""
+        pairs = [(atom.weight, atom.base.slope_range) for atom in form(self).plain.atoms if atom.weight > 0.0]
+        return sum(w * low for w, (low, _) in pairs), sum(w * high for w, (_, high) in pairs)
 
     @property
     def growth(self) -> float:
-        """That of the utility inside."""
-        return self.utility.growth
+        """The fastest of the utilities inside."""
+        return max(atom.base.growth for atom in form(self).atoms)
 
     @property
     def has_curvature(self) -> bool:
-        """That of the utility inside."""
-        return self.utility.has_curvature
+        """Only if every utility inside has one."""
+        return all(atom.base.has_curvature for atom in form(self).atoms)
+
+    @property
+    def shape(self) -> Shape | None:
+        """Linear pieces with one kink at most, of however many utilities; of one utility, its shape in the new units.
+
+        Any other sum has none, also where a formula exists (means and quadratics, say).
+        """
+        found = form(self).plain
+        pieces = [(atom.weight, atom.base.shape) for atom in found.atoms]
+        if len(found.kinks) <= 1 and all(isinstance(piece, Pieces) for _, piece in pieces):
+            low, high = (sum(w * getattr(piece, end) for w, piece in pieces) for end in ("low", "high"))
+            return Pieces(low, high, found.kinks[0].at if found.kinks else 0.0)
+        only = self._only_atom()
+        if only is None or only.base.shape is None or isinstance(only.base.shape, Pieces):
+            return None
+        return only.base.shape.scaled(only.scale)
+
+    @property
+    def curve(self) -> Curve | None:
+        """Of one utility inside, its curve in the new units."""
+        only = self._only_atom()
+        return None if only is None or only.base.curve is None else only.base.curve.scaled(only.scale)
+
+    def _only_atom(self) -> Atom | None:
+        """The atom that this utility is, scaled and shifted and nothing more."""
+        atoms = form(self).plain.atoms
+        return atoms[0] if len(atoms) == 1 and atoms[0].weight == 1.0 else None
 
 
-class Scaled(_Around):
+class Scaled(_Composite):
     """s*u(x/s), made by ``u.scaled(s)``: OCE(X) = s*OCE_u(X/s)."""
 
     def __init__(self, utility: Utility, scale: Any) -> None:
@@ -93,30 +114,11 @@ class Scaled(_Around):
         """kappa/s."""
         return self.utility.kappa / as_float(self.scale)
 
-    @property
-    def curve(self) -> Curve | None:
-        """The curve inside, in the new units."""
-        curve = self.utility.curve
-        return None if curve is None else curve.scaled(as_float(self.scale))
-
-    @property
-    def shape(self) -> Shape | None:
-        """The shape inside, in the new units."""
-        shape, scale = self.utility.shape, as_float(self.scale)
-        match shape:
-            case Exponential(rate):
-                return Exponential(rate / scale)
-            case Quadratic(bend):
-                return Quadratic(bend / scale)
-            case Pieces(low, high, _):
-                return Pieces(low, high, _only_kink(self))
-        return None
-
     def __repr__(self) -> str:
         return f"{_in_brackets(self.utility)}.scaled({self.scale!r})"
 
 
-class Normalized(_Around):
+class Normalized(_Composite):
     """u(x + x0) - u(x0), made by ``u.normalized()``: OCE(X) = OCE_u(X) - OCE_u(0), with the same tilt."""
 
     def __init__(self, utility: Utility) -> None:
@@ -161,19 +163,6 @@ class Normalized(_Around):
         """That of the utility inside."""
         return self.utility.kappa
 
-    @property
-    def curve(self) -> Curve | None:
-        """The curve inside: it is stated relative to the anchor."""
-        return self.utility.curve
-
-    @property
-    def shape(self) -> Shape | None:
-        """The shape inside; only a kink has a place to move."""
-        shape = self.utility.shape
-        if isinstance(shape, Pieces):
-            return Pieces(shape.low, shape.high, _only_kink(self))
-        return shape
-
     def __repr__(self) -> str:
         return f"{_in_brackets(self.utility)}.normalized()"
 
@@ -217,8 +206,8 @@ class Sum(_Composite):
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         shape = self.shape
         if isinstance(shape, Pieces):
-            room = 1e-12 * (1.0 + shape.high)
-            inside = (y >= shape.low - room) & (y <= shape.high + room)
+            slack = 1e-12 * (1.0 + shape.high)
+            inside = (y >= shape.low - slack) & (y <= shape.high + slack)
             return xp.where(inside, shape.kink * y - float(self.value(shape.kink)), xp.zeros_like(y) + float("inf"))
         if len(self.terms) == 1:
             weight = self.weights[0]
@@ -226,13 +215,6 @@ class Sum(_Composite):
         if is_tensor(y):
             raise TypeError("The conjugate of a sum of utilities is found by search, on NumPy arrays only.")
         return conjugate_by_search(self, y)
-
-    @property
-    def slope_range(self) -> tuple[float, float]:
-        """The weighted sums of the terms' ends."""
-        weighted = zip(map(as_float, self.weights), self.terms, strict=True)
-        pairs = [(weight, term.slope_range) for weight, term in weighted if weight > 0.0]
-        return sum(w * low for w, (low, _) in pairs), sum(w * high for w, (_, high) in pairs)
 
     @property
     def anchor(self) -> float:
@@ -258,31 +240,6 @@ class Sum(_Composite):
         if "kappa" not in facts:
             facts["kappa"] = float("inf") if self.kinks else curvature_bound(self._without_gradients())
         return float(facts["kappa"])
-
-    @property
-    def growth(self) -> float:
-        """The fastest term's."""
-        return max(term.growth for term in self.terms)
-
-    @property
-    def has_curvature(self) -> bool:
-        """Only if every term has one."""
-        return all(term.has_curvature for term in self.terms)
-
-    @property
-    def shape(self) -> Shape | None:
-        """Linear pieces that share a kink, quadratics and means, and multiples of 1 keep their shape."""
-        shapes = [term.shape for term in self.terms]
-        weights = [as_float(weight) for weight in self.weights]
-        if all(isinstance(shape, Pieces) for shape in shapes):
-            pieces = [shape for shape in shapes if isinstance(shape, Pieces)]
-            if len(form(self).kinks) <= 1:
-                low = sum(w * piece.low for w, piece in zip(weights, pieces, strict=True))
-                high = sum(w * piece.high for w, piece in zip(weights, pieces, strict=True))
-                return Pieces(low, high, _only_kink(self))
-        if len(shapes) == 1 and weights[0] == 1.0:
-            return shapes[0]
-        return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Weights and terms; with ``deep``, each weight as ``weight_0`` and each term's own as ``term_0__alpha``."""
@@ -322,12 +279,6 @@ class Sum(_Composite):
         return " + ".join(
             f"{weight!r}*{_in_brackets(term)}" for weight, term in zip(self.weights, self.terms, strict=True)
         )
-
-
-def _only_kink(utility: Utility) -> float:
-    """The place of the one kink of two linear pieces, the same for everybody; 0 where the pieces are one."""
-    kinks = form(utility).kinks
-    return kinks[0].at if kinks else 0.0
 
 
 def weighted(weight: Any, utility: Utility) -> Sum:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certeq._backend import Array, as_float, backend, is_tensor
-from certeq.utilities._shapes import Curve, Pieces, Shape
-from certeq.utilities.forms import Atom, Inner, Term, form
+from certeq.utilities.forms import Atom, Curve, Inner, Pieces, Shape, Term, form
 
 if TYPE_CHECKING:
     from certeq.utilities._algebra import Normalized, Scaled, Sum
@@ -101,7 +100,7 @@ class Utility(ABC):
     @property
     @abstractmethod
     def kappa(self) -> float:
-        """Largest E[u''(X - t*)] over all laws X: OCE is (L_F + kappa * M**2)-smooth. +inf where there is none."""
+        """Largest E[u''(X - t*)] over all X, +inf where there is none: OCE is (L_F + kappa * M**2)-smooth."""
 
     @property
     def lipschitz(self) -> float:
@@ -145,7 +144,7 @@ class Utility(ABC):
 
     @property
     def is_normalized(self) -> bool:
-        """Whether u(0) = 0 and 1 is in the subdifferential at 0, so that a sure loss c has OCE c and threshold c."""
+        """Whether u(0) = 0 and 1 is in the subdifferential at 0, so that a constant c has OCE and threshold c."""
         return self.anchor == 0.0 and float(self.value(0.0)) == 0.0
 
     @property

@@ -31,12 +31,12 @@ def find_anchor(utility: Utility, target: float = 1.0) -> float:
     """The largest x with left slope <= target, to the last bit; a kink, or 0, where that is it but for rounding."""
     a, b = bracket_slope(utility, target)
     with np.errstate(all="ignore"):
-        room = 8.0 * np.finfo(float).eps * target
+        slack = 8.0 * np.finfo(float).eps * target
         for kink, jump in utility.kinks:
-            if float(utility.slope(kink)) <= target + room and float(utility.slope(kink)) + jump >= target - room:
+            if float(utility.slope(kink)) <= target + slack and float(utility.slope(kink)) + jump >= target - slack:
                 return kink
         # 0 is where utilities are normalized; a slope of exactly 1 on a stretch around it ends further right.
-        if abs(float(utility.slope(0.0)) - target) <= room and float(utility.slope(1e-6)) > target + room:
+        if abs(float(utility.slope(0.0)) - target) <= slack and float(utility.slope(1e-6)) > target + slack:
             return 0.0
         while a < (middle := 0.5 * (a + b)) < b:
             if float(utility.slope(middle)) <= target:
@@ -100,8 +100,8 @@ def _conjugate_at_end(utility: Utility, end: float, side: float) -> float:
 def curvature_bound(utility: Utility, points: int = 40001) -> float:
     """kappa = concave envelope of curvature as a function of slope, at slope 1, on a grid; rounded up.
 
-    Among all laws with mean slope 1 a two-point law attains the supremum, and its value is the height at 1 of a
-    chord of the curve (slope, curvature). What the grid misses, some 1e-4, is added: a step from kappa must be safe.
+    Among all distributions with mean slope 1 one on two points attains the supremum: the height at 1 of a chord of the
+    curve (slope, curvature). What the grid misses, some 1e-4, is added: a step from kappa must be safe.
     """
     anchor = utility.anchor
     reach = np.sinh(np.linspace(-30.0, 30.0, points))
