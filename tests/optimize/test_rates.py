@@ -142,12 +142,12 @@ def test_gradient_estimate_mean_squared_error_and_bias_fall_as_one_over_m(utilit
     if utility == ce.Entropic(BETA):
         truth = MEAN + BETA * DEVIATIONS**2 * theta
     errors, biases = [], []
-    from certeq.optimize.sg._tilt import make_tilt
+    from certeq.optimize.sg._warm import WarmTilt
 
     for m in sizes:
         runs = 40_000_000 // (m * 32)
         total, square = np.zeros(3), 0.0
-        engine = make_tilt(utility)
+        engine = WarmTilt(utility)
         for _ in range(runs // 10):
             batch = gaussian(rng, m)
             q, mass = engine.weigh(batch @ theta, False)

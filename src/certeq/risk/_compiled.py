@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._backend import NUMPY
 from certeq.utilities import Arctangent, Exponential, Logistic, Power, Quadratic, Utility
 
 _fused: Any
@@ -62,37 +61,16 @@ def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[An
     return found
 
 
-def settle(code: Coded, z: Floats, s: float, q: Floats, bend: Floats) -> tuple[float, float, float] | None:
+def newton_from(code: Coded, z: Floats, s: float, q: Floats, curvature: Floats) -> tuple[float, float, float] | None:
     """The threshold plus the anchor from an ``s`` nearby, and the sums of the slopes and curvatures that are written.
 
     Slopes are good to abs(mean - 1) <= 1e-12. None where a few steps of Newton's method do not do.
     """
-    found: tuple[float, float, float] | None = _fused.settle(*code, z, s, q, bend)
+    found: tuple[float, float, float] | None = _fused.settle(*code, z, s, q, curvature)
     return found
 
 
-class Slopes:
-    """The slope of a utility at z - t and its sum, pass after pass over vectors of one length."""
-
-    def __init__(self, utility: Utility) -> None:
-        self.utility = utility
-        self.code = coded(utility)
-        self.anchor = utility.anchor
-
-    def at(self, z: Floats, t: float) -> tuple[Floats, float]:
-        """The slopes, a new array, and their sum."""
-        if self.code is None:
-            slope: Floats = np.asarray(self.utility._slope(z - t, NUMPY))
-            return slope, float(np.add.reduce(slope))
-        slope = np.empty(z.size)
-        total, _ = _fused.slopes(*self.code, z, t + self.anchor, slope, None)
-        return slope, total
-
-    def both(self, z: Floats, t: float) -> tuple[Floats, float, Floats, float]:
-        """The slopes and their sum, the curvatures and theirs."""
-        if self.code is None:
-            slope, bend = (np.asarray(found) for found in self.utility._derivatives(z - t, NUMPY))
-            return slope, float(np.add.reduce(slope)), bend, float(np.add.reduce(bend))
-        slope, bend = np.empty(z.size), np.empty(z.size)
-        total, rise = _fused.slopes(*self.code, z, t + self.anchor, slope, bend)
-        return slope, total, bend, rise
+def slopes(code: Coded, z: Floats, s: float, q: Floats, curvature: Floats | None = None) -> tuple[float, float]:
+    """The sums of slopes at z - s plus the anchor, and of curvatures where they are wanted; both are written."""
+    found: tuple[float, float] = _fused.slopes(*code, z, s, q, curvature)
+    return found

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from certeq._backend import NUMPY
+from certeq._backend import NUMPY, FloatArray
 from certeq.risk import _compiled
 from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape
 from certeq.utilities._numeric import find_anchor
@@ -199,6 +199,94 @@ def _by_search(
         if form.kinks:
             return _with_kinks(z, mean, form, low - facts.anchor, high - facts.anchor, tolerance)
         return by_newton(z, mean, form, low - facts.anchor, high - facts.anchor, start, tolerance)
+
+
+# -- the tilt alone, from what is known of nearby losses ---------------------------------------------------------------
+
+
+class Near(NamedTuple):
+    """A threshold found from one nearby; the tilt is density / total."""
+
+    threshold: float
+    density: FloatArray
+    total: float
+    curvature: FloatArray  # u'' of each loss, times its weight: at this threshold or, where that served, an earlier one
+    curvature_sum: float
+
+
+def closed_density(x: FloatArray, weights: FloatArray | None, form: Form) -> tuple[FloatArray, float]:
+    """The tilt of an exponential or linear slope times a factor, and that factor.
+
+    Exponential slopes keep their proportions wherever they are taken, so the largest loss is as good as t*.
+    """
+    facts = facts_of(form)
+    if isinstance(facts.shape, Exponential):
+        at = float(x.max())
+    else:
+        at = float(np.add.reduce(x)) / x.shape[0] if weights is None else float(x.dot(weights))
+    density, total, _, _ = _slopes(x, weights, form, facts, at - facts.anchor, False)
+    return density, total
+
+
+def solve_near(
+    x: FloatArray, weights: FloatArray | None, form: Form, guess: float, curvature: FloatArray, curvature_sum: float
+) -> Near | None:
+    """The tilt of a smooth slope by Newton's method from a threshold nearby, to abs(mean slope - 1) <= 1e-12.
+
+    ``curvature`` is that of an earlier threshold, and its sum, 0 where it is not known. It is used for as long as it
+    serves, so that a short way costs one evaluation of the slope alone; a compiled curve overwrites it. None where
+    eight evaluations do not do: `solve_vector` needs no guess.
+    """
+    if not math.isfinite(guess):
+        return None
+    facts, size = facts_of(form), x.shape[0]
+    if facts.code is not None and weights is None:
+        slope = np.empty(size)
+        found = _compiled.newton_from(facts.code, x, guess + facts.anchor, slope, curvature)
+        return None if found is None else Near(found[0] - facts.anchor, slope, found[1], curvature, found[2])
+    mass = float(size) if weights is None else 1.0
+    t, last = guess, math.inf
+    for evaluation in range(8):
+        density, total, fresh, fresh_sum = _slopes(x, weights, form, facts, t, not curvature_sum > 0.0)
+        if fresh is not None:
+            curvature, curvature_sum = fresh, fresh_sum
+        mean = total / mass
+        error = abs(mean - 1.0)
+        if not (curvature_sum > 0.0 and error < math.inf):
+            return None
+        step = (mean - 1.0) * mass / curvature_sum
+        if facts.growth != 1.0 and mean > 0.0:
+            # On the growth-th root of the mean slope: far out, a plain step on a power gains a factor 1 - 1/p only.
+            step = facts.growth * mean * float(1.0 - mean ** (-1.0 / facts.growth)) * mass / curvature_sum
+        if error <= 1e-12 or t + step == t:
+            # The slopes are good at t; what is returned is the better t + step, or errors would add up.
+            return Near(t + step, density, total, curvature, curvature_sum)
+        if evaluation > 0 or error > 0.1 * last:
+            curvature_sum = 0.0
+        last, t = error, t + step
+    return None
+
+
+def _slopes(
+    x: FloatArray, weights: FloatArray | None, form: Form, facts: _Facts, t: float, curved: bool
+) -> tuple[FloatArray, float, FloatArray | None, float]:
+    """Slopes at x - t, times the weights, and their sum; where wanted the same of the curvatures."""
+    curvature: FloatArray | None = None
+    if facts.code is not None:
+        slope: FloatArray = np.empty(x.shape[0])
+        curvature = np.empty(x.shape[0]) if curved else None
+        total, curvature_sum = _compiled.slopes(facts.code, x, t + facts.anchor, slope, curvature)
+        if weights is None:
+            return slope, total, curvature, curvature_sum
+    elif curved:
+        slope, curvature = form.derivatives(x, t)
+    else:
+        slope = form.left_slope(x, t)
+    if weights is not None:
+        slope = slope * weights
+        curvature = None if curvature is None else curvature * weights
+    total = float(np.add.reduce(slope))
+    return slope, total, curvature, 0.0 if curvature is None else float(np.add.reduce(curvature))
 
 
 # -- closed forms ------------------------------------------------------------------------------------------------------

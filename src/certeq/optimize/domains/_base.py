@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,9 @@ from certeq._checks import check_array, check_count, check_number, check_points
 if TYPE_CHECKING:
     from ._polyhedron import Polyhedron
 
-__all__ = ["Domain", "InfeasibleError", "UnboundedError"]
+__all__ = ["Domain", "InfeasibleError", "Stepper", "UnboundedError"]
+
+Stepper = Callable[[FloatArray, FloatArray], FloatArray]  # (point to project, last iterate) -> projection
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,6 +147,10 @@ class Domain(ABC):
 
     @abstractmethod
     def _project(self, x: Any) -> Any: ...
+
+    def _stepper(self) -> Stepper:
+        """Return the projection of one step after another, which may go by the last iterate."""
+        return lambda x, before: np.asarray(self._project(x))
 
     @abstractmethod
     def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:

@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certeq._backend import FloatArray, backend_of
 from certeq._checks import check_number
 
-from ._base import Domain, InfeasibleError, UnboundedError
+from ._base import Domain, InfeasibleError, Stepper, UnboundedError
 from ._box import Bounded
 from ._polyhedron import Polyhedron
 
@@ -61,6 +61,9 @@ class Simplex(Domain):
 
     def _project(self, x: Any) -> Any:
         return project_simplex(x, self.total)
+
+    def _stepper(self) -> Stepper:
+        return StepProjection(self.total)
 
     def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
         yield -x, "theta[{k}] is negative"
@@ -118,6 +121,40 @@ def project_simplex(x: Any, total: float = 1.0) -> Any:
     # tau itself is a float and rounds; the weights absorb that last residual, which is relative to their own size.
     v = xp.clip(v + support * ((total - xp.sum(v)) / count), 0.0, np.inf)
     return xp.attach(v, x, lambda u: support * (u - xp.sum(support * u) / count))
+
+
+class StepProjection:
+    r"""The projection of one step after another: Newton's method, begun at the support of the last iterate.
+
+    The sum of :math:`(x_i - \tau)_+` is convex and piecewise linear in tau, so after its first step Newton's method
+    rises to the root and ends there in finitely many; when the support does not change, which is the rule, the first
+    step is the last. Nothing is sorted. The result depends on the point and the last iterate alone: what is remembered
+    saves time and changes no bit.
+    """
+
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self.last: FloatArray | None = None  # what was returned last time, and its support
+        self.support, self.mask, self.count = b"", np.zeros(0), 0
+
+    def _learn(self, support: NDArray[np.bool_]) -> None:
+        self.support, self.mask = support.tobytes(), support.astype(np.float64)
+        self.count = int(np.count_nonzero(support))
+
+    def __call__(self, x: FloatArray, before: FloatArray) -> FloatArray:
+        """Return the projection of x; ``before`` is the last iterate."""
+        if before is not self.last:
+            self._learn(before > 0.0)
+        while self.count:
+            tau = (float(np.dot(x, self.mask)) - self.total) / self.count
+            support = x > tau
+            if support.tobytes() == self.support:
+                self.last = v = x - tau
+                np.maximum(v, 0.0, out=v)
+                return v
+            self._learn(support)
+        self.last = None  # total is lost in the rounding of x, or x is not finite
+        return _project_vector(x, self.total)
 
 
 def _project_vector(x: FloatArray, total: float) -> FloatArray:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from certeq._files import check_folder, write_whole
 from certeq.optimize.losses._base import Floats
 
-VERSION = 2
+VERSION = 3
 HEADER = "header"
 ANSWERS = "answers"
 _LONGEST_HEADER = 1 << 24  # bytes
@@ -241,11 +241,9 @@ class Values:
     seed: int | None
     weight: float
     source: dict[str, Any]
-    same: bool
-    tilt: list[str]
 
 
-def check_values(path: str, saved: Checkpoint, engines: int) -> Values:
+def check_values(path: str, saved: Checkpoint) -> Values:
     """Return the values of a checkpoint; what no run can have written is refused."""
     values, arrays = saved.values, saved.arrays
     for name in ("theta", "mean", "trace"):
@@ -267,14 +265,10 @@ def check_values(path: str, saved: Checkpoint, engines: int) -> Values:
     seed = values.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise refuse(path, f"seed is {seed!r:.40}")
-    if not isinstance(values.get("same"), bool) or not isinstance(values.get("source"), dict):
+    if not isinstance(values.get("source"), dict):
         raise refuse(path, "the state of its samples is missing")
-    tilt = values.get("tilt")
-    if not isinstance(tilt, list) or len(tilt) != engines or not all(isinstance(name, str) for name in tilt):
-        raise refuse(path, "the state of its tilt is missing")
     return Values(
         at, float(values["seconds"]), values["status"], seed, float(values["weight"]), values["source"],
-        values["same"], tilt,
     )  # fmt: skip
 
 

@@ -17,10 +17,9 @@ from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, save
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
 from certeq.optimize.sg._problem import Identity, Part, refuse_other_problem, step_answers
-from certeq.optimize.sg._projection import step_projection
 from certeq.optimize.sg._schedules import FULL, Plan, make_average
 from certeq.optimize.sg._sources import ArraySource, Source
-from certeq.optimize.sg._tilt import Tilt, make_tilt
+from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
 from certeq.risk._rows import solve_rows
 from certeq.utilities import Utility
@@ -58,13 +57,12 @@ class Run:
         self.seconds = 0.0
         self.average = make_average(plan.average, theta.size)
         sparse = type(loss) is LinearLoss  # the rows of a batch are the gradients; a subclass may add to them
-        self.tilt = make_tilt(utility, None if objective is None else objective.weights, sparse=sparse)
+        self.tilt = WarmTilt(utility, None if objective is None else objective.weights, sparse=sparse)
         # Weights belong to the full sample; a drawn batch has them in its odds already.
         shared = objective is None or objective.weights is None
-        self.plain = self.tilt if shared else make_tilt(utility, sparse=sparse)
+        self.plain = self.tilt if shared else WarmTilt(utility, sparse=sparse)
         self.full = source.samples if isinstance(source, ArraySource) else None
         self.log = Log()
-        self.last_batch: Any = None
         self.last_losses: Floats = np.zeros(0)
         self.status = "iteration limit"
         self.errors: Any = {}
@@ -99,7 +97,8 @@ class Run:
         keep: Callable[[Run], None] | None,
     ) -> None:
         step_at, batch_at, average = self.plan.step, self.plan.batch, self.average
-        evaluate, project = self.loss.evaluate, step_projection(self.domain, self.theta.size)
+        self.domain.validate(self.theta.size)  # so that no step has to
+        evaluate, project = self.loss.evaluate, self.domain._stepper()
         averaging = self.plan.average != "last"
         blocks = isinstance(self.full, Table)
         start, before = time.perf_counter(), self.seconds
@@ -113,10 +112,9 @@ class Run:
                 losses, mass, slope = self.last_losses, 1.0, self._slope_of_blocks()
             else:
                 losses, product = evaluate(self.theta, batch)
-                # The samples of last time help if they are all there are: of a stream, no checkpoint could say so.
-                same = batch is self.full and batch is self.last_batch
-                tilt = self.tilt if batch is self.full else self.plain
-                q, mass = tilt.weigh(losses, same)
+                whole = batch is self.full
+                tilt = self.tilt if whole else self.plain
+                q, mass = tilt.weigh(losses, whole)
                 if not 0.0 < mass < math.inf:
                     raise self._not_finite(k, losses)
                 slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
@@ -124,8 +122,8 @@ class Run:
                 average.add(self.theta, step)
             if not math.isfinite(np.add.reduce(slope)):
                 raise self._no_gradient(k, slope)
-            self.theta = project(self.theta, self.theta - (step / mass) * slope)
-            self.iteration, self.last_batch, self.last_losses = k, batch, losses
+            self.theta = project(self.theta - (step / mass) * slope, self.theta)
+            self.iteration, self.last_losses = k, losses
             elapsed = time.perf_counter() - start
             self.seconds = before + elapsed
             if k % limits.log_every == 0 or k == limits.iterations:
@@ -227,14 +225,12 @@ class Run:
             "seed": self.seed,
             "weight": self.average.weight,
             "source": self.source.state(),
-            "same": self._same(),
-            "tilt": [type(engine).__name__ for engine in self._engines().values()],
             "answers": {name: len(part.numbers) for name, part in parts.items()},
         }
         arrays = {"theta": self.theta, "mean": self.average.mean, "trace": self.log.table()}
         arrays[ANSWERS] = np.concatenate([part.numbers for part in parts.values()])
-        for name, engine in self._engines().items():
-            arrays |= {f"{name}.{key}": array for key, array in engine.state(self._same()).items()}
+        for name, tilt in self._tilts().items():
+            arrays |= {f"{name}.{key}": array for key, array in tilt.state().items()}
         save(path, Checkpoint({name: (part.shown, part.key) for name, part in parts.items()}, values, arrays))
 
     def resume(self, path: str, identity: Identity) -> None:
@@ -245,7 +241,7 @@ class Run:
             return self._shapes()
 
         saved = load(path, accept)
-        values = check_values(path, saved, len(self._engines()))
+        values = check_values(path, saved)
         self._compare_steps(path, saved.arrays["trace"])
         self.source.restore(path, values.source)
         if identity.later is not None:
@@ -255,29 +251,21 @@ class Run:
         )  # fmt: skip
         self.theta, self.average.mean, self.average.weight = saved.arrays["theta"], saved.arrays["mean"], values.weight
         self.log.restore(saved.arrays["trace"])
-        if values.same:
-            self.last_batch = self.full
-        for (name, engine), kind in zip(self._engines().items(), values.tilt, strict=True):
-            state = {
-                key.removeprefix(f"{name}."): array for key, array in saved.arrays.items() if key.startswith(f"{name}.")
-            }
-            engine.resume(path, kind, state, values.same)
+        for name, tilt in self._tilts().items():
+            parts = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}.")}
+            tilt.restore(path, parts)
 
-    def _same(self) -> bool:
-        """Whether the last batch was the full sample, so that what an engine remembers of it may be used again."""
-        return self.full is not None and self.last_batch is self.full
-
-    def _engines(self) -> dict[str, Tilt]:
+    def _tilts(self) -> dict[str, WarmTilt]:
         return {"tilt": self.tilt} if self.plain is self.tilt else {"tilt": self.tilt, "plain": self.plain}
 
     def _shapes(self) -> dict[str, Shape]:
         """Shapes of the arrays of a checkpoint of this problem."""
         d = self.theta.size
         shapes: dict[str, Shape] = {"theta": (d,), "mean": (d,), "trace": (None, len(COLUMNS)), ANSWERS: (None,)}
-        for name in self._engines():
+        for name in self._tilts():
             shapes |= {
                 f"{name}.numbers": (None,),
-                f"{name}.bend": (None if self.full is None else count_samples(self.full),),
+                f"{name}.curvature": (None if self.full is None else count_samples(self.full),),
             }
         return shapes
 

@@ -1,0 +1,149 @@
+"""The tilt of one batch after another: what OCE-SG needs at every iteration, and nothing else.
+
+It is returned as weights q and their sum, so that q/sum is the tilt: the division is left to the gradient, which is
+shorter. On the same samples as last time (a full batch) the search starts from where it was; a short step then costs
+one evaluation of the utility.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from certeq.optimize.losses._base import Floats
+from certeq.optimize.sg._checkpoint import refuse
+from certeq.risk._vector import closed_density, rank_of, solve_near, solve_vector
+from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities.forms import form
+
+State = dict[str, Floats]  # "numbers", and "curvature" of the full sample's length
+
+
+class WarmTilt:
+    r"""The exact tilt of batches; what is remembered of the last one saves time and changes nothing beyond rounding.
+
+    Smooth slopes: Newton's method from the last threshold. On the same samples it is first moved along its derivative,
+    :math:`dt^* = \sum_i c_i\,dz_i / \sum_i c_i` with c the curvatures u'', and by what this missed last time.
+
+    Two linear pieces (CVaR): the quantile by selection among the losses above a bound from last time. Whatever the
+    bound, the quantile is exact; which zeros are added to the gradient depends on it, and so its last bits. With
+    ``sparse`` a q that is 0 outside the losses looked at is returned for these ``rows`` alone: the gradient of a linear
+    loss then needs no other row.
+
+    Everything else, and where the start is no good, is solved from scratch.
+    """
+
+    def __init__(self, utility: Utility, weights: Floats | None = None, sparse: bool = False) -> None:
+        shape: Any = utility.shape
+        self.form = form(utility)
+        self.weights = weights  # of the full sample, summing to 1; None for equal weights
+        self.closed = isinstance(shape, Exponential | Quadratic)
+        self.smooth = shape is None and not utility.kinks and utility.kappa > 0.0
+        self.pieces: Any = shape if isinstance(shape, Pieces) and weights is None and shape.low < shape.high else None
+        self.sparse = sparse and self.pieces is not None and self.pieces.low == 0.0
+        self.rows: Any = None  # the samples that q belongs to, where it is 0 for all others; None for all of them
+        self.t = -math.inf if self.pieces is not None else math.nan  # the last threshold, or a bound below it
+        self.curvature: Floats = np.empty(0)
+        self.curvature_sum = self.level = 0.0  # sum of the curvatures, and of their products with the losses
+        self.miss = self.trend = 0.0  # by how much the prediction was off, and how that changes
+
+    def weigh(self, z: Floats, full: bool) -> tuple[Floats, float]:
+        """Return q and its sum, NaN where z is not finite.
+
+        ``full`` says that z are losses of the full sample, so that what is learned of them is of use again. The caller
+        silences floating-point warnings, once for all calls.
+        """
+        z = np.ascontiguousarray(z)
+        self.rows = None
+        if self.closed:
+            return closed_density(z, self.weights, self.form)
+        found = None
+        if self.smooth:
+            found = self._near(z, full)
+        elif self.pieces is not None and full:
+            found = self._tail(z)
+        return self._from_scratch(z) if found is None else found
+
+    def _near(self, z: Floats, full: bool) -> tuple[Floats, float] | None:
+        known = full and self.curvature_sum > 0.0
+        straight = t = self.t
+        if known:
+            straight += (float(np.dot(self.curvature, z)) - self.level) / self.curvature_sum
+            t = straight + self.miss + self.trend
+        elif self.curvature.size != z.size:
+            self.curvature = np.empty(z.size)
+        found = solve_near(z, self.weights, self.form, t, self.curvature, self.curvature_sum if known else 0.0)
+        if found is None:
+            return None
+        self.t, level = found.threshold, float(np.dot(found.curvature, z))
+        if not math.isfinite(level):  # an infinite loss may have a slope all the same
+            return z, math.nan
+        if not full:
+            self.curvature_sum = 0.0
+            return found.density, found.total
+        miss = found.threshold - straight if known else 0.0
+        # With curvatures that grow old the miss grows evenly; new ones break the pattern.
+        self.trend = miss - self.miss if known and found.curvature is self.curvature else 0.0
+        self.miss, self.level, self.curvature, self.curvature_sum = miss, level, found.curvature, found.curvature_sum
+        return found.density, found.total
+
+    def _tail(self, z: Floats) -> tuple[Floats, float]:
+        """1 above the quantile, a shared fraction at it, so that the tail has its exact mass."""
+        pieces, m = self.pieces, z.size
+        if not math.isfinite(np.add.reduce(z)):
+            return z, math.nan
+        above = m - 1 - rank_of(m, pieces.tail)
+        rows: Any = (z >= self.t).nonzero()[0]
+        if not above < rows.size < 0.5 * m:
+            rows = None
+        upper = z if rows is None else z[rows]
+        rank = upper.size - 1 - above
+        if rows is None or rows.size > above + above // 2 + 16:
+            # Next time a quarter more than the tail is looked at: enough for some steps, few enough to be quick.
+            bound = max(rank - above // 4 - 8, 0)
+            ranked = np.partition(upper, [bound, rank])
+            self.t = float(ranked[bound])
+        else:
+            ranked = np.partition(upper, rank)
+        whole, tie = upper > ranked[rank], upper == ranked[rank]
+        tail = pieces.tail * m
+        share = min(max((tail - np.count_nonzero(whole)) / np.count_nonzero(tie), 0.0), 1.0)
+        q = np.add(whole, share * tie, dtype=np.float64)
+        if self.sparse:
+            self.rows = rows
+        elif rows is not None:
+            part, q = q, np.zeros(m)
+            q[rows] = part
+        if pieces.low == 0.0:
+            return q, tail
+        q *= pieces.high - pieces.low
+        q += pieces.low
+        return q, float(m)
+
+    def _from_scratch(self, z: Floats) -> tuple[Floats, float]:
+        self.curvature_sum = self.miss = self.trend = 0.0
+        found = solve_vector(z, self.weights, self.form)
+        if found is None:
+            return z, math.nan
+        if self.pieces is None:
+            self.t = found.threshold
+        return np.asarray(found.tilt, dtype=np.float64), 1.0
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Return what the next call depends on, so that a resumed run gives the same bits."""
+        state = {"numbers": np.array([self.t, self.curvature_sum, self.level, self.miss, self.trend])}
+        return state | {"curvature": self.curvature} if self.curvature_sum > 0.0 else state
+
+    def restore(self, path: str, state: State) -> None:
+        """Put back what `state` returned, as it was found in a checkpoint."""
+        numbers, curvature = state.get("numbers"), state.get("curvature")
+        if numbers is None or numbers.shape != (5,) or (numbers[1] > 0.0) != (curvature is not None):
+            raise refuse(path, "the state of its tilt is incomplete")
+        if curvature is not None and not self.smooth:
+            raise refuse(path, "the state of its tilt is that of another utility")
+        self.t, self.curvature_sum, self.level, self.miss, self.trend = numbers.tolist()
+        self.curvature = np.empty(0) if curvature is None else curvature
