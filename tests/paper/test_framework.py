@@ -20,7 +20,7 @@ from certeq.paper._figures import as_png
 from certeq.paper._output import as_csv, as_markdown, check_shape
 from certeq.paper._run import LocalJob
 from certeq.paper._statistics import RULES
-from certeq.report._page import in_page
+from certeq.report.page import in_page
 from tests.conftest import ROOT
 from tests.paper import toy
 

@@ -159,7 +159,7 @@ def small_markets(monkeypatch):
     monkeypatch.setattr(_markets, "_real_returns", nothing)
     for key, market in small.items():
         monkeypatch.setitem(_markets.MARKETS, key, market)
-    monkeypatch.setattr(portfolios, "QUICK_STEPS", {})
+    monkeypatch.setattr(_markets, "QUICK_STEPS", {})
     load_panel.cache_clear()
     _markets.find_panel.cache_clear()
     yield
@@ -219,11 +219,11 @@ class Asked:
 
 def test_seeds_are_starts_and_capped_where_one_is_dear():
     small, large = load_panel("sp500"), load_panel("nasdaq-synthetic")
-    assert [portfolios.starts_of(small, Asked(n)) for n in (1, 2, 20, 50)] == [2, 2, 20, 50]
-    assert portfolios.starts_of(large, Asked(20)) == 2
-    real = _markets.Panel("nasdaq", large.train, large.test, large.digest)
-    assert portfolios.starts_of(real, Asked(20)) == 5
-    assert portfolios.starts_of(real, Asked(20, quick=True)) == 2
+    assert [_markets.starts_of(small, Asked(n)) for n in (1, 2, 20, 50)] == [2, 2, 20, 50]
+    assert _markets.starts_of(large, Asked(20)) == 2
+    real = _markets.ReturnsPanel("nasdaq", large.train, large.test, large.digest)
+    assert _markets.starts_of(real, Asked(20)) == 5
+    assert _markets.starts_of(real, Asked(20, quick=True)) == 2
 
 
 def test_a_row_is_judged_by_its_mean_over_starts_and_nothing_else():

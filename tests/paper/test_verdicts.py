@@ -86,7 +86,7 @@ def test_paired_test_is_scipy_s():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=12), rng.normal(0.5, 1.0, size=12)
     found, theirs = paired(a - b), ttest_rel(a, b)
-    assert (found.mean, found.deviation, found.count) == pytest.approx(((a - b).mean(), (a - b).std(ddof=1), 12))
+    assert (found.value, found.deviation, found.count) == pytest.approx(((a - b).mean(), (a - b).std(ddof=1), 12))
     assert found.p == pytest.approx(theirs.pvalue)
     assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval(0.95)))
     assert (found.floor, found.ceiling) == pytest.approx(tuple(theirs.confidence_interval(0.90)))
@@ -99,7 +99,7 @@ def test_paired_test_is_scipy_s():
 
 def test_paired_without_spread():
     same = paired(np.zeros(5))
-    assert (same.mean, same.p, same.low, same.high) == (0.0, 1.0, 0.0, 0.0)
+    assert (same.value, same.p, same.low, same.high) == (0.0, 1.0, 0.0, 0.0)
     assert paired(np.full(5, 0.1)).p == 0.0
     with pytest.raises(ValueError, match="at least 2 differences"):
         paired(np.zeros(1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certeq.report import METRICS, intervals, measure
-from certeq.report._metrics import stationary_places
+from certeq.report.metrics import stationary_indices
 
 skfolio = pytest.importorskip("skfolio")
 
@@ -26,7 +26,7 @@ def test_flat_returns_have_no_ratio():
 
 
 def test_places_are_blocks_of_the_asked_length():
-    places = stationary_places(400, 200, 20.0, np.random.default_rng(0))
+    places = stationary_indices(400, 200, 20.0, np.random.default_rng(0))
     assert places.shape == (200, 400)
     assert places.min() >= 0
     assert places.max() <= 399

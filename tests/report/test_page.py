@@ -11,7 +11,7 @@ import pytest
 
 from certeq.report import render, save
 from certeq.report._charts_paths import time_charts
-from certeq.report._page import data_block, distinct, in_chart, plain
+from certeq.report.page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
 

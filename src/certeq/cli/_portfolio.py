@@ -241,7 +241,7 @@ def _deliver(
 
 
 def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
-    from certeq.report._page import plain
+    from certeq.report.page import plain
 
     table = Table(title=f"{strategy.name}: weights")
     table.add_column("Asset")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize import LinearLoss, Simplex, minimize
 from certeq.optimize.sg import Snapshot
+from certeq.paper._experiment import Job
 from certeq.report import measure
 from certeq.risk import oce
 from certeq.utilities import (
@@ -42,6 +43,10 @@ SYNTHETIC = "-synthetic"
 UNCHECKED = "Synthetic data: the market's file was not to be had, so there is nothing to compare with."
 _PATIENCE = 20.0  # seconds a server may keep silent
 STEPS = 15_000  # the paper's
+QUICK_STEPS = {"cvar": 5_000}
+LARGE = 500  # assets
+Fit = dict[str, Any]
+Fits = dict[str, Fit]
 LOG_EVERY = 25
 
 
@@ -67,7 +72,7 @@ MARKETS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class ReturnsPanel:
     """Daily returns split in time, the last quarter held out, and what must be said about where they came from."""
 
     key: str
@@ -88,7 +93,7 @@ class Panel:
 
 
 @cache
-def find_panel(market: str) -> Panel:
+def find_panel(market: str) -> ReturnsPanel:
     """The real panel, cached or downloaded by skfolio; if it cannot be had, a synthetic one of its size and a note."""
     try:
         return load_panel(market)
@@ -102,18 +107,18 @@ def find_panel(market: str) -> Panel:
         f"heavy tails) and cannot be compared with the printed figures. With the file where SKFOLIO_DATA points to, "
         f"the same command runs the real one."
     )
-    return Panel(stand_in.key, stand_in.train, stand_in.test, stand_in.digest, True, note)
+    return ReturnsPanel(stand_in.key, stand_in.train, stand_in.test, stand_in.digest, True, note)
 
 
 @cache
-def load_panel(key: str) -> Panel:
+def load_panel(key: str) -> ReturnsPanel:
     """The panel of that key; ``-synthetic`` at its end asks for the stand-in. OSError where a file is not to be had."""
     market = MARKETS[key.removesuffix(SYNTHETIC)]
     synthetic = key.endswith(SYNTHETIC)
     returns = synthetic_returns(*market.shape, seed=market.seed) if synthetic else _real_returns(market)
     held = int(np.ceil(0.25 * len(returns)))  # as scikit-learn's train_test_split rounds it
     digest = hashlib.sha256(np.ascontiguousarray(returns.to_numpy(dtype=np.float64)).tobytes()).hexdigest()[:16]
-    return Panel(key, returns.iloc[:-held], returns.iloc[-held:], digest, synthetic)
+    return ReturnsPanel(key, returns.iloc[:-held], returns.iloc[-held:], digest, synthetic)
 
 
 def synthetic_returns(days: int, assets: int, *, seed: int) -> pd.DataFrame:
@@ -166,7 +171,7 @@ def _patient() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Row:
+class PortfolioRow:
     """A portfolio of the tables; one without a utility is a benchmark."""
 
     key: str
@@ -178,23 +183,23 @@ class Row:
 ROWS = {
     row.key: row
     for row in (
-        Row("hrp", "HRP"),
-        Row("equal", "Equal weights"),
-        Row("sharpe", "Maximum Sharpe"),
-        Row("solver", "CVaR solver"),
-        Row("entropic", "Entropic", Entropic(1.0)),
-        Row("cvar", "CVaR", CVaR(0.05)),
-        Row("leaky", "Leaky CVaR", LeakyCVaR(0.05)),
-        Row("smooth", "Smooth CVaR", SmoothCVaR(0.05)),
-        Row("mv", "Mean-variance", MeanVariance(1.0)),
-        Row("mmv", "Monotone mean-variance", MonotoneMeanVariance(2)),
-        Row("quartic", "Quartic", Quartic()),
-        Row("mean", "Risk neutral", Mean()),
+        PortfolioRow("hrp", "HRP"),
+        PortfolioRow("equal", "Equal weights"),
+        PortfolioRow("sharpe", "Maximum Sharpe"),
+        PortfolioRow("solver", "CVaR solver"),
+        PortfolioRow("entropic", "Entropic", Entropic(1.0)),
+        PortfolioRow("cvar", "CVaR", CVaR(0.05)),
+        PortfolioRow("leaky", "Leaky CVaR", LeakyCVaR(0.05)),
+        PortfolioRow("smooth", "Smooth CVaR", SmoothCVaR(0.05)),
+        PortfolioRow("mv", "Mean-variance", MeanVariance(1.0)),
+        PortfolioRow("mmv", "Monotone mean-variance", MonotoneMeanVariance(2)),
+        PortfolioRow("quartic", "Quartic", Quartic()),
+        PortfolioRow("mean", "Risk neutral", Mean()),
     )
 }
 
 
-def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, snapshots: bool) -> dict[str, Any]:
+def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, snapshots: bool) -> Fit:
     """OCE-SG as the paper runs it: all M training days in each step, step 1/sqrt(M), the last iterate.
 
     ``start`` None begins at equal weights; a number seeds a start drawn uniformly from the simplex. ``snapshots`` keeps
@@ -227,7 +232,7 @@ def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, 
     return answer
 
 
-def fit_printed_weights(*, panel: str, digest: str, steps: int) -> dict[str, Any]:
+def fit_printed_weights(*, panel: str, digest: str, steps: int) -> Fit:
     """CVaR by OCE-SG from equal weights with the weights as printed, u'(z - t) = 1/alpha above the quantile, else 0.
 
     They sum to floor(m alpha)/(m alpha), not to 1: the mass on the quantile itself is missing. The corrected ones of
@@ -245,7 +250,7 @@ def fit_printed_weights(*, panel: str, digest: str, steps: int) -> dict[str, Any
     return _answer(data, theta, float(oce(losses @ theta, CVaR(0.05))))
 
 
-def fit_exact(*, panel: str, digest: str, row: str) -> dict[str, Any]:
+def fit_exact(*, panel: str, digest: str, row: str) -> Fit:
     """The true optimum of the same problem, with the gap that proves it."""
     data = _panel(panel, digest)
     found = minimize(LinearLoss(data.losses), _utility(row), domain=Simplex())
@@ -254,7 +259,7 @@ def fit_exact(*, panel: str, digest: str, row: str) -> dict[str, Any]:
     return _answer(data, found.theta, found.value, found.gap)
 
 
-def fit_benchmark(*, panel: str, digest: str, row: str) -> dict[str, Any]:
+def fit_benchmark(*, panel: str, digest: str, row: str) -> Fit:
     """Equal weights, hierarchical risk parity, the largest Sharpe ratio, or the least CVaR by a conic solver."""
     from skfolio import RiskMeasure
     from skfolio.optimization import EqualWeighted, HierarchicalRiskParity, MeanRisk, ObjectiveFunction
@@ -272,6 +277,82 @@ def fit_benchmark(*, panel: str, digest: str, row: str) -> dict[str, Any]:
     return _answer(data, np.asarray(estimator.weights_, dtype=np.float64))
 
 
+def fits_of(
+    job: Job,
+    function: Callable[..., Fit],
+    panels: Mapping[str, ReturnsPanel],
+    rows: Sequence[str],
+    more: Callable[[str], dict[str, Any]] = lambda row: {},
+) -> dict[str, Fits]:
+    """One fit for each market and row, all of them side by side; ``more`` gives further arguments for a row."""
+    keys = [(market, row) for market in panels for row in rows]
+    items = [{**_where(panels[market]), "row": row, **more(row)} for market, row in keys]
+    found: dict[str, Fits] = {market: {} for market in panels}
+    for (market, row), fit in zip(keys, job.map(function, items), strict=True):
+        found[market][row] = fit
+    return found
+
+
+def walks_of(job: Job, panels: Mapping[str, ReturnsPanel], rows: Sequence[str]) -> dict[str, Fits]:
+    """OCE-SG from equal weights, with iterates along the way, by market and row."""
+    return fits_of(
+        job, fit_sg, panels, rows, lambda row: {"steps": steps_of(row, job.quick), "start": None, "snapshots": True}
+    )
+
+
+def printed_walks_of(job: Job, panels: Mapping[str, ReturnsPanel]) -> Fits:
+    """CVaR by OCE-SG from equal weights with the weights as printed, by market."""
+    items = [{**_where(panel), "steps": steps_of("cvar", job.quick)} for panel in panels.values()]
+    return dict(zip(panels, job.map(fit_printed_weights, items), strict=True))
+
+
+def spread_of(job: Job, panel: ReturnsPanel, rows: Sequence[str], keys: Sequence[str]) -> dict[str, Floats]:
+    """Held-out figures (starts, keys) of OCE-SG from random starts, by row; each start serves every experiment."""
+    starts = range(starts_of(panel, job))
+    where = {**_where(panel), "snapshots": False}
+    items = [{**where, "row": row, "steps": steps_of(row, job.quick), "start": seed} for row in rows for seed in starts]
+    found = iter(job.map(fit_sg, items))
+    return {row: np.array([figures_of(next(found), keys) for _ in starts]) for row in rows}
+
+
+def steps_of(row: str, quick: bool) -> int:
+    """How long OCE-SG runs for a row; a quick run stops early, and says so."""
+    return QUICK_STEPS.get(row, 1_000) if quick else STEPS
+
+
+def is_large(panel: ReturnsPanel) -> bool:
+    """Whether a start takes half a minute rather than a second."""
+    return bool(panel.train.shape[1] > LARGE)
+
+
+def starts_of(panel: ReturnsPanel, job: Job) -> int:
+    """Random starts: one for each seed; two at least, for a spread, and fewer where each takes half a minute."""
+    wanted = max(2, job.seeds)
+    if not is_large(panel):
+        return wanted
+    return min(wanted, 2 if job.quick or panel.synthetic else 5)
+
+
+def figures_of(fit: Fit, keys: Sequence[str]) -> list[float]:
+    """The held-out figures of a fit in the order of the tables."""
+    return [float(fit["metrics"][key]) for key in keys]
+
+
+def distance(one: Fit, two: Fit) -> float:
+    """Sum of absolute differences of the weights."""
+    return float(np.abs(np.subtract(one["weights"], two["weights"])).sum())
+
+
+def distances(fit: Fit, optimum: Fit) -> list[float]:
+    """The same of each iterate along the way, the start left out."""
+    away = np.abs(np.asarray(fit["snapshots"]) - np.asarray(optimum["weights"])).sum(axis=1)
+    return list(map(float, away[1:]))
+
+
+def _where(panel: ReturnsPanel) -> dict[str, str]:
+    return {"panel": panel.key, "digest": panel.digest}
+
+
 def log_spaced(steps: int, points: int = 40) -> set[int]:
     """Steps evenly spaced on a logarithmic scale, all of them logged ones."""
     places = np.geomspace(LOG_EVERY, steps, points)
@@ -279,12 +360,12 @@ def log_spaced(steps: int, points: int = 40) -> set[int]:
 
 
 def _answer(
-    data: Panel, theta: NDArray[np.float64], value: float | None = None, gap: float | None = None
-) -> dict[str, Any]:
+    data: ReturnsPanel, theta: NDArray[np.float64], value: float | None = None, gap: float | None = None
+) -> Fit:
     return {"weights": theta.tolist(), "metrics": measure(data.held_out(theta)), "value": value, "gap": gap}
 
 
-def _panel(key: str, digest: str) -> Panel:
+def _panel(key: str, digest: str) -> ReturnsPanel:
     data = load_panel(key)
     if data.digest != digest:
         raise ValueError(f"the {key} panel changed while the work was going on: {data.digest} instead of {digest}.")

@@ -29,8 +29,7 @@ from certeq._files import write_bytes, write_text
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Table
 from certeq.paper._figures import as_png
 from certeq.paper._statistics import RULES
-from certeq.report._chart import Table as PageTable
-from certeq.report._page import asset, in_page, table_html
+from certeq.report.page import PageTable, cards_html, document, in_page, table_html
 
 RESULT = "result.json"
 # Recorded as set or not, never by value: a path says where somebody's files lie and nothing about the result.
@@ -296,7 +295,6 @@ def _page(folder: Path, results: list[dict[str, Any]], names: tuple[str, ...]) -
         ("Run", "quick" if quick else "full"),
         ("Seconds", f"{sum(r['seconds'] for r in results):.0f}"),
     ]
-    shown_cards = "".join(f'<div class="card"><dt>{in_page(k)}</dt><dd>{in_page(v)}</dd></div>' for k, v in cards)
     links = "".join(f'<a href="#{in_page(r["experiment"])}">{in_page(r["title"])}</a>' for r in results)
     warnings = ""
     if quick:
@@ -307,21 +305,16 @@ def _page(folder: Path, results: list[dict[str, Any]], names: tuple[str, ...]) -
     if missing:
         warnings += f'<p class="note">Not run yet: {in_page(", ".join(missing))}.</p>'
     title = "Optimized certainty equivalents from samples: the paper, reproduced"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{title}</title>\n<style>{asset('page.css')}{_STYLE}</style>\n</head>\n<body>\n"
+    body = (
         f'<header><h1>{title}</h1><p class="lead">Each claim beside what came out here. A verdict follows from '
         '<a href="#rules">the rule for its kind of claim</a>; claims that could not be checked are counted apart.</p>'
-        f'<dl class="cards">{shown_cards}</dl>{warnings}</header>\n'
+        f'<dl class="cards">{cards_html(cards)}</dl>{warnings}</header>\n'
         f'<nav aria-label="Experiments"><a href="#rules">Rules</a>{links}</nav>\n'
         f"<main>\n{_rules()}{''.join(_section(folder / r['experiment'], r) for r in results)}"
         f"{_run_section(results)}</main>\n"
-        "</body>\n</html>\n"
-    )  # fmt: skip
+    )
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    return document(title, body, policy, _STYLE)
 
 
 def _rules() -> str:

@@ -420,7 +420,11 @@ def _imported(module: Path, folder: Path) -> set[Path]:
         if path in found or not path.is_file():
             continue
         found.add(path)
-        for name in re.findall(r"certeq\.paper\.([\w.]+)", path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        names = re.findall(r"certeq\.paper\.([\w.]+)", text)
+        for listed in re.findall(r"from certeq\.paper import ([^(\n]+)", text):
+            names += [name.split()[0] for name in listed.split(",")]
+        for name in names:
             named = folder.joinpath(*name.split("."))
             waiting += [named.with_suffix(".py"), *named.glob("*.py")]  # a module, or a package with all it holds
     return found

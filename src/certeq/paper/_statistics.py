@@ -8,7 +8,7 @@ likeness, a rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.paper._experiment import Claim, Series, Verdict
-from certeq.paper._markets import Panel
+from certeq.paper._markets import ReturnsPanel
 from certeq.report import METRICS
-from certeq.report._metrics import BLOCK, stationary_places
+from certeq.report.metrics import BLOCK, stationary_indices
 
 ROUNDING = 5.0001e-5  # half of the last printed digit
 REACH = 2.0  # over seeds, and of the standard error of a slope
@@ -110,23 +110,59 @@ def of_likeness(intervals: Sequence[tuple[float, float]], margin: float) -> Verd
     return "reproduced" if all(low > -margin for low, _ in intervals) else "within noise"
 
 
+def likeness(entries: Mapping[str, Difference], margin: float) -> tuple[int, Verdict, str]:
+    """How many of the named differences are surely above minus the margin, the verdict, and which is the lowest."""
+    verdict = of_likeness([(part.floor, part.ceiling) for part in entries.values()], margin)
+    lowest = min(entries, key=lambda name: entries[name].floor)
+    part = entries[lowest]
+    words = f"lowest: {lowest} {part}, 90 % {part.floor:+.4f} to {part.ceiling:+.4f}"
+    return sum(part.floor > -margin for part in entries.values()), verdict, words
+
+
+def digits(values: Iterable[float]) -> str:
+    """Figures as the paper prints them."""
+    return " ".join(f"{value:.4f}" for value in values)
+
+
+def scatter(values: Floats, over: str) -> str:
+    """Standard deviations of values of (runs, figures), and over how many runs they were taken."""
+    return f"sd {digits(values.std(axis=0, ddof=1))} over {len(values)} {over}"
+
+
 def unchecked(claim: Claim, why: str) -> Claim:
     """The claim with its figures, without a verdict, and the reason."""
     return replace(claim, verdict="not checked", why=why)
 
 
 @dataclass(frozen=True)
-class Paired:
-    """``low`` and ``high`` end the 95 % interval of the mean, ``floor`` and ``ceiling`` the 90 % one of two one-sided
-    tests; ``p`` is two-sided."""
+class Difference:
+    """With its 95 % interval, and the 90 % one (``floor`` to ``ceiling``) of two one-sided tests."""
 
-    mean: float
-    deviation: float
-    p: float
+    value: float
     low: float
     high: float
     floor: float
     ceiling: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.4f}"
+
+    @property
+    def interval(self) -> str:
+        """The 95 % one, in words."""
+        return f"95 % {self.low:+.4f} to {self.high:+.4f}"
+
+    def verdict(self, sign: float = 1.0) -> Verdict:
+        """On a claimed direction: ``sign`` 1 for more, -1 for less."""
+        return of_difference(self.value, self.low, self.high, sign)
+
+
+@dataclass(frozen=True)
+class Paired(Difference):
+    """The mean of ``count`` paired differences, with their standard deviation; ``p`` is two-sided."""
+
+    deviation: float
+    p: float
     count: int
 
 
@@ -144,29 +180,18 @@ def paired(difference: Floats, overlap: float = 0.0) -> Paired:
     mean, deviation = float(np.mean(difference)), float(np.std(difference, ddof=1))
     error = deviation * math.sqrt(1.0 / k + overlap)
     if error == 0.0:
-        return Paired(mean, 0.0, 1.0 if mean == 0.0 else 0.0, mean, mean, mean, mean, k)
+        return Paired(mean, mean, mean, mean, mean, 0.0, 1.0 if mean == 0.0 else 0.0, k)
     wide, narrow = (error * float(t.isf(tail, k - 1)) for tail in (0.025, 0.05))
     p = float(2.0 * t.sf(abs(mean) / error, k - 1))
-    return Paired(mean, deviation, p, mean - wide, mean + wide, mean - narrow, mean + narrow, k)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """In one figure on the held-out days, with the 95 % interval and the 90 % one (of two one-sided tests)."""
-
-    value: float
-    low: float
-    high: float
-    floor: float
-    ceiling: float
+    return Paired(mean, mean - wide, mean + wide, mean - narrow, mean + narrow, deviation, p, k)
 
 
 class HeldOut:
     """Portfolios of one panel on its held-out days, all resampled alike, so that any two can be compared in pairs."""
 
-    def __init__(self, panel: Panel, keys: tuple[str, ...]) -> None:
+    def __init__(self, panel: ReturnsPanel, keys: tuple[str, ...]) -> None:
         self._panel, self._keys = panel, keys
-        self._places = stationary_places(len(panel.test), REPLICATES, BLOCK, np.random.default_rng(0))
+        self._days = stationary_indices(len(panel.test), REPLICATES, BLOCK, np.random.default_rng(0))
         self._drawn: dict[bytes, dict[str, tuple[float, Floats]]] = {}
 
     def less(self, one: Any, two: Any) -> dict[str, Difference]:
@@ -182,7 +207,7 @@ class HeldOut:
         name = np.asarray(weights, dtype=np.float64).tobytes()
         if name not in self._drawn:
             days = self._panel.held_out(weights)
-            rows = days[self._places]
+            rows = days[self._days]
             self._drawn[name] = {
                 key: (float(MEASURES[key].of(days[None, :])[0]), MEASURES[key].of(rows)) for key in self._keys
             }

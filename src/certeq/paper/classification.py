@@ -20,7 +20,19 @@ from numpy.typing import NDArray
 
 import certeq as ce
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
-from certeq.paper._statistics import MARGIN, ROUNDING, Paired, of_difference, of_likeness, of_row, paired, weakest
+from certeq.paper._statistics import (
+    MARGIN,
+    ROUNDING,
+    Paired,
+    band,
+    digits,
+    likeness,
+    of_row,
+    paired,
+    scatter,
+    verdict_of,
+    weakest,
+)
 from certeq.utilities import Utility
 
 Floats = NDArray[np.float64]
@@ -78,9 +90,9 @@ def run(data: str, job: Job) -> Outcome:
     epochs = 40 if job.quick else 500
     marks = [mark for mark in (5, 10, 20, 50, 100, 200) if mark < epochs] + [epochs]
     pairs = [[SPLIT, seed] for seed in range(seeds)] + [[state, state] for state in splits]
-    keys = [(bend, loss) for bend in (("tanh",) if job.quick else ("tanh", "relu")) for loss in LOSSES]
+    keys = [(activation, loss) for activation in (("tanh",) if job.quick else ("tanh", "relu")) for loss in LOSSES]
     item = {"data": data, "pairs": pairs, "epochs": epochs, "marks": marks}
-    answers = job.map(train, [{**item, "activation": bend, "loss": loss} for bend, loss in keys])
+    answers = job.map(train, [{**item, "activation": activation, "loss": loss} for activation, loss in keys])
     scores = {key: np.array(answer) for key, answer in zip(keys, answers, strict=True)}  # (pairs, marks, metrics)
     asked = [{"data": data, "model": model, "state": state} for model in BENCHMARKS for state in (SPLIT, *splits)]
     fixed = np.array(job.map(benchmark, asked)).reshape(len(BENCHMARKS), 1 + len(splits), -1)
@@ -196,12 +208,12 @@ def train(
     started = [_start(seed, sizes, n, epochs) for _, seed in pairs]
     weights = [torch.stack(layer).requires_grad_() for layer in zip(*(layers for layers, _ in started), strict=True)]
     orders: Any = torch.stack([order for _, order in started])  # (networks, epochs, n)
-    bend = {"tanh": torch.tanh, "relu": torch.relu}[activation]
+    curve = {"tanh": torch.tanh, "relu": torch.relu}[activation]
     adam, rows = torch.optim.Adam(weights, lr=STEP), torch.arange(len(pairs))[:, None]
 
     def logits(inputs: Any) -> Any:
         for k in range(0, len(weights), 2):
-            inputs = torch.baddbmm(weights[k + 1], inputs if k == 0 else bend(inputs), weights[k])
+            inputs = torch.baddbmm(weights[k + 1], inputs if k == 0 else curve(inputs), weights[k])
         return inputs[:, :, 0]
 
     found = []
@@ -235,7 +247,7 @@ def _start(seed: int, sizes: tuple[int, ...], n: int, epochs: int) -> tuple[list
 
 
 @dataclass(frozen=True)
-class Difference:
+class SeedsAndSplits:
     """Over seeds on the paper's split, over other splits with a seed each, and the share of seeds above 0."""
 
     seeds: Paired
@@ -243,7 +255,7 @@ class Difference:
     above: float
 
 
-Differences = dict[tuple[str, str, str, str], Difference]
+Differences = dict[tuple[str, str, str, str], SeedsAndSplits]
 
 
 def differences(last: dict[tuple[str, str], Floats], benchmarks: dict[str, Floats], seeds: int) -> Differences:
@@ -253,16 +265,16 @@ def differences(last: dict[tuple[str, str], Floats], benchmarks: dict[str, Float
     same splits): without randomness of their own, one row serves all seeds.
     """
     found = {}
-    for (bend, loss), values in last.items():
+    for (activation, loss), values in last.items():
         if loss == NEUTRAL:
             continue
-        others: dict[str, Any] = {NEUTRAL: last[bend, NEUTRAL]}
+        others: dict[str, Any] = {NEUTRAL: last[activation, NEUTRAL]}
         for name, scores in benchmarks.items():
             others[name] = np.vstack([np.repeat(scores[:1], seeds, axis=0), scores[1:]])
         for other, theirs in others.items():
             for column, metric in enumerate(METRICS):
                 part = values[:, column] - theirs[:, column]
-                found[bend, loss, other, metric] = Difference(
+                found[activation, loss, other, metric] = SeedsAndSplits(
                     paired(part[:seeds]), paired(part[seeds:], OVERLAP), float((part[:seeds] > 0).mean())
                 )
     return found
@@ -275,7 +287,7 @@ def exact_claim(data: str, exact: dict[str, list[float]]) -> Claim:
         "All 12 cells of the deterministic benchmarks",
         "4 digits",
         f"greatest difference {off:.1e}",
-        "reproduced" if off <= ROUNDING else "not reproduced",
+        verdict_of(off <= ROUNDING),
         "deterministic",
     )
 
@@ -285,13 +297,15 @@ def network_claims(
 ) -> list[Claim]:
     """Against the risk-neutral network, against the benchmarks, comparable or not, and each printed row."""
     claims = []
-    for bend in dict.fromkeys(bend for bend, _ in last):
+    for activation in dict.fromkeys(activation for activation, _ in last):
         for metric, sign in BETTER[data]:
-            claims += [_better(data, found, bend, loss, NEUTRAL, metric, sign) for loss in _claimed(data, metric, sign)]
+            claims += [
+                _better(data, found, activation, loss, NEUTRAL, metric, sign) for loss in _claimed(data, metric, sign)
+            ]
             best = _best(data, metric, sign)
-            claims += [_better(data, found, bend, best, other, metric, sign) for other in BENCHMARKS]
-        claims += [_comparable(data, found, bend, other) for other in (NEUTRAL, *BENCHMARKS)]
-        claims += [_row(data, bend, loss, last, scores, seeds, marks) for loss in LOSSES]
+            claims += [_better(data, found, activation, best, other, metric, sign) for other in BENCHMARKS]
+        claims += [_comparable(data, found, activation, other) for other in (NEUTRAL, *BENCHMARKS)]
+        claims += [_row(data, activation, loss, last, scores, seeds, marks) for loss in LOSSES]
     return claims
 
 
@@ -307,23 +321,22 @@ def _best(data: str, metric: str, sign: float) -> str:
     return max(list(LOSSES)[1:], key=lambda loss: sign * PRINTED[data][loss][METRICS.index(metric)])
 
 
-def _better(data: str, found: Differences, bend: str, loss: str, other: str, metric: str, sign: float) -> Claim:
-    entry, column = found[bend, loss, other, metric], METRICS.index(metric)
-    verdicts = [of_difference(part.mean, part.low, part.high, sign) for part in (entry.seeds, entry.splits)]
+def _better(data: str, found: Differences, activation: str, loss: str, other: str, metric: str, sign: float) -> Claim:
+    entry, column = found[activation, loss, other, metric], METRICS.index(metric)
     why = f"Over seeds on the paper's split {_words(entry.seeds, sign)}; over splits {_words(entry.splits, sign)}."
     return Claim(
-        f"{loss}: {metric} {'higher' if sign > 0 else 'lower'} than {_whose(other)} ({bend})",
+        f"{loss}: {metric} {'higher' if sign > 0 else 'lower'} than {_whose(other)} ({activation})",
         f"{PRINTED[data][loss][column] - PRINTED[data][other][column]:+.4f}",
-        f"{entry.seeds.mean:+.4f} over seeds, {entry.splits.mean:+.4f} over splits",
-        weakest(verdicts),
-        f"95 % {entry.seeds.low:+.4f} to {entry.seeds.high:+.4f} and {entry.splits.low:+.4f} to "
-        f"{entry.splits.high:+.4f}; sd {entry.seeds.deviation:.4f} and {entry.splits.deviation:.4f}",
+        f"{entry.seeds} over seeds, {entry.splits} over splits",
+        weakest(part.verdict(sign) for part in (entry.seeds, entry.splits)),
+        f"{entry.seeds.interval} and {entry.splits.low:+.4f} to {entry.splits.high:+.4f}; "
+        f"sd {entry.seeds.deviation:.4f} and {entry.splits.deviation:.4f}",
         why,
     )
 
 
 def _words(part: Paired, sign: float) -> str:
-    verdict = of_difference(part.mean, part.low, part.high, sign)
+    verdict = part.verdict(sign)
     if verdict != "not reproduced":
         return "it holds beyond the noise" if verdict == "reproduced" else "the sign agrees, within the noise"
     if max(sign * part.low, sign * part.high) < 0.0:
@@ -331,18 +344,16 @@ def _words(part: Paired, sign: float) -> str:
     return "there is no gain on average, within the noise"
 
 
-def _comparable(data: str, found: Differences, bend: str, other: str) -> Claim:
+def _comparable(data: str, found: Differences, activation: str, other: str) -> Claim:
     """Two one-sided tests over splits, for six losses and three metrics."""
     entries = {
-        f"{loss} {metric}": found[bend, loss, other, metric].splits
+        f"{loss} {metric}": found[activation, loss, other, metric].splits
         for loss in list(LOSSES)[1:]
         for metric in LIKE[data]
     }
-    verdict = of_likeness([(part.floor, part.ceiling) for part in entries.values()], MARGIN)
-    sure = sum(part.floor > -MARGIN for part in entries.values())
+    sure, verdict, lowest = likeness(entries, MARGIN)
     worse = [name for name, part in entries.items() if part.ceiling < -MARGIN]
-    lowest = min(entries, key=lambda name: entries[name].floor)
-    text = f"OCE networks are comparable to {_whose(other)} on {', '.join(LIKE[data])}, or better ({bend})"
+    text = f"OCE networks are comparable to {_whose(other)} on {', '.join(LIKE[data])}, or better ({activation})"
     undecided = len(entries) - sure - len(worse)
     why = f"Worse beyond the margin: {', '.join(worse)}. " if worse else ""
     why += f"Undecided: {undecided} of {len(entries)}." if undecided else ""
@@ -351,20 +362,19 @@ def _comparable(data: str, found: Differences, bend: str, other: str) -> Claim:
         "comparable" if data == "breast-cancer" else "higher, which is more",
         f"{sure} of {len(entries)} differences over splits are above -{MARGIN:g} with 95 % confidence",
         verdict,
-        f"lowest: {lowest} {entries[lowest].mean:+.4f}, 90 % {entries[lowest].floor:+.4f} to "
-        f"{entries[lowest].ceiling:+.4f}",
+        lowest,
         why.strip(),
     )
 
 
-def _row(data: str, bend: str, loss: str, last: Scores, scores: Scores, seeds: int, marks: list[int]) -> Claim:
+def _row(data: str, activation: str, loss: str, last: Scores, scores: Scores, seeds: int, marks: list[int]) -> Claim:
     """A printed row against its spread over seeds, and when in training a missed figure was nearest."""
     printed = np.array(PRINTED[data][loss])
-    values = last[bend, loss][:seeds]
+    values = last[activation, loss][:seeds]
     verdict, beyond = of_row(printed, values)
     why = ""
     if beyond.any():
-        path = scores[bend, loss][:seeds]  # (seeds, marks, metrics)
+        path = scores[activation, loss][:seeds]  # (seeds, marks, metrics)
         mean, deviation = path.mean(axis=0), path.std(axis=0, ddof=1)
         near = []
         for column in np.flatnonzero(beyond):
@@ -376,11 +386,11 @@ def _row(data: str, bend: str, loss: str, last: Scores, scores: Scores, seeds: i
         why = f"Further off than 2 sd: {', '.join(METRICS[c] for c in np.flatnonzero(beyond))}. Nearest on average, of "
         why += f"{', '.join(map(str, marks))} epochs: {'; '.join(near)}."
     return Claim(
-        f"{loss}: the printed row ({', '.join(METRICS)}), {bend}",
-        " ".join(f"{x:.4f}" for x in printed),
-        " ".join(f"{x:.4f}" for x in values.mean(axis=0)),
+        f"{loss}: the printed row ({', '.join(METRICS)}), {activation}",
+        digits(printed),
+        digits(values.mean(axis=0)),
         verdict,
-        "sd " + " ".join(f"{x:.4f}" for x in values.std(axis=0, ddof=1)) + f" over {seeds} seeds",
+        scatter(values, "seeds"),
         why,
     )
 
@@ -402,10 +412,10 @@ def network_table(data: str, last: Scores, seeds: int) -> Table:
     """Mean and deviation of every network over seeds, beside the printed row."""
     columns = ("Activation", "Loss", *(f"{metric}{tail}" for metric in METRICS for tail in ("", " sd", " printed")))
     rows = []
-    for (bend, loss), values in last.items():
+    for (activation, loss), values in last.items():
         mean, deviation = values[:seeds].mean(axis=0), values[:seeds].std(axis=0, ddof=1)
         cells = zip(mean.tolist(), deviation.tolist(), PRINTED[data][loss], strict=True)
-        rows.append((bend, loss, *(x for triple in cells for x in triple)))
+        rows.append((activation, loss, *(x for triple in cells for x in triple)))
     return Table("networks", f"Networks over {seeds} seeds, split {SPLIT}", columns, tuple(rows))
 
 
@@ -416,8 +426,8 @@ def paired_table(differences: Differences) -> Table:
     rows: list[tuple[Any, ...]] = []
     for key, both in differences.items():
         s, t = both.seeds, both.splits
-        seeds = (s.mean, s.deviation, s.low, s.high, s.p, both.above)
-        rows.append((*key, *seeds, t.mean, t.deviation, t.low, t.high, t.p))
+        seeds = (s.value, s.deviation, s.low, s.high, s.p, both.above)
+        rows.append((*key, *seeds, t.value, t.deviation, t.low, t.high, t.p))
     columns = ("Activation", "Loss", "Less", "Metric", *heads)
     title = "Differences to the risk-neutral network and to the benchmarks, with 95 % intervals"
     return Table("paired", title, columns, tuple(rows))
@@ -429,10 +439,10 @@ def spread_figure(data: str, last: Scores, seeds: int) -> Figure:
     for metric in ("ECE", "AUROC"):
         column = METRICS.index(metric)
         clouds = []
-        for bend in dict.fromkeys(bend for bend, _ in last):
+        for activation in dict.fromkeys(activation for activation, _ in last):
             x = [loss for loss in LOSSES for _ in range(seeds)]
-            y = [float(v) for loss in LOSSES for v in last[bend, loss][:seeds, column]]
-            clouds.append(Series(f"{bend}, one seed", x, y, "points"))
+            y = [float(v) for loss in LOSSES for v in last[activation, loss][:seeds, column]]
+            clouds.append(Series(f"{activation}, one seed", x, y, "points"))
         printed = Series("printed", list(LOSSES), [PRINTED[data][loss][column] for loss in LOSSES], "points")
         panels.append(Panel((*clouds, printed), metric, "loss", metric))
     alt = f"ECE and AUROC of every network on the {data} test set, one point per seed, beside the printed figures."
@@ -446,9 +456,7 @@ def epoch_figure(data: str, scores: Scores, seeds: int, marks: list[int]) -> Fig
         column, series = METRICS.index(metric), []
         for loss in (NEUTRAL, "Entropic", "CVaR", "S-CVaR"):
             values = scores["tanh", loss][:seeds, :, column]
-            mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
-            low, high = (mean - deviation).tolist(), (mean + deviation).tolist()
-            series.append(Series(loss, marks, mean.tolist(), "band", low, high))
+            series.append(band(loss, marks, values.mean(axis=0), values.std(axis=0, ddof=1)))
         panels.append(Panel(tuple(series), f"{metric}, tanh", "epochs", metric, log_x=True))
     alt = f"ECE and AUROC on the {data} test set against epochs of training, mean and standard deviation over seeds."
     return Figure("epochs", f"Test scores while training: {data}", alt, tuple(panels))

@@ -10,37 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from certeq.paper import _markets
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
-from certeq.paper._markets import (
-    LOG_EVERY,
-    MARKETS,
-    ROWS,
-    STEPS,
-    UNCHECKED,
-    find_panel,
-    fit_benchmark,
-    fit_exact,
-    fit_printed_weights,
-    fit_sg,
-)
-from certeq.paper._markets import Panel as Returns
+from certeq.paper._markets import MARKETS, ROWS, STEPS, Fit, Fits, ReturnsPanel, figures_of, steps_of
 from certeq.paper._printed import CVAR_TABLES
-from certeq.paper._statistics import HeldOut, of_difference, of_row, unchecked, wanted_sign, weakest
-from certeq.paper.portfolios import (
-    Fit,
-    Fits,
-    figures_of,
-    is_large,
-    largest_assets,
-    stacks,
-    start_items,
-    starts_of,
-    steps_of,
-)
+from certeq.paper._statistics import HeldOut, digits, of_row, scatter, unchecked, verdict_of, wanted_sign, weakest
+from certeq.paper.portfolios import distance_lines, largest_assets, stacks
 from certeq.risk import oce
 from certeq.utilities import CVaR
 
+Floats = NDArray[np.float64]
 VARIANTS = ("cvar", "leaky", "smooth")
 KEYS = ("annualized_mean", "cvar", "cdar", "annualized_sharpe_ratio")
 SHORT = ("Return", "CVaR", "CDaR", "Sharpe")
@@ -49,15 +30,15 @@ CLOSE = 1e-4
 
 
 @dataclass(frozen=True)
-class Market:
+class SolvedMarket:
     """All that was found for one market; ``solver`` is None where a quick run leaves it out."""
 
     key: str
-    panel: Returns
+    panel: ReturnsPanel
     ours: Fits
     exact: Fit
     solver: Fit | None
-    spread: dict[str, Any]
+    spread: dict[str, Floats]
     steps: int
     quick: bool
 
@@ -74,30 +55,20 @@ class Market:
 
 def run(job: Job) -> Outcome:
     """All three markets."""
-    panels = {key: find_panel(key) for key in MARKETS}
-    solved = [key for key, panel in panels.items() if not (job.quick and is_large(panel))]
-    where = {key: {"panel": panel.key, "digest": panel.digest} for key, panel in panels.items()}
-    solver = dict(zip(solved, job.map(fit_benchmark, [{**where[key], "row": "solver"} for key in solved]), strict=True))
-    exact = dict(zip(panels, job.map(fit_exact, [{**where[key], "row": "cvar"} for key in panels]), strict=True))
-    walks = [
-        {**where[key], "row": row, "steps": steps_of(row, job.quick), "start": None, "snapshots": True}
-        for key in panels for row in VARIANTS
-    ]  # fmt: skip
-    walked = iter(job.map(fit_sg, walks))
-    bare = job.map(fit_printed_weights, [{**where[key], "steps": steps_of("cvar", job.quick)} for key in panels])
-    markets = []
+    panels = {key: _markets.find_panel(key) for key in MARKETS}
+    solved = {key: panel for key, panel in panels.items() if not (job.quick and _markets.is_large(panel))}
+    solver = _markets.fits_of(job, _markets.fit_benchmark, solved, ("solver",))
+    exact = _markets.fits_of(job, _markets.fit_exact, panels, ("cvar",))
+    walked = _markets.walks_of(job, panels, VARIANTS)
+    unweighted = _markets.printed_walks_of(job, panels)
+    steps, markets = steps_of("cvar", job.quick), []
     for key, panel in panels.items():
-        ours = {row: next(walked) for row in VARIANTS}
         # A quick run has too few steps to judge the rows, so it needs no starts.
-        drawn = [] if job.quick else start_items(panel, VARIANTS, job)
-        scattered = job.map(fit_sg, drawn)
-        spread = {
-            row: np.array([figures_of(f, KEYS) for f, item in zip(scattered, drawn, strict=True) if item["row"] == row])
-            for row in VARIANTS
-        }
-        steps = steps_of("cvar", job.quick)
-        markets.append(Market(key, panel, ours, exact[key], solver.get(key), spread, steps, job.quick))
-    unweighted = dict(zip(panels, bare, strict=True))
+        spread = (
+            {row: np.empty((0, 0)) for row in VARIANTS} if job.quick else _markets.spread_of(job, panel, VARIANTS, KEYS)
+        )
+        conic = solver[key]["solver"] if key in solver else None
+        markets.append(SolvedMarket(key, panel, walked[key], exact[key]["cvar"], conic, spread, steps, job.quick))
     head = ("Market", "Portfolio", "Row", *SHORT, "CVaR (train)", "Above exact CVaR", "Distance of weights")
     rows = [row for market in markets for row in _rows(market, unweighted[market.key])]
     return Outcome(
@@ -106,27 +77,27 @@ def run(job: Job) -> Outcome:
         claims=tuple(claim for market in markets for claim in _judged(market)),
         notes=_notes(markets, unweighted, job.quick),
         numbers={market.key: _numbers(market) for market in markets},
-        seeds=() if job.quick else tuple(range(max(starts_of(panel, job) for panel in panels.values()))),
+        seeds=() if job.quick else tuple(range(max(_markets.starts_of(panel, job) for panel in panels.values()))),
         synthetic=any(panel.synthetic for panel in panels.values()),
     )
 
 
-def training_cvar(panel: Returns, fit: Fit) -> float:
+def training_cvar(panel: ReturnsPanel, fit: Fit) -> float:
     """CVaR of the daily losses the portfolio was fitted on."""
     return float(oce(panel.losses @ np.asarray(fit["weights"]), CVaR(0.05)))
 
 
-def _judged(market: Market) -> list[Claim]:
+def _judged(market: SolvedMarket) -> list[Claim]:
     found = claims(market)
-    return [unchecked(claim, UNCHECKED) for claim in found] if market.panel.synthetic else found
+    return [unchecked(claim, _markets.UNCHECKED) for claim in found] if market.panel.synthetic else found
 
 
-def _rows(market: Market, unweighted: Fit) -> list[tuple[Any, ...]]:
+def _rows(market: SolvedMarket, unweighted: Fit) -> list[tuple[Any, ...]]:
     printed, name, exact = CVAR_TABLES[market.key], market.name, market.exact
 
     def judged(title: str, row: str, fit: Fit) -> tuple[Any, ...]:
         risk = training_cvar(market.panel, fit)
-        return (name, title, row, *figures_of(fit, KEYS), risk, risk - exact["value"], distance(fit, exact))
+        return (name, title, row, *figures_of(fit, KEYS), risk, risk - exact["value"], _markets.distance(fit, exact))
 
     rows: list[tuple[Any, ...]] = [(name, "CVaR solver", "printed", *printed["solver"], None, None, None)]
     if market.solver is not None:
@@ -144,7 +115,7 @@ def _rows(market: Market, unweighted: Fit) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _numbers(market: Market) -> dict[str, Any]:
+def _numbers(market: SolvedMarket) -> dict[str, Any]:
     return {
         "exact_cvar": market.exact["value"],
         "certified_gap": market.exact["gap"],
@@ -157,7 +128,7 @@ def _numbers(market: Market) -> dict[str, Any]:
     }
 
 
-def _notes(markets: list[Market], unweighted: dict[str, Fit], quick: bool) -> tuple[str, ...]:
+def _notes(markets: list[SolvedMarket], unweighted: dict[str, Fit], quick: bool) -> tuple[str, ...]:
     notes = [market.panel.note for market in markets if market.panel.note]
     bare = "; ".join(
         f"{market.name} {fit['metrics']['annualized_mean']:.4f} / {fit['metrics']['annualized_sharpe_ratio']:.4f}"
@@ -186,12 +157,7 @@ def steps_until_close(fit: Fit, exact: float) -> int | None:
     return int(fit["steps"][away[-1] + 1]) if away[-1] + 1 < len(fit["steps"]) else None
 
 
-def distance(one: Fit, two: Fit) -> float:
-    """Sum of absolute differences of the weights."""
-    return float(np.abs(np.subtract(one["weights"], two["weights"])).sum())
-
-
-def claims(market: Market) -> list[Claim]:
+def claims(market: SolvedMarket) -> list[Claim]:
     """Value, held-out CVaR, the other metrics, the composition, the printed rows, and the variants against CVaR."""
     held_out = HeldOut(market.panel, OTHERS)
     rows = [] if market.quick else [_row(market, row) for row in VARIANTS]
@@ -201,7 +167,7 @@ def claims(market: Market) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _value(market: Market) -> Claim:
+def _value(market: SolvedMarket) -> Claim:
     fit, exact = market.ours["cvar"], market.exact
     first = steps_until_close(fit, exact["value"])
     return Claim(
@@ -209,56 +175,56 @@ def _value(market: Market) -> Claim:
         "converges",
         f"{fit['value']:.6f} against {exact['value']:.6f}; {fit['value'] - exact['value']:.1e} above after "
         f"{market.steps:,} steps",
-        "reproduced" if first is not None else "not reproduced",
+        verdict_of(first is not None),
         f"certified gap of the exact CVaR {exact['gap']:.0e}",
-        f"Within 1e-4 from step {first:,} on (looked at every {LOG_EVERY} steps)." if first is not None
+        f"Within 1e-4 from step {first:,} on (looked at every {_markets.LOG_EVERY} steps)." if first is not None
         else f"Not within 1e-4 after {market.steps:,} steps.",
     )  # fmt: skip
 
 
-def _same_cvar(market: Market) -> Claim:
+def _same_cvar(market: SolvedMarket) -> Claim:
     printed, (reference, whose) = CVAR_TABLES[market.key], market.reference
     mine, theirs = (f"{fit['metrics']['cvar']:.4f}" for fit in (market.ours["cvar"], reference))
     return Claim(
         f"{market.name}: the same CVaR as {whose} on the held-out days, to four digits",
         f"{printed['cvar'][1]:.4f} against {printed['solver'][1]:.4f}",
         f"{mine} against {theirs}",
-        "reproduced" if mine == theirs else "not reproduced",
+        verdict_of(mine == theirs),
     )
 
 
-def _slightly_better(market: Market, held_out: HeldOut) -> Claim:
+def _slightly_better(market: SolvedMarket, held_out: HeldOut) -> Claim:
     printed, (reference, whose) = CVAR_TABLES[market.key], market.reference
     fit = market.ours["cvar"]
     found = held_out.less(fit["weights"], reference["weights"])
-    verdict = weakest(of_difference(d.value, d.low, d.high, wanted_sign(key)) for key, d in found.items())
+    verdict = weakest(d.verdict(wanted_sign(key)) for key, d in found.items())
     return Claim(
         f"{market.name}: CVaR by OCE-SG is marginally better than {whose} on return, CDaR and Sharpe",
-        " / ".join(" ".join(f"{printed[row][place]:.4f}" for place in (0, 2, 3)) for row in ("cvar", "solver")),
-        " / ".join(" ".join(f"{x:.4f}" for x in figures_of(each, OTHERS)) for each in (fit, reference)),
+        " / ".join(digits(printed[row][k] for k in (0, 2, 3)) for row in ("cvar", "solver")),
+        " / ".join(digits(figures_of(each, OTHERS)) for each in (fit, reference)),
         verdict,
-        "; ".join(
-            f"{SHORT[KEYS.index(key)]} {d.value:+.4f}, 95 % {d.low:+.4f} to {d.high:+.4f}" for key, d in found.items()
-        ),
+        "; ".join(f"{SHORT[KEYS.index(key)]} {d}, {d.interval}" for key, d in found.items()),
         "Both aim at one optimum; what is left between them is the distance not yet gone.",
     )
 
 
-def _composition(market: Market) -> Claim:
+def _composition(market: SolvedMarket) -> Claim:
     fit, exact = market.ours["cvar"], market.exact
-    begun, ended = distance({"weights": fit["snapshots"][0]}, exact), distance(fit, exact)
+    begun, ended = _markets.distance({"weights": fit["snapshots"][0]}, exact), _markets.distance(fit, exact)
     near = ended <= 0.1 * begun
     return Claim(
         f"{market.name}: the composition converges to the solver's (a tenth of the way, or less, is left)",
         "converges (figure)",
         f"sum of absolute differences {begun:.2f} at the start, {ended:.3f} after {market.steps:,} steps",
-        "reproduced" if near else "not reproduced",
-        "" if market.solver is None else f"skfolio's solver is {distance(market.solver, exact):.1e} from the exact one",
+        verdict_of(near),
+        ""
+        if market.solver is None
+        else f"skfolio's solver is {_markets.distance(market.solver, exact):.1e} from the exact one",
         "" if near else f"More than a tenth of the way is left after {market.steps:,} steps.",
     )
 
 
-def _row(market: Market, row: str) -> Claim:
+def _row(market: SolvedMarket, row: str) -> Claim:
     printed, values = CVAR_TABLES[market.key][row], market.spread[row]
     verdict, beyond = of_row(printed, values)
     why = ""
@@ -268,15 +234,15 @@ def _row(market: Market, row: str) -> Claim:
         why += " The printed utility is risk neutral by mistake; ours is the corrected one."
     return Claim(
         f"{market.name}: {ROWS[row].title} row by OCE-SG ({', '.join(SHORT)})",
-        " ".join(f"{x:.4f}" for x in printed),
-        " ".join(f"{x:.4f}" for x in values.mean(axis=0)),
+        digits(printed),
+        digits(values.mean(axis=0)),
         verdict,
-        "sd " + " ".join(f"{x:.4f}" for x in values.std(axis=0, ddof=1)) + f" over {len(values)} random starts",
+        scatter(values, "random starts"),
         why.strip(),
     )
 
 
-def _variants(market: Market, held_out: HeldOut) -> list[Claim]:
+def _variants(market: SolvedMarket, held_out: HeldOut) -> list[Claim]:
     """That L-CVaR and S-CVaR outperform CVaR on some metrics: on those where the paper's own table says so."""
     found, printed = [], CVAR_TABLES[market.key]
     for row in ("leaky", "smooth"):
@@ -295,8 +261,8 @@ def _variants(market: Market, held_out: HeldOut) -> list[Claim]:
                     f"{market.name}: {ROWS[row].title} outperforms CVaR on {SHORT[place]} (both by OCE-SG)",
                     f"{printed[row][place]:.4f} against {printed['cvar'][place]:.4f}",
                     f"{mine:.4f} against {theirs:.4f}",
-                    of_difference(d.value, d.low, d.high, sign),
-                    f"difference {d.value:+.4f}, 95 % {d.low:+.4f} to {d.high:+.4f}",
+                    d.verdict(sign),
+                    f"difference {d}, {d.interval}",
                     "The printed S-CVaR is risk neutral by mistake; ours is the corrected one."
                     if row == "smooth"
                     else "",
@@ -315,7 +281,7 @@ def _variants(market: Market, held_out: HeldOut) -> list[Claim]:
     return found
 
 
-def values_figure(markets: list[Market]) -> Figure:
+def values_figure(markets: list[SolvedMarket]) -> Figure:
     """How far CVaR is above the exact one, step by step."""
     curves, ends, longest = [], [], 0
     for market in markets:
@@ -324,7 +290,7 @@ def values_figure(markets: list[Market]) -> Figure:
         curves.append(Series(market.name, fit["steps"], away.tolist()))
         ends.append(f"{market.name} {away[-1]:.0e}")
         longest = max(longest, fit["steps"][-1])
-    curves.append(Series("1e-4", [LOG_EVERY, longest], [CLOSE, CLOSE], "dashed"))
+    curves.append(Series("1e-4", [_markets.LOG_EVERY, longest], [CLOSE, CLOSE], "dashed"))
     return Figure(
         "value",
         "CVaR of OCE-SG above the exact CVaR, training days",
@@ -333,19 +299,11 @@ def values_figure(markets: list[Market]) -> Figure:
     )
 
 
-def composition_figure(market: Market) -> Figure:
+def composition_figure(market: SolvedMarket) -> Figure:
     """The solver's weights beside ours, and the distance between them along the steps."""
-    exact = np.asarray(market.exact["weights"])
     bars = {"solver": market.solver or market.exact, **market.ours}
     names = largest_assets(market.panel, [bars[row]["weights"] for row in ("solver", "cvar")])
-    lines = [
-        Series(
-            ROWS[row].title,
-            fit["snapshot_steps"][1:],
-            np.abs(np.asarray(fit["snapshots"])[1:] - exact).sum(axis=1).tolist(),
-        )
-        for row, fit in market.ours.items()
-    ]
+    lines = distance_lines(market.ours, dict.fromkeys(market.ours, market.exact))
     return Figure(
         f"composition-{market.key}",
         f"Composition against the solver, {market.name}",
@@ -353,7 +311,7 @@ def composition_figure(market: Market) -> Figure:
         f"differences; the variants go elsewhere.",
         (
             Panel(stacks(market.panel, bars, names), "Compositions", "", "Weight"),
-            Panel(tuple(lines), "Distance to the exact optimum", "Step", "Sum of |differences|", True, True),
+            Panel(lines, "Distance to the exact optimum", "Step", "Sum of |differences|", True, True),
         ),
     )
 

@@ -12,42 +12,29 @@ from typing import Any
 
 import numpy as np
 
+from certeq.paper import _markets
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
-from certeq.paper._markets import (
-    MARKETS,
-    ROWS,
-    STEPS,
-    SYNTHETIC,
-    UNCHECKED,
-    find_panel,
-    fit_benchmark,
-    fit_exact,
-    fit_printed_weights,
-    fit_sg,
-)
-from certeq.paper._markets import Panel as Returns
+from certeq.paper._markets import MARKETS, ROWS, STEPS, Fit, Fits, ReturnsPanel, figures_of, steps_of
 from certeq.paper._printed import CVAR_TABLES, PORTFOLIOS
 from certeq.paper._statistics import (
     ROUNDING,
     SHARPE_MARGIN,
     Difference,
     HeldOut,
-    of_difference,
-    of_likeness,
+    digits,
+    likeness,
     of_row,
+    scatter,
     unchecked,
+    verdict_of,
     weakest,
 )
 from certeq.report import METRICS
 
 BENCHMARKS = ("hrp", "equal", "sharpe")
 OCES = ("entropic", "cvar", "leaky", "smooth", "mv", "mmv", "quartic")
-QUICK_STEPS = {"cvar": 5_000}
 KEYS = tuple(metric.key for metric in METRICS)
 SHORT = ("Return", "Gini MD", "CVaR", "EVaR", "CDaR", "Sharpe", "Sortino")
-LARGE = 500  # assets
-Fit = dict[str, Any]
-Fits = dict[str, Fit]
 RETURN, SHARPE = "annualized_mean", "annualized_sharpe_ratio"
 Printed = dict[str, tuple[float, ...]]
 Differences = dict[tuple[str, str, str], dict[str, Difference]]
@@ -57,23 +44,16 @@ _DAYS = 500
 
 def run(market: str, job: Job) -> Outcome:
     """One market."""
-    panel, quick = find_panel(market), job.quick
-    benchmarks = ("equal",) if quick and is_large(panel) else BENCHMARKS
-    where = {"panel": panel.key, "digest": panel.digest}
-    fitted: Fits = dict(
-        zip(benchmarks, job.map(fit_benchmark, [{**where, "row": row} for row in benchmarks]), strict=True)
+    panel, quick = _markets.find_panel(market), job.quick
+    benchmarks = ("equal",) if quick and _markets.is_large(panel) else BENCHMARKS
+    panels, rows = {market: panel}, (*OCES, "mean")
+    fitted = _markets.fits_of(job, _markets.fit_benchmark, panels, benchmarks)[market]
+    best, ours = (
+        _markets.fits_of(job, _markets.fit_exact, panels, rows)[market],
+        _markets.walks_of(job, panels, rows)[market],
     )
-    rows = (*OCES, "mean")
-    best: Fits = dict(zip(rows, job.map(fit_exact, [{**where, "row": row} for row in rows]), strict=True))
-    plain = [{**where, "row": r, "steps": steps_of(r, quick), "start": None, "snapshots": True} for r in rows]
-    ours: Fits = dict(zip(rows, job.map(fit_sg, plain), strict=True))
-    (unweighted,) = job.map(fit_printed_weights, [{**where, "steps": steps_of("cvar", quick)}])
-    drawn = start_items(panel, OCES, job)
-    scattered = job.map(fit_sg, drawn)
-    spread = {
-        row: np.array([figures_of(fit) for fit, item in zip(scattered, drawn, strict=True) if item["row"] == row])
-        for row in OCES
-    }
+    unweighted = _markets.printed_walks_of(job, panels)[market]
+    spread = _markets.spread_of(job, panel, OCES, KEYS)
     starts = len(spread["cvar"])
     held_out = HeldOut(panel, (RETURN, SHARPE))
     differences = {
@@ -94,7 +74,7 @@ def run(market: str, job: Job) -> Outcome:
         optimum_claim(ours, best, quick),
     ]
     if panel.synthetic:
-        claims = [unchecked(claim, UNCHECKED) for claim in claims]
+        claims = [unchecked(claim, _markets.UNCHECKED) for claim in claims]
     return Outcome(
         tables=(
             main_table(market, PORTFOLIOS[market], fitted, ours, best, unweighted, quick),
@@ -124,7 +104,7 @@ def run(market: str, job: Job) -> Outcome:
 
 
 def _notes(
-    panel: Returns, quick: bool, benchmarks: tuple[str, ...], starts: int, cvar: Fit, unweighted: Fit
+    panel: ReturnsPanel, quick: bool, benchmarks: tuple[str, ...], starts: int, cvar: Fit, unweighted: Fit
 ) -> tuple[str, ...]:
     days, assets = panel.train.shape
     notes = [panel.note] if panel.note else []
@@ -157,41 +137,9 @@ def _pair(fit: Fit) -> str:
     return f"{fit['metrics'][RETURN]:.4f} / {fit['metrics'][SHARPE]:.4f}"
 
 
-def steps_of(row: str, quick: bool) -> int:
-    """How long OCE-SG runs for a row; a quick run stops early, and says so."""
-    return QUICK_STEPS.get(row, 1_000) if quick else STEPS
-
-
-def is_large(panel: Returns) -> bool:
-    """Whether a start takes half a minute rather than a second."""
-    return bool(panel.train.shape[1] > LARGE)
-
-
-def starts_of(panel: Returns, job: Job) -> int:
-    """Random starts: one for each seed; two at least, for a spread, and fewer where each takes half a minute."""
-    wanted = max(2, job.seeds)
-    if not is_large(panel):
-        return wanted
-    return min(wanted, 2 if job.quick or panel.synthetic else 5)
-
-
-def start_items(panel: Returns, rows: tuple[str, ...], job: Job) -> list[dict[str, Any]]:
-    """OCE-SG from random starts, as arguments of `fit_sg`; the same for every experiment, so that each is run once."""
-    where = {"panel": panel.key, "digest": panel.digest, "snapshots": False}
-    return [
-        {**where, "row": row, "steps": steps_of(row, job.quick), "start": seed}
-        for row in rows for seed in range(starts_of(panel, job))
-    ]  # fmt: skip
-
-
-def figures_of(fit: Fit, keys: tuple[str, ...] = KEYS) -> list[float]:
-    """The held-out figures of a fit in the order of the tables."""
-    return [float(fit["metrics"][key]) for key in keys]
-
-
 def benchmarks_claim(printed: Printed, fitted: Fits) -> Claim:
     """What has no randomness."""
-    off = np.concatenate([np.abs(np.subtract(figures_of(fit), printed[row])) for row, fit in fitted.items()])
+    off = np.concatenate([np.abs(np.subtract(figures_of(fit, KEYS), printed[row])) for row, fit in fitted.items()])
     loose = np.repeat([row == "sharpe" for row in fitted], len(KEYS))
     same, worst = int((off <= ROUNDING).sum()), float(off.max())
     reproduced = bool(np.all(off <= np.where(loose, 1e-4 + ROUNDING, ROUNDING)))
@@ -202,7 +150,7 @@ def benchmarks_claim(printed: Printed, fitted: Fits) -> Claim:
         f"Benchmarks: {', '.join(ROWS[row].title for row in fitted)}, seven figures each",
         "as in the table",
         f"{same} of {off.size} cells agree to four digits; the furthest is {worst:.1e} away",
-        "reproduced" if reproduced else "not reproduced",
+        verdict_of(reproduced),
         "deterministic",
         why,
     )
@@ -231,13 +179,12 @@ def row_claim(market: str, row: str, spread: Any, fit: Fit, best: Fit, quick: bo
         why.append("The printed utility is risk neutral by mistake; ours is the corrected one (see the last rows).")
     return Claim(
         f"{ROWS[row].title} row by OCE-SG ({', '.join(SHORT)})",
-        " ".join(f"{value:.4f}" for value in printed),
-        " ".join(f"{value:.4f}" for value in spread.mean(axis=0)),
+        digits(printed),
+        digits(spread.mean(axis=0)),
         verdict,
-        "sd " + " ".join(f"{value:.4f}" for value in spread.std(axis=0, ddof=1)) + f" over {len(spread)} starts; "
-        "from equal weights " + " ".join(f"{value:.4f}" for value in figures_of(fit)),
+        f"{scatter(spread, 'starts')}; from equal weights {digits(figures_of(fit, KEYS))}",
         " ".join(why),
-    )  # fmt: skip
+    )
 
 
 def cvar_claim(fitted: Fits, ours: Fits) -> Claim:
@@ -248,7 +195,7 @@ def cvar_claim(fitted: Fits, ours: Fits) -> Claim:
         "The CVaR portfolio has the smallest CVaR on the held-out days",
         "smallest of the ten",
         f"{table['CVaR']:.4f}, rank {order.index('CVaR') + 1} of {len(order)}; least: {order[0]} {table[order[0]]:.4f}",
-        "reproduced" if order[0] == "CVaR" else "not reproduced",
+        verdict_of(order[0] == "CVaR"),
         "",
         "" if order[0] == "CVaR" else f"{order[0]} is lower on these days.",
     )
@@ -281,7 +228,7 @@ def outperform_claims(market: str, differences: Differences, benchmarks: tuple[s
                     + ", ".join(f"{ROWS[r].title} {printed[r][place] - printed[other][place]:+.4f}" for r in rows),
                     f"{len(rows) - len(less)} of those {len(rows)} higher: "
                     + ", ".join(f"{ROWS[r].title} {d.value:+.4f}" for r, d in found.items()),
-                    weakest(of_difference(d.value, d.low, d.high) for d in found.values()),
+                    weakest(d.verdict() for d in found.values()),
                     f"95 % of the weakest ({ROWS[least].title}) {found[least].low:+.4f} to {found[least].high:+.4f}",
                     f"Beyond the luck of the days: {', '.join(sure) or 'none'}."
                     + (f" Not higher: {', '.join(less)}." if less else ""),
@@ -295,19 +242,16 @@ def comparable_claims(differences: Differences, benchmarks: tuple[str, ...]) -> 
     claims = []
     for which, name in (("protocol", "OCE-SG"), ("optimum", "true optima")):
         for other in benchmarks:
-            found = {row: differences[row, which, other][SHARPE] for row in OCES}
-            ends = [(d.floor, d.ceiling) for d in found.values()]
-            lowest = min(found, key=lambda row: found[row].floor)
-            sure = sum(floor > -SHARPE_MARGIN for floor, _ in ends)
+            found = {ROWS[row].title: differences[row, which, other][SHARPE] for row in OCES}
+            sure, verdict, lowest = likeness(found, SHARPE_MARGIN)
             claims.append(
                 Claim(
                     f"OCE portfolios ({name}) are comparable to {ROWS[other].title} in Sharpe ratio, or better",
                     "comparable, or better",
                     f"{sure} of 7 are above -{SHARPE_MARGIN:g} with 95 % confidence; "
                     f"higher: {sum(d.value > 0 for d in found.values())} of 7",
-                    of_likeness(ends, SHARPE_MARGIN),
-                    f"lowest: {ROWS[lowest].title} {found[lowest].value:+.4f}, 90 % {found[lowest].floor:+.4f} to "
-                    f"{found[lowest].ceiling:+.4f}",
+                    verdict,
+                    lowest,
                     "" if sure == len(OCES) else f"{7 - sure} of 7 cannot be told: the days are too few.",
                 )
             )
@@ -317,7 +261,7 @@ def comparable_claims(differences: Differences, benchmarks: tuple[str, ...]) -> 
 def optimum_claim(ours: Fits, best: Fits, quick: bool) -> Claim:
     """That OCE-SG has converged: how much of the way from equal weights to the optimum it has gone."""
     far = {row: max(0.0, ours[row]["value"] - best[row]["value"]) for row in OCES}
-    moved = {row: float(np.abs(np.subtract(ours[row]["weights"], best[row]["weights"])).sum()) for row in OCES}
+    moved = {row: _markets.distance(ours[row], best[row]) for row in OCES}
     near = [ROWS[row].title for row in OCES if moved[row] <= 0.1]
     all_near = len(near) == len(OCES)
     steps = f"{STEPS:,}" if not quick else "these"
@@ -330,7 +274,7 @@ def optimum_claim(ours: Fits, best: Fits, quick: bool) -> Claim:
         f"converges in {STEPS:,} steps",
         f"weights within 0.1 of the optimum (sum of absolute differences): {', '.join(near) or 'none'}; "
         f"furthest {max(moved.values()):.2f}",
-        "reproduced" if all_near else "not reproduced",
+        verdict_of(all_near),
         f"OCE above its optimum by {min(far.values()):.0e} to {max(far.values()):.0e}",
         "" if all_near else why,
     )
@@ -344,11 +288,11 @@ def main_table(
     for row in BENCHMARKS:
         rows.append((ROWS[row].title, "printed", *printed[row], None, None, None, None))
         if row in fitted:
-            found = figures_of(fitted[row])
+            found = figures_of(fitted[row], KEYS)
             rows.append((ROWS[row].title, "here", *found, None, None, None, _furthest(found, printed[row])))
     for row in (*OCES, "mean"):
         title, far = ROWS[row].title, None
-        found, optimal = figures_of(ours[row]), figures_of(best[row])
+        found, optimal = figures_of(ours[row], KEYS), figures_of(best[row], KEYS)
         if row in printed:
             rows.append((title, "printed", *printed[row], None, None, None, None))
             far = (_furthest(found, printed[row]), _furthest(optimal, printed[row]))
@@ -356,7 +300,7 @@ def main_table(
         steps = f"OCE-SG, {steps_of(row, quick):,} steps"
         rows.append((title, steps, *found, ours[row]["value"], above, ours[row]["gap"], far and far[0]))
         if row == "cvar":
-            bare = figures_of(unweighted)
+            bare = figures_of(unweighted, KEYS)
             excess = max(0.0, unweighted["value"] - best[row]["value"])
             rows.append(
                 (title, f"{steps}, weights as printed", *bare, unweighted["value"], excess, None,
@@ -400,7 +344,7 @@ def _furthest(found: Any, printed: tuple[float, ...]) -> float:
     return float(np.max(np.abs(np.asarray(found) - printed)))
 
 
-def cumulative_returns(returns: Returns, benchmarks: Fits, ours: Fits, best: Fits) -> Figure:
+def cumulative_returns(returns: ReturnsPanel, benchmarks: Fits, ours: Fits, best: Fits) -> Figure:
     """Sums of daily returns on the held-out days: the paper's protocol, and the true optima."""
     n = len(returns.test)
     places = np.unique(np.linspace(0, n - 1, min(n, _DAYS)).astype(int))
@@ -428,7 +372,7 @@ def cumulative_returns(returns: Returns, benchmarks: Fits, ours: Fits, best: Fit
     )
 
 
-def composition(returns: Returns, protocol: Fits, best: Fits) -> Figure:
+def composition(returns: ReturnsPanel, protocol: Fits, best: Fits) -> Figure:
     """Who holds what: a bar for each portfolio, a color for each asset."""
     names = largest_assets(returns, [fit["weights"] for fit in (*protocol.values(), *best.values())])
     both = Panel(stacks(returns, protocol, names), "OCE-SG and benchmarks", "", "Weight")
@@ -443,37 +387,42 @@ def composition(returns: Returns, protocol: Fits, best: Fits) -> Figure:
     )
 
 
-def convergence(returns: Returns, ours: Fits, best: Fits) -> Figure:
+def convergence(returns: ReturnsPanel, ours: Fits, best: Fits) -> Figure:
     """The weights of CVaR along the iterations, and how far each portfolio is from its optimum."""
-    distances = []
-    for row, fit in ours.items():
-        away = np.abs(np.asarray(fit["snapshots"]) - np.asarray(best[row]["weights"])).sum(axis=1)
-        distances.append(Series(ROWS[row].title, fit["snapshot_steps"][1:], away[1:].tolist()))
-    ends = ", ".join(f"{line.label} {line.y[-1]:.2f}" for line in distances)
+    lines = distance_lines(ours, best)
+    ends = ", ".join(f"{line.label} {line.y[-1]:.2f}" for line in lines)
     return Figure(
         "convergence",
         f"Compositions over the iterations, {_name(returns)}",
         f"Left, the weights of the CVaR portfolio settle. Right, the distance to the true optimum; it ends at {ends}.",
         (
             Panel(weights_over_steps(returns, ours["cvar"]), "Weights of CVaR by OCE-SG", "Step", "Weight", log_x=True),
-            Panel(tuple(distances), "Distance to the optimum", "Step", "Sum of |differences|", True, True),
+            Panel(lines, "Distance to the optimum", "Step", "Sum of |differences|", True, True),
         ),
     )
 
 
-def weights_over_steps(returns: Returns, fit: Fit) -> tuple[Series, ...]:
+def distance_lines(fits: Fits, optima: Fits) -> tuple[Series, ...]:
+    """How far each portfolio is from its optimum along the iterations."""
+    return tuple(
+        Series(ROWS[row].title, fit["snapshot_steps"][1:], _markets.distances(fit, optima[row]))
+        for row, fit in fits.items()
+    )
+
+
+def weights_over_steps(returns: ReturnsPanel, fit: Fit) -> tuple[Series, ...]:
     """Stacked areas: the largest assets, and the rest."""
     names = largest_assets(returns, [fit["weights"]])
     return _layers(returns, fit["snapshot_steps"][1:], np.asarray(fit["snapshots"])[1:], names)
 
 
-def stacks(returns: Returns, fits: Fits, names: list[str]) -> tuple[Series, ...]:
+def stacks(returns: ReturnsPanel, fits: Fits, names: list[str]) -> tuple[Series, ...]:
     """One series per asset over the portfolios, and one for all other assets."""
     table = np.array([fit["weights"] for fit in fits.values()])
     return _layers(returns, [ROWS[row].title for row in fits], table, names)
 
 
-def _layers(returns: Returns, x: list[Any], table: Any, names: list[str]) -> tuple[Series, ...]:
+def _layers(returns: ReturnsPanel, x: list[Any], table: Any, names: list[str]) -> tuple[Series, ...]:
     columns = [list(returns.train.columns).index(name) for name in names]
     layers = [
         Series(str(name), x, table[:, column].tolist(), "stack") for name, column in zip(names, columns, strict=True)
@@ -484,15 +433,15 @@ def _layers(returns: Returns, x: list[Any], table: Any, names: list[str]) -> tup
     return tuple(layers)
 
 
-def largest_assets(returns: Returns, portfolios: list[Any]) -> list[str]:
+def largest_assets(returns: ReturnsPanel, portfolios: list[Any]) -> list[str]:
     """The assets that some portfolio holds most of, in the order of the panel."""
     most = np.max(np.asarray(portfolios), axis=0)
     chosen = sorted(np.argsort(-most, kind="stable")[:_LARGEST])
     return [str(returns.train.columns[place]) for place in chosen]
 
 
-def _name(returns: Returns) -> str:
-    title = MARKETS[returns.key.removesuffix(SYNTHETIC)].title
+def _name(returns: ReturnsPanel) -> str:
+    title = MARKETS[returns.key.removesuffix(_markets.SYNTHETIC)].title
     return f"synthetic panel in place of {title}" if returns.synthetic else title
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import certeq as ce
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
-from certeq.paper._statistics import ROUNDING, of_difference, of_row, paired, unchecked
+from certeq.paper._statistics import ROUNDING, band, digits, of_row, paired, unchecked
 
 Floats = NDArray[np.float64]
 DATA = 42  # the seed of the paper's data set
@@ -254,8 +254,8 @@ def seed_claim(kind: str, first: dict[str, list[float]], runs: Runs, quick: bool
         )
     claim = Claim(
         f"{kind}, the notebook's recipe at seed 0: MACE, RMSCE, MA",
-        _row(printed),
-        _row(found) if found else "diverged",
+        digits(printed),
+        digits(found) if found else "diverged",
         verdict,
         "" if quick else _spread(values),
         why,
@@ -270,7 +270,7 @@ def claims(over_seeds: dict[str, Runs], over_sets: dict[str, Runs], true: float)
     values = scores_of(over_seeds[OURS], "test")
     if len(values) < 2:
         text = "MVE with OCE (entropic, the paper's budget): MACE, RMSCE, MA"
-        return [Claim(text, _row(printed), "diverged", "not checked", why="Fewer than two seeds did not diverge.")]
+        return [Claim(text, digits(printed), "diverged", "not checked", why="Fewer than two seeds did not diverge.")]
     verdict, _ = of_row(printed, values)
     reached = [
         bool(one["test"][0] <= printed[0] + ROUNDING)
@@ -281,8 +281,8 @@ def claims(over_seeds: dict[str, Runs], over_sets: dict[str, Runs], true: float)
     wide = "Two deviations reach that far only because seeds scatter so widely: " if luck else ""
     row = Claim(
         "MVE with OCE (entropic, the paper's budget): MACE, RMSCE, MA",
-        _row(printed),
-        f"{_row(values.mean(axis=0))} (beta 0.1, mean over seeds)",
+        digits(printed),
+        f"{digits(values.mean(axis=0))} (beta 0.1, mean over seeds)",
         verdict,
         f"{_spread(values)}; least MACE {values[:, 0].min():.4f}",
         f"{wide}{sum(reached)} of {len(reached)} runs, over beta 0.1, 0.5 and 1, reach the printed MACE. The true mean "
@@ -322,7 +322,7 @@ def _compared(text: str, table: dict[str, Runs], where: str, model: str, base: s
     if len(both) < 2:
         return Claim(text, printed, "diverged", "not checked", why=f"Fewer than two {over} did not diverge.")
     found = paired(np.array([a - b for a, b in both]))
-    verdict = of_difference(found.mean, found.low, found.high, sign=-1.0)
+    verdict = found.verdict(sign=-1.0)
     why = {
         "reproduced": "OCE is better, beyond the noise.",
         "within noise": f"OCE is better on average, by less than this many {over} can tell from 0.",
@@ -332,20 +332,16 @@ def _compared(text: str, table: dict[str, Runs], where: str, model: str, base: s
     return Claim(
         text,
         printed,
-        f"{found.mean:+.4f}",
+        str(found),
         verdict,
-        f"95 % {found.low:+.4f} to {found.high:+.4f}; sd {found.deviation:.4f} over {found.count} {over}",
+        f"{found.interval}; sd {found.deviation:.4f} over {found.count} {over}",
         why,
     )
 
 
-def _spread(values: Any) -> str:
+def _spread(values: Floats) -> str:
     mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
-    return f"over {len(values)} seeds {_row(mean)}, sd {_row(deviation)}"
-
-
-def _row(values: Any) -> str:
-    return " ".join(f"{x:.4f}" for x in values)
+    return f"over {len(values)} seeds {digits(mean)}, sd {digits(deviation)}"
 
 
 def scores_of(runs: Runs, where: str) -> Floats:
@@ -404,9 +400,8 @@ def band_figure(bands: dict[str, dict[str, list[float]]]) -> Figure:
     for name, found in bands.items():
         series = [Series("training points", sample.X_train[:, 0].tolist(), sample.y_train.tolist(), "points")]
         if found:
-            mean, reach = np.array(found["mean"]), 2.0 * np.array(found["deviation"])
-            low, high = (mean - reach).tolist(), (mean + reach).tolist()
-            series.append(Series("mean, two deviations", x[:, 0].tolist(), found["mean"], "band", low, high))
+            reach = 2.0 * np.array(found["deviation"])
+            series.append(band("mean, two deviations", x[:, 0].tolist(), found["mean"], reach))
         series.append(Series("true mean", x[:, 0].tolist(), true, "dashed"))
         panels.append(Panel(tuple(series), name, "x (standardized)", "y (standardized)"))
     alt = "Predicted mean and band of two standard deviations of deep ensembles, MVE and MVE with OCE over the data."

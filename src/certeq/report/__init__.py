@@ -1,10 +1,10 @@
 """Reports: one HTML file per study, with charts, tables, intervals and certificates, that opens without a network."""
 
 from certeq._files import check_writable, write_text
-from certeq.report._metrics import METRICS, Metric, intervals, measure
 from certeq.report._report import render, save
 from certeq.report._study import Strategy, Study, Sweep, fit_strategy, frontier, sensitivity
 from certeq.report._tables import figures
+from certeq.report.metrics import METRICS, Metric, intervals, measure
 
 __all__ = [
     "METRICS",

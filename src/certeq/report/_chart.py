@@ -13,7 +13,7 @@ SERIES = 8  # distinct colors; every palette in the style sheet has as many
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """Rows of text; ``numeric`` columns are set flush right."""
 
     head: tuple[str, ...]
@@ -35,7 +35,7 @@ class Chart:
     summary: str
     traces: list[Node]
     layout: Node
-    table: Table | None = None
+    table: PageTable | None = None
     height: int = 380
     tall_on_phone: bool = False
     shared: Node = field(default_factory=dict)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from certeq.report._chart import Chart, Node, Table, axis, color, percent, rounded, series
-from certeq.report._metrics import Floats
-from certeq.report._page import distinct, in_chart
+from certeq.report._chart import Chart, Node, PageTable, axis, color, percent, rounded, series
 from certeq.report._study import Study, Tail
+from certeq.report.metrics import Floats
+from certeq.report.page import distinct, in_chart
 from certeq.utilities import CVaR
 
 MOST = 25  # assets drawn one by one; the rest are added up
@@ -44,7 +44,13 @@ def _bar_chart(study: Study) -> Chart:
     layout = {"yaxis": axis("", type="category", autorange="reversed"), "xaxis": axis("Weight", tickformat=".0%")}
     rows = tuple(zip(labels, [percent(value, 2) for value in values], strict=True))
     return Chart(
-        "weights", "Weights", text, [bars], layout, Table(("Asset", "Weight"), rows, frozenset({1})), _height(labels)
+        "weights",
+        "Weights",
+        text,
+        [bars],
+        layout,
+        PageTable(("Asset", "Weight"), rows, frozenset({1})),
+        _height(labels),
     )
 
 
@@ -75,7 +81,7 @@ def _heat_chart(study: Study) -> Chart:
         "yaxis": axis("", type="category", autorange="reversed"),
     }
     rows = tuple((label, *[percent(cell) for cell in row]) for label, row in zip(labels, grid, strict=True))
-    table = Table(("Asset", *names), rows, frozenset(range(1, len(names) + 1)))
+    table = PageTable(("Asset", *names), rows, frozenset(range(1, len(names) + 1)))
     text = f"Weights in percent, largest holdings first. Number of assets held: {said}."
     return Chart("weights", "Weights", text, [heat], layout, table, 140 + 24 * len(labels))
 
@@ -117,7 +123,7 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
         "xaxis": axis("Share", tickformat=".0%"),
     }
     rows = tuple((a, percent(float(r)), percent(float(m))) for a, r, m in zip(labels, risk, money, strict=True))
-    table = Table(("Asset", "Share of risk", "Share of money"), rows, frozenset({1, 2}))
+    table = PageTable(("Asset", "Share of risk", "Share of money"), rows, frozenset({1, 2}))
     return Chart("contributions", "Risk contributions", text, traces, layout, table, _height(labels, 26))
 
 
@@ -216,7 +222,7 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         )
         for level in levels
     )
-    table = Table(("Quantile", "Loss", "Loss under the tilt"), rows, frozenset({1, 2}))
+    table = PageTable(("Quantile", "Loss", "Loss under the tilt"), rows, frozenset({1, 2}))
     return Chart("losses", "Loss distribution, t* and tilt", text, traces, layout, table, 400)
 
 
@@ -264,5 +270,5 @@ def days_chart(study: Study, tail: Tail) -> Chart:
         (date, percent(float(losses[place]), 2), f"{tail.tilt[place] * n:.2f}", percent(float(share[place]), 2))
         for date, place in zip(dates, order, strict=True)
     )
-    table = Table(("Day", "Loss", "Counts as days", "Share of risk"), rows, frozenset({1, 2, 3}))
+    table = PageTable(("Day", "Loss", "Counts as days", "Share of risk"), rows, frozenset({1, 2, 3}))
     return Chart("days", "Worst days by tilt", text, [bars], layout, table, 110 + 24 * len(order))

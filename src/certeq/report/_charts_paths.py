@@ -11,7 +11,7 @@ from certeq.report._chart import (
     SERIES,
     Chart,
     Node,
-    Table,
+    PageTable,
     axis,
     color,
     log_ticks,
@@ -21,9 +21,9 @@ from certeq.report._chart import (
     shared,
     thin,
 )
-from certeq.report._metrics import DAYS_PER_YEAR, Floats, measure
-from certeq.report._page import distinct, in_chart, plain
 from certeq.report._study import Study, Sweep
+from certeq.report.metrics import DAYS_PER_YEAR, Floats, measure
+from certeq.report.page import distinct, in_chart, plain
 from certeq.risk import oce
 from certeq.utilities import Utility
 
@@ -91,7 +91,7 @@ def _wealth_chart(study: Study, wealth: Paths, places: NDArray[np.intp]) -> Char
         f"{text}. Compounded, weights kept constant by daily rebalancing, no costs.",
         _lines(study, wealth, places, ".3f"),
         {"xaxis": axis("", type="date"), "yaxis": _money_axis(wealth), "hovermode": "x unified"},
-        Table(("Strategy", "Value of 1 at the end"), rows, frozenset({1})),
+        PageTable(("Strategy", "Value of 1 at the end"), rows, frozenset({1})),
         420,
         True,
         {"days": days},
@@ -116,7 +116,7 @@ def _under_chart(study: Study, under: Paths, places: NDArray[np.intp]) -> Chart:
         "yaxis": axis("Below the last peak", tickformat=".0%"),
         "hovermode": "x unified",
     }
-    table = Table(("Strategy", "Deepest", "On", "Days below a peak"), tuple(rows), frozenset({1, 3}))
+    table = PageTable(("Strategy", "Deepest", "On", "Days below a peak"), tuple(rows), frozenset({1, 3}))
     return Chart("drawdowns", "Drawdowns", text, traces, layout, table, 380, True)
 
 
@@ -182,7 +182,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
         "hovermode": "closest",
     }
     rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
-    table = Table(("OCE of the daily loss", "Annualized return"), rows, frozenset({0, 1}))
+    table = PageTable(("OCE of the daily loss", "Annualized return"), rows, frozenset({0, 1}))
     return Chart("frontier", "Frontier", text, traces, layout, table, 440)
 
 
@@ -231,7 +231,7 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
         **_current_mark(sweep),
     }
     rows = tuple((f"{place:.4g}", *[percent(float(path[i])) for path in paths]) for i, place in enumerate(sweep.places))
-    table = Table((label, *labels), rows, frozenset(range(len(labels) + 1)))
+    table = PageTable((label, *labels), rows, frozenset(range(len(labels) + 1)))
     return Chart("sensitivity", f"Sensitivity of the weights to {label}", text, traces, layout, table, 420, True)
 
 
@@ -270,7 +270,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         (f"{place:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
         for place, f in zip(sweep.places, figures, strict=True)
     )
-    table = Table((label, "Annualized return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
+    table = PageTable((label, "Annualized return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
     return Chart("outcome", f"Sensitivity of return and risk to {label}", text, traces, layout, table, 420)
 
 

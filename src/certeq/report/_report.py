@@ -10,9 +10,9 @@ from certeq._files import write_text
 from certeq.report._chart import percent
 from certeq.report._charts_holdings import contributions_chart, days_chart, loss_chart, weights_chart
 from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
-from certeq.report._page import figure_section, page, table_section
 from certeq.report._study import Study, Tail
 from certeq.report._tables import Figures, certificate_table, figures, metrics_caption, metrics_table, run_table
+from certeq.report.page import figure_section, page, table_section
 from certeq.utilities import CVaR
 
 

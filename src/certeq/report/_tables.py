@@ -10,10 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from certeq.report._chart import Table, percent
-from certeq.report._metrics import BLOCK, METRICS, REPLICATES, intervals, measure
-from certeq.report._page import plain
+from certeq.report._chart import PageTable, percent
 from certeq.report._study import Strategy, Study
+from certeq.report.metrics import BLOCK, METRICS, REPLICATES, intervals, measure
+from certeq.report.page import plain
 from certeq.risk import estimate
 
 Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and high by strategy and key
@@ -45,7 +45,7 @@ def figures(study: Study, level: float = 0.95) -> Figures:
     return found
 
 
-def metrics_table(study: Study, found: Figures) -> Table:
+def metrics_table(study: Study, found: Figures) -> PageTable:
     """One row per strategy; each cell is a value, a line break and its interval. The best value carries a star."""
     best = {
         metric.key: _best([row[metric.key][0] for row in found.values()], metric.more_is_better) for metric in METRICS
@@ -63,7 +63,7 @@ def metrics_table(study: Study, found: Figures) -> Table:
             cells.append(f"{star}{metric.show(value)}{bars}")
         rows.append((strategy.name, *cells))
     head = ("Strategy", *[metric.label for metric in METRICS])
-    return Table(head, tuple(rows), frozenset(range(1, len(head))))
+    return PageTable(head, tuple(rows), frozenset(range(1, len(head))))
 
 
 def metrics_caption(study: Study, level: float = 0.95) -> str:
@@ -78,7 +78,7 @@ def metrics_caption(study: Study, level: float = 0.95) -> str:
     )
 
 
-def certificate_table(study: Study) -> Table:
+def certificate_table(study: Study) -> PageTable:
     """For each minimized OCE: its value, the proven distance to the best possible, and how it fares on other days."""
     head = ["Strategy", "Utility", "OCE, fitted", "Gap (proven)", "Steps", "Seconds"]
     if not study.in_sample:
@@ -98,10 +98,10 @@ def certificate_table(study: Study) -> Table:
         if not study.in_sample:
             cells.insert(3, _held_out(study, strategy))
         rows.append(tuple(cells))
-    return Table(tuple(head), tuple(rows), frozenset(range(2, len(head))))
+    return PageTable(tuple(head), tuple(rows), frozenset(range(2, len(head))))
 
 
-def run_table(study: Study) -> Table:
+def run_table(study: Study) -> PageTable:
     """Versions, parameters and data: enough to run it again."""
     fitted, judged = study.fitted_on, study.judged_on
     rows = [
@@ -116,7 +116,7 @@ def run_table(study: Study) -> Table:
     rows += [("Note", plain(note, 300)) for note in study.notes]
     rows.append(("Versions", f"Python {platform.python_version()}, " + ", ".join(_versions())))
     rows.append(("Written", _now().strftime("%Y-%m-%d %H:%M UTC")))
-    return Table(("", ""), tuple(rows))
+    return PageTable(("", ""), tuple(rows))
 
 
 def _held_out(study: Study, strategy: Strategy) -> str:

@@ -194,7 +194,7 @@ def intervals(
     batch = max(1, min(replicates, _AT_ONCE // n))
     drawn: dict[str, list[Floats]] = {metric.key: [] for metric in METRICS}
     for start in range(0, replicates, batch):
-        rows = returns[stationary_places(n, min(batch, replicates - start), block, rng)]
+        rows = returns[stationary_indices(n, min(batch, replicates - start), block, rng)]
         for metric in METRICS:
             drawn[metric.key].append(metric.of(rows))
     ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
@@ -205,7 +205,7 @@ def intervals(
     return found
 
 
-def stationary_places(n: int, replicates: int, block: float, rng: np.random.Generator) -> NDArray[np.intp]:
+def stationary_indices(n: int, replicates: int, block: float, rng: np.random.Generator) -> NDArray[np.intp]:
     """Indices of the stationary bootstrap (Politis and Romano, 1994): blocks of geometric length, wrapped around."""
     fresh = rng.random((replicates, n)) < 1.0 / block
     fresh[:, 0] = True

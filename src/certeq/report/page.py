@@ -12,7 +12,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from certeq.report._chart import Chart, Table
+from certeq.report._chart import Chart, PageTable
+
+__all__ = ["PageTable", "asset", "cards_html", "document", "in_page", "page", "plain", "table_html"]
 
 LONGEST = 24
 
@@ -21,23 +23,38 @@ def page(title: str, lead: str, cards: list[tuple[str, str]], sections: list[str
     """Head, cards, sections and scripts put together; everything but ``sections`` is escaped here."""
     scripts = [plotly_script(), asset("page.js")]
     links = "".join(f'<a href="#{chart.key}">{in_page(chart.title)}</a>' for chart in charts)
-    shown = "".join(
-        f'<div class="card"><dt>{in_page(name)}</dt><dd>{in_page(value)}</dd></div>' for name, value in cards
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{in_page(title)}</title>\n<style>{asset('page.css')}</style>\n</head>\n<body>\n"
-        f'<header><h1>{in_page(title)}</h1><p class="lead">{in_page(lead)}</p><dl class="cards">{shown}</dl></header>\n'
+    body = (
+        f'<header><h1>{in_page(title)}</h1><p class="lead">{in_page(lead)}</p>'
+        f'<dl class="cards">{cards_html(cards)}</dl></header>\n'
         f'<nav aria-label="Sections"><a href="#metrics">Metrics</a>{links}<a href="#certificate">Certificate</a>'
         '<a href="#run">What was run</a></nav>\n'
         f"<main>\n{''.join(sections)}</main>\n"
         "<noscript><p>The charts need JavaScript; every number is also in the tables under them.</p></noscript>\n"
         f'<script type="application/json" id="study">{data_block(_data(charts))}</script>\n'
         + "".join(f"<script>{script}</script>\n" for script in scripts)
-        + "</body>\n</html>\n"
+    )
+    return document(title, body, _policy(scripts))
+
+
+def document(title: str, body: str, policy: str, style: str = "") -> str:
+    """A whole file: the head, with the report's style sheet and ``style``, and a body that is already escaped.
+
+    ``policy`` is the Content-Security-Policy, beyond which a browser loads and runs nothing.
+    """
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{in_page(title)}</title>\n<style>{asset('page.css')}{style}</style>\n</head>\n<body>\n"
+        f"{body}</body>\n</html>\n"
+    )
+
+
+def cards_html(cards: Iterable[tuple[str, str]]) -> str:
+    """Figures with their names, escaped."""
+    return "".join(
+        f'<div class="card"><dt>{in_page(name)}</dt><dd>{in_page(value)}</dd></div>' for name, value in cards
     )
 
 
@@ -55,7 +72,7 @@ def figure_section(chart: Chart) -> str:
     )
 
 
-def table_section(key: str, title: str, caption: str, table: Table) -> str:
+def table_section(key: str, title: str, caption: str, table: PageTable) -> str:
     """A table that is shown at once."""
     return (
         f'<section id="{key}"><h2>{in_page(title)}</h2>{table_html(table, title)}'
@@ -63,7 +80,7 @@ def table_section(key: str, title: str, caption: str, table: Table) -> str:
     )
 
 
-def table_html(table: Table, label: str) -> str:
+def table_html(table: PageTable, label: str) -> str:
     """Escaped rows; the first column heads its row, and a line break in a cell starts its small print."""
     head = ""
     if any(table.head):
@@ -151,7 +168,7 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _flush(place: int, table: Table) -> str:
+def _flush(place: int, table: PageTable) -> str:
     return ' class="number"' if place in table.numeric else ""
 
 
