@@ -11,6 +11,7 @@ kink k. So t* is a breakpoint, or it lies strictly between two neighboring ones,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -32,6 +33,8 @@ SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather th
 COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
 _EPS = float(np.finfo(np.float64).eps)
 ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
+_FALSI = 12  # steps of regula falsi before bisection
+_NEAR = 1e-3  # of a deviation: how far from a guess t* is looked for at first
 _MOST = 1 << 18  # breakpoints looked at together: two megabytes, however many losses and kinks there are
 _ones = [np.ones(0)]
 
@@ -430,6 +433,9 @@ def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tole
 # -- kinks ---------------------------------------------------------------------------------------------------------
 
 
+Trial = tuple[float, float]  # a point with the excess of the mean slope over 1 there
+
+
 class Bracket(NamedTuple):
     """low < t* <= high without a breakpoint in between; where ``on_kink``, t* = high, at which the mean slope jumps."""
 
@@ -454,31 +460,73 @@ def furthest(form: Form, slope: float) -> float:
     return found
 
 
-def bracket_by_breakpoints(y: Floats, mean: Mean, form: Form, low: float, high: float) -> Bracket:
-    """Close in on t* from [low, high], which holds it, by bisection over breakpoints; ``mean`` weighs the losses."""
+def bracket_by_breakpoints(
+    y: Floats, mean: Mean, form: Form, low: float, high: float, guess: float | None = None
+) -> Bracket:
+    """Close in on t* from [low, high], which holds it, over breakpoints; ``mean`` weighs the losses.
+
+    Near a good ``guess`` only a few of them are left to look at.
+    """
     noise = 4.0 * float(np.finfo(y.dtype).eps)
 
-    def is_left(t: float) -> bool:
-        """Whether t* lies right of t."""
-        return mean(form.left_slope(y, t)) > 1.0 + noise
+    def excess(t: float) -> float:
+        """Above 0 where t* lies right of t."""
+        return mean(form.left_slope(y, t)) - 1.0 - noise
 
-    below, above = -np.inf, np.inf  # no breakpoint outside of these is of interest any more
+    trials = (-np.inf, np.inf), (np.inf, -np.inf)  # left of t* and not, each with its excess
+    if guess is not None:
+        trials = _around(guess, _NEAR * float(np.std(y)), excess)
     while True:
-        points, complete = _breakpoints(y, form, below, above)
-        first, last = 0, points.size  # the first point that is not left of t* is among these
-        while first < last:
-            middle = (first + last) // 2
-            first, last = (middle + 1, last) if is_left(float(points[middle])) else (first, middle)
-        if first > 0:
-            below = float(points[first - 1])
-        if first < points.size:
-            above = float(points[first])
+        points, complete = _breakpoints(y, form, trials[0][0], trials[1][0])
+        trials = _between(points, *trials, excess)
         if complete:
             break
+    (below, _), (above, _) = trials
     if above == np.inf:
         return Bracket(max(below, low), high, False)
     right = form.slopes(y, above)[1]
     return Bracket(max(below, min(low, above)), above, mean(right) >= 1.0 - noise)
+
+
+def _around(guess: float, width: float, excess: Callable[[float], float]) -> tuple[Trial, Trial]:
+    """Trials left of t* and not, by strides from the guess that grow; infinite where a few find none."""
+    below, above = (-np.inf, np.inf), (np.inf, -np.inf)
+    trial = guess
+    for _ in range(4):
+        found = excess(trial)
+        if found > 0.0:
+            below, trial = (trial, found), trial + width
+        else:
+            above, trial = (trial, found), trial - width
+        if np.isfinite(above[0] - below[0]):
+            break
+        width *= 8.0
+    return below, above
+
+
+def _between(points: Floats, below: Trial, above: Trial, excess: Callable[[float], float]) -> tuple[Trial, Trial]:
+    """The last of the points, in rising order, that is left of t*, and the first that is not; else the trials given.
+
+    By regula falsi with the Illinois rule on their ranks, since the excess falls evenly over many points; by bisection
+    where it does not.
+    """
+    first, last = 0, points.size  # the first point that is not left of t* is among these
+    left, right, side = below[1], above[1], 0
+    for count in itertools.count():
+        if first >= last:
+            return below, above
+        middle = (first + last) // 2
+        if count < _FALSI and np.isfinite(left - right):
+            share = left / (left - right)
+            middle = min(max(first - 1 + round(share * (last + 1 - first)), first), last - 1)
+        point = float(points[middle])
+        found = excess(point)
+        if found > 0.0:
+            first, below, left = middle + 1, (point, found), found
+            right, side = (0.5 * right if side > 0 else right), 1
+        else:
+            last, above, right = middle, (point, found), found
+            left, side = (0.5 * left if side < 0 else left), -1
 
 
 def _breakpoints(y: Floats, form: Form, below: float, above: float) -> tuple[Floats, bool]:

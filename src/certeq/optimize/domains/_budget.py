@@ -388,14 +388,14 @@ class LongShort(Bounded):
         """Return the polyhedron of all (p, n) in R^2d, both >= 0, whose differences theta = p - n are this set."""
         d = self.validate(d)
         (p_low, p_high), (n_low, n_high) = split_bounds(*self.bounds(d))
-        ones, zeros = np.ones(d), np.zeros(d)
+        # With the net budget, a limit on the sum of both is one on either; and it bounds every variable at once.
         return Polyhedron(
             np.concatenate((p_low, n_low)),
             np.concatenate((p_high, n_high)),
-            C=np.concatenate((ones, -ones))[None, :],
+            C=np.repeat([1.0, -1.0], d)[None, :],
             c=[self.net],
-            A=np.concatenate((ones, zeros))[None, :],
-            b=[self.long],
+            A=np.ones((1, 2 * d)),
+            b=[self.long + self.short],
         )
 
     def _validate(self, d: int) -> None:

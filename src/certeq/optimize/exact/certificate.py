@@ -392,9 +392,9 @@ def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
     """A bound on sum |v_j| over the set."""
     best = float(np.maximum(np.abs(low), np.abs(high)).sum())
     if (low >= 0.0).all():
-        for row, right in zip(q.C, q.c, strict=True):
-            if (row > 0.0).all():
-                best = min(best, abs(float(right)) / float(row.min()))
+        for rows, sides in ((q.C, q.c), (q.G, q.b)):
+            for i in (rows > 0.0).all(axis=1).nonzero()[0]:
+                best = min(best, abs(float(sides[i])) / float(rows[i].min()))
     return best
 
 

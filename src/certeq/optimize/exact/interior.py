@@ -21,6 +21,57 @@ _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 _REACHED = 1e-8  # rows broken by less are kept, as far as a stalled method goes
 
 
+class Columns:
+    """A matrix whose columns come in pairs of opposite sign where a variable has a long and a short part.
+
+    Products are made with one column of each pair, which is a quarter of the work where all are paired.
+    """
+
+    def __init__(self, matrix: Vector) -> None:
+        size = matrix.shape[1]
+        self.which, self.sign = np.arange(size), np.ones(size)
+        self.matrix = matrix
+        if not len(matrix):
+            return
+        order = np.argsort(np.abs(matrix[0]), kind="stable")
+        first, second = order[:-1], order[1:]
+        alike = (matrix[0, first] == -matrix[0, second]) & (matrix[-1, first] == -matrix[-1, second])
+        kept = np.ones(size, dtype=bool)
+        for j, k in zip(first[alike], second[alike], strict=True):
+            if kept[j] and kept[k] and np.array_equal(matrix[:, j], -matrix[:, k]):
+                kept[k] = False
+                self.which[k], self.sign[k] = j, -1.0
+        if kept.all():
+            return
+        place = np.cumsum(kept) - 1
+        self.which = place[self.which]
+        self.matrix = matrix[:, kept]
+
+    @property
+    def paired(self) -> bool:
+        """Whether there are any pairs."""
+        return self.matrix.shape[1] < len(self.which)
+
+    def image(self, v: Vector) -> Vector:
+        """The matrix times v."""
+        if self.paired:
+            v = np.bincount(self.which, self.sign * v, self.matrix.shape[1])
+        return np.asarray(self.matrix @ v)
+
+    def back(self, p: Vector) -> Vector:
+        """p times the matrix."""
+        found = p @ self.matrix
+        return np.asarray(found[self.which] * self.sign if self.paired else found)
+
+    def gram(self, diagonal: Vector) -> Vector:
+        """The matrix, transposed, times the diagonal times the matrix."""
+        half = self.matrix * np.sqrt(diagonal)[:, None]
+        found = half.T @ half
+        if self.paired:
+            found = found[np.ix_(self.which, self.which)] * np.multiply.outer(self.sign, self.sign)
+        return np.asarray(found)
+
+
 @dataclass(frozen=True)
 class InteriorPoint:
     """The last iterate, with the complementarity sum as a measure of what is missing."""
@@ -49,6 +100,8 @@ class InteriorMethod:
         self.low, self.high, self.row = slice(0, lows), slice(lows, highs), slice(highs, simple)
         self.simple = slice(0, simple)
         self.h, self.r = slice(simple, simple + hinges), slice(simple + hinges, simple + 2 * hinges)
+        self.hinges = Columns(q.B)
+        self.row_square = np.vecdot(q.G, q.G)
         self.iterations = 0
         self.v, self.y, self.x, self.z = self._start(start)
 
@@ -61,7 +114,7 @@ class InteriorMethod:
         root, excess = self._soften(v)
         h, r = 0.5 * (excess + root), 0.5 * (root - excess)
         p, o = q.cap * h / root, q.cap * r / root  # both products of a hinge are then equal: r p = h o
-        slope = q.gradient(v) + p @ q.B
+        slope = q.gradient(v) + self.hinges.back(p)
         y = np.zeros(len(q.c))
         if len(y) == 1:
             budget = q.C[0, :-1]
@@ -80,20 +133,27 @@ class InteriorMethod:
     def _soften(self, v: Vector) -> tuple[Vector, Vector]:
         """Hinges rounded off; t, the last entry of v, is moved to where their slopes balance its own."""
         q = self.problem
-        excess = q.B @ v - q.kink
+        excess = self.hinges.image(v) - q.kink
         if not len(excess):
             return excess, excess
         width = 0.5 * max(float(np.std(excess)), 1e-6)
+        slope, bend = float(q.gradient(v)[-1]), 0.0 if q.H is None else float(q.H[-1, -1])
+
+        def balance(at: float) -> tuple[float, float]:
+            """The slope in t, which rises with it, and how fast it does."""
+            moved = excess - (at - v[-1])
+            root = np.sqrt(np.square(moved) + width * width)
+            hinged = 0.5 * float(q.cap.sum() + q.cap @ (moved / root))
+            return slope + bend * (at - v[-1]) - hinged, bend + 0.5 * width * width * float(q.cap @ root**-3)
+
         low, high = v[-1] + float(excess.min()) - width, v[-1] + float(excess.max()) + width
         at = v[-1]
-        wanted = float(q.gradient(v)[-1])
         for _ in range(12):
-            moved = excess - (at - v[-1])
-            if float(q.cap @ (moved / np.sqrt(np.square(moved) + width * width))) > 2.0 * wanted - float(q.cap.sum()):
-                low = at
-            else:
-                high = at
+            low, high = (at, high) if balance(at)[0] < 0.0 else (low, at)
             at = 0.5 * (low + high)
+        if bend > 0.0:  # curvature may balance the slope far from all hinges
+            left, rate = balance(at)
+            at -= left / rate
         excess = excess - (at - v[-1])
         v[-1] = at
         return np.sqrt(np.square(excess) + width * width), excess
@@ -145,7 +205,7 @@ class InteriorMethod:
         slope_gap = q.gradient(self.v) - self.y @ q.C
         slack_gap = q.b  # where there are none
         if len(q.cap):
-            slope_gap += z[self.r] @ q.B
+            slope_gap += self.hinges.back(z[self.r])
         if len(q.b):
             slope_gap += z[self.row] @ q.G
             slack_gap = q.G @ self.v + self.x[self.row] - q.b
@@ -165,11 +225,15 @@ class InteriorMethod:
         K = np.zeros((len(q.g), len(q.g))) if q.H is None else q.H.copy()
         if len(q.cap):
             self.bend = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
-            half = q.B * np.sqrt(self.bend)[:, None]
-            K += half.T @ half
-        if len(q.b):
-            K += (q.G.T * self.ratio[self.row]) @ q.G
+            K += self.hinges.gram(self.bend)
         diagonal = K.reshape(-1)[:: len(K) + 1]
+        # A row that is nearly tight would swamp what bends K without it, so it is kept apart, as the equalities are.
+        force = self.ratio[self.row] * self.row_square
+        self.tight = (force > float(diagonal.max())).nonzero()[0]
+        self.loose = (force <= float(diagonal.max())).nonzero()[0]
+        if len(self.loose):
+            loose = q.G[self.loose]
+            K += (loose.T * self.ratio[self.row][self.loose]) @ loose
         bent = float(diagonal.max())
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
@@ -188,22 +252,25 @@ class InteriorMethod:
             base *= 100.0
         else:
             return None
-        if not len(q.c):
+        E = np.concatenate([q.C, -q.G[self.tight]]) if len(self.tight) else q.C
+        if not len(E):
             return lambda a, _: (_potrs(factor, a, lower=1)[0], np.zeros(0))
-        half = _potrs(factor, q.C.T, lower=1)[0]
-        middle = q.C @ half
+        half = _potrs(factor, E.T, lower=1)[0]
+        middle = E @ half
         ends = middle.reshape(-1)[:: len(middle) + 1]
         ends[ends == 0.0] = 1.0  # a row that holds no asset of the working set leaves its multiplier alone
-        ends += 1e-14 * float(ends.sum()) / len(q.c) + 1e-300
+        ends += 1e-14 * float(ends.sum()) / len(E) + 1e-300
+        if len(self.tight):
+            ends[len(q.c) :] += 1.0 / self.ratio[self.row][self.tight]
         inner, info = _potrf(middle, lower=1, clean=0)
         if info != 0:
             return None
 
         def solve(a: Vector, b: Vector) -> tuple[Vector, Vector]:
-            """K dv - C^T dy = a,  C dv = b."""
+            """K dv - E^T dm = a,  E dv + D dm = b,  with E = (C, -G of tight rows) and D their slacks over multipliers."""
             first = _potrs(factor, a, lower=1)[0]
-            dy = _potrs(inner, b - q.C @ first, lower=1)[0]
-            return first + half @ dy, dy
+            dm = _potrs(inner, b - E @ first, lower=1)[0]
+            return first + half @ dm, dm
 
         return solve
 
@@ -217,20 +284,28 @@ class InteriorMethod:
         rhs = -slope_gap
         if len(q.cap):
             hinge = self.bend * (target[self.r] / self.z[self.r] - target[self.h] / self.z[self.h])
-            rhs -= hinge @ q.B
+            rhs -= self.hinges.back(hinge)
+        right = -row_gap
         if len(q.b):
-            rhs -= (push[self.row] + self.ratio[self.row] * slack_gap) @ q.G
+            wanted = push[self.row] + self.ratio[self.row] * slack_gap
+            rhs -= wanted[self.loose] @ q.G[self.loose]
+            right = np.append(right, wanted[self.tight] / self.ratio[self.row][self.tight])
         rhs[self.has_lower] += push[self.low]
         rhs[self.has_upper] -= push[self.high]
-        dv, dy = solve(rhs, -row_gap)
+        dv, dm = solve(rhs, right)
+        dy = dm[: len(q.c)]
         dx, dz = np.empty_like(self.x), np.empty_like(self.z)
         dx[self.low] = dv[self.has_lower]
         dx[self.high] = -dv[self.has_upper]
         if len(q.b):
             dx[self.row] = -(q.G @ dv) - slack_gap
         dz[self.simple] = push[self.simple] - self.ratio[self.simple] * dx[self.simple]
+        if len(q.b):
+            tight = self.row.start + self.tight
+            dz[tight] = dm[len(q.c) :]
+            dx[tight] = (push[tight] - dz[tight]) / self.ratio[tight]
         if len(q.cap):
-            moved = q.B @ dv
+            moved = self.hinges.image(dv)
             dp = self.bend * moved + hinge
             dz[self.r], dz[self.h] = dp, -dp
             dx[self.h] = (push[self.h] + dp) / self.ratio[self.h]

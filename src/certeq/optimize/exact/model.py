@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.optimize.exact.certificate import l1_reach
 from certeq.optimize.exact.problem import Polyhedron, Problem
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.squares import Squares
@@ -165,7 +166,7 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
     q = problem.polyhedron
     holding = float(np.abs(start).sum())
     if holding == 0.0:
-        corner = 0.5 * float(np.maximum(np.abs(low), np.abs(high)).sum())
+        corner = 0.5 * l1_reach(q, low, high)
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding
     c_norm, g_norm = q.lengths()

@@ -64,13 +64,15 @@ class Descent:
         solution: SubSolution | None = None
         fresh_sets = True
         if warm:
-            solution, fresh_sets = self._guess(assets, hinges), False
+            solution, fresh_sets = self._guess(assets, hinges, self.point.t), False
         idle = 0
         for _ in range(max_iter):
             self.iterations += 1
             problem = model.subproblem(self.point, assets, hinges, self.radius)
             at = np.append(self.point.theta[assets], self.point.t)
-            solution = solve_subproblem(problem, at, None if fresh_sets else solution)
+            if fresh_sets and solution is not None:
+                solution = self._guess(assets, hinges, float(solution.v[-1]))
+            solution = solve_subproblem(problem, at, solution)
             fresh_sets = False
             theta = self.point.theta.copy()
             theta[assets] = solution.v[:-1]
@@ -81,11 +83,9 @@ class Descent:
             whole = self._step(theta, linear)
             answer = self._evidence(solution, hinges, assets)
             self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
+            idle = 0 if self.best is None or answer.gap < 0.5 * self.best.gap else idle + 1
             if self.best is None or answer.gap < self.best.gap:
                 self.best = answer
-                idle = 0
-            else:
-                idle += 1
             if self.best.gap <= tolerance or time.perf_counter() > self.deadline:
                 break
             # What the model left out: assets that would pay, scenarios on the wrong side of a kink.
@@ -106,14 +106,14 @@ class Descent:
         assert self.best is not None
         return self.best
 
-    def _guess(self, assets: Index, hinges: Hinges) -> SubSolution:
+    def _guess(self, assets: Index, hinges: Hinges, t: float) -> SubSolution:
         """The active set that the start itself suggests."""
         model, here, q = self.model, self.point, self.model.polyhedron
         theta = here.theta[assets]
         free = np.zeros(1, dtype=bool)
         side = np.zeros(0, dtype=np.int8)
         if len(hinges.scenario):
-            excess = here.losses[hinges.scenario] - model.form.places[hinges.which] - here.t
+            excess = here.losses[hinges.scenario] - model.form.places[hinges.which] - t
             side = np.where(np.abs(excess) <= 1e-9, 0, np.sign(excess)).astype(np.int8)
         partition = Partition(
             np.append(theta <= q.lower[assets], free),
@@ -267,7 +267,7 @@ def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) 
     if settled is not None and settled.exact:
         return settled
     for guess in (last, settled):
-        found = None if guess is None else polish(problem, guess.partition, guess.v, guess.multipliers, rounds=4)
+        found = None if guess is None else polish(problem, guess.partition, guess.v, guess.multipliers, rounds=8)
         if found is not None:
             return found
     method = InteriorMethod(problem, at)

@@ -16,6 +16,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _ROUGHLY = 1e-3
+_ON_THE_WAY = 1e-2  # of a stage that another one follows
 
 
 def at_once(model: Model, theta: Vector, movable: Index) -> Answer | None:
@@ -54,9 +55,11 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
             answer = Descent(easy, theta, movable, deadline).run(_ROUGHLY, 50)
             theta, assets = answer.point.theta, answer.assets
     scale = _comfortable_scale(model, theta, len(movable))
+    warm = False
     while scale > 1.0:
-        answer = Descent(model.with_form(model.form.scaled(scale)), theta, movable, deadline).run(_ROUGHLY, 30, assets)
-        theta, assets = answer.point.theta, answer.assets
+        wide = model.with_form(model.form.scaled(scale))
+        answer = Descent(wide, theta, movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
+        theta, assets, warm = answer.point.theta, answer.assets, True
         scale /= 4.0
     return theta, assets
 

@@ -34,7 +34,7 @@ def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None =
     if utility.slope_range[1] == np.inf and utility.is_monotone and utility.curve is None:
         low = max(low, high + anchor - furthest(form, 1.0 / float(weights.min())))
     if form.kinks:
-        low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high)
+        low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high, guess)
         if on_kink:
             return high
     return _root(losses, weights, form, low, high, guess)
