@@ -312,10 +312,10 @@ def _descend(
     max_iter: int,
     deadline: float,
 ) -> Answer:
-    assets = None
+    assets = t = None
     if not warm:
-        theta, assets = first_point(model, theta, movable, deadline)
-    descent = Descent(model, theta, movable, deadline)
+        theta, assets, t = first_point(model, theta, movable, deadline)
+    descent = Descent(model, theta, movable, deadline, t)
     point = descent.point
     size = min(1.0, max(abs(point.value), 1e-2))
     # A tilt sums to 1 up to rounding, which the largest loss multiplies: no step makes an estimated gap less than that.

@@ -42,11 +42,13 @@ class Answer:
 class Descent:
     """Minimize a model from a feasible start."""
 
-    def __init__(self, model: Model, theta: Vector, movable: Index, deadline: float) -> None:
+    def __init__(
+        self, model: Model, theta: Vector, movable: Index, deadline: float, guess: float | None = None
+    ) -> None:
         self.model = model
         self.movable = movable
         self.deadline = deadline
-        self.point = model.evaluate(theta)
+        self.point = model.evaluate(theta, guess)
         self.origin = theta
         self.radius = 10.0 * max(1.0, float(np.max(np.abs(theta), initial=0.0)))
         self.began = time.perf_counter()

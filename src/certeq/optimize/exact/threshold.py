@@ -10,6 +10,7 @@ from certeq.utilities import Exponential, Pieces, Quadratic
 from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
+_LONG, _STRIDE = 4096, 16  # so many losses, and of how many one says where about the threshold lies
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -33,6 +34,9 @@ def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None =
     low, high = float(losses.min()) - anchor, float(losses.max()) - anchor
     if utility.slope_range[1] == np.inf and utility.is_monotone and utility.curve is None:
         low = max(low, high + anchor - furthest(form, 1.0 / float(weights.min())))
+    if guess is None and form.kinks and len(losses) >= _LONG:
+        some = weights[::_STRIDE] / float(weights[::_STRIDE].sum())
+        guess = threshold(np.ascontiguousarray(losses[::_STRIDE]), some, form)
     if form.kinks:
         low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high, guess)
         if on_kink:

@@ -12,7 +12,7 @@ Index = NDArray[np.intp]
 
 _TIE = 1e-9  # losses of size 1 that differ by less are taken to be equal
 FEW = 100  # up to this many assets all of them are in the working set
-_WORK = 3e7  # products in a model's hinges: an iteration of the interior point method, a few milliseconds
+_WORK = 1e7  # products in a model's hinges: an iteration of the interior point method, a few milliseconds
 
 
 def first_assets(model: Model, theta: Vector, movable: Index) -> Index:
