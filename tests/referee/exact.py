@@ -117,11 +117,11 @@ def draw_problem(rng: np.random.Generator, draw: Draw, large: bool) -> Problem:
 
 @contextmanager
 def on_blocks(A: np.ndarray):
-    """The table as a mapped file that counts as large."""
+    """The table as a mapped file that counts as large, read in some hundred blocks."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "A.npy"
         np.save(path, A)
-        width = A.shape[1]
+        width = A.shape[1] * max(1, len(A) // 1000)
         with (
             mock.patch.object(panels, "LARGE", 0),
             mock.patch.object(blocks, "_WHOLE", 0),  # else so small a panel would be read as a whole

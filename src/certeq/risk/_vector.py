@@ -11,7 +11,6 @@ kink k. So t* is a breakpoint, or it lies strictly between two neighboring ones,
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -478,7 +477,7 @@ def bracket_by_breakpoints(
         trials = _around(guess, _NEAR * float(np.std(y)), excess)
     while True:
         points, complete = _breakpoints(y, form, trials[0][0], trials[1][0])
-        trials = _between(points, *trials, excess)
+        trials = _narrowed(points, *trials, excess)
         if complete:
             break
     (below, _), (above, _) = trials
@@ -504,7 +503,7 @@ def _around(guess: float, width: float, excess: Callable[[float], float]) -> tup
     return below, above
 
 
-def _between(points: Floats, below: Trial, above: Trial, excess: Callable[[float], float]) -> tuple[Trial, Trial]:
+def _narrowed(points: Floats, below: Trial, above: Trial, excess: Callable[[float], float]) -> tuple[Trial, Trial]:
     """The last of the points, in rising order, that is left of t*, and the first that is not; else the trials given.
 
     By regula falsi with the Illinois rule on their ranks, since the excess falls evenly over many points; by bisection
@@ -512,14 +511,13 @@ def _between(points: Floats, below: Trial, above: Trial, excess: Callable[[float
     """
     first, last = 0, points.size  # the first point that is not left of t* is among these
     left, right, side = below[1], above[1], 0
-    for count in itertools.count():
-        if first >= last:
-            return below, above
+    count = 0
+    while first < last:
         middle = (first + last) // 2
         if count < _FALSI and np.isfinite(left - right):
             share = left / (left - right)
             middle = min(max(first - 1 + round(share * (last + 1 - first)), first), last - 1)
-        point = float(points[middle])
+        point, count = float(points[middle]), count + 1
         found = excess(point)
         if found > 0.0:
             first, below, left = middle + 1, (point, found), found
@@ -527,6 +525,7 @@ def _between(points: Floats, below: Trial, above: Trial, excess: Callable[[float
         else:
             last, above, right = middle, (point, found), found
             left, side = (0.5 * left if side < 0 else left), -1
+    return below, above
 
 
 def _breakpoints(y: Floats, form: Form, below: float, above: float) -> tuple[Floats, bool]:

@@ -143,13 +143,19 @@ def as_subgradients(form: Form, w: Vector, support: Vector, tilt: Vector, size: 
     A point within rounding of a kink, for losses and threshold of the given ``size``, is put on the kink: every choice
     of y_i is allowed, and there both slopes are.
     """
-    for kink in form.kinks:
-        near = np.abs(support - kink.at) <= 8.0 * _EPS * (size + abs(kink.at))
-        support = np.where(near, kink.at, support)
+    support = on_kinks(form, support, size)
     left, right = form.slopes(support)
     left, right = w * left, w * right
     slack = _SLOPE * _EPS
     return support, np.minimum(np.maximum(tilt, left - slack * np.abs(left)), right + slack * np.abs(right))
+
+
+def on_kinks(form: Form, support: Vector, size: Vector) -> Vector:
+    """Support points, those within rounding of a kink moved there; losses and threshold have the given ``size``."""
+    for kink in form.kinks:
+        near = np.abs(support - kink.at) <= 8.0 * _EPS * (size + abs(kink.at))
+        support = np.where(near, kink.at, support)
+    return support
 
 
 def join(parts: Sequence[Evidence]) -> Evidence:
@@ -393,7 +399,7 @@ def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
     best = float(np.maximum(np.abs(low), np.abs(high)).sum())
     if (low >= 0.0).all():
         for rows, sides in ((q.C, q.c), (q.G, q.b)):
-            for i in (rows > 0.0).all(axis=1).nonzero()[0]:
+            for i in np.flatnonzero(np.all(rows > 0.0, axis=1)):
                 best = min(best, abs(float(sides[i])) / float(rows[i].min()))
     return best
 

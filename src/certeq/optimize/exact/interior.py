@@ -30,7 +30,7 @@ class Columns:
     def __init__(self, matrix: Vector) -> None:
         size = matrix.shape[1]
         self.which, self.sign = np.arange(size), np.ones(size)
-        self.matrix = matrix
+        self.matrix, self.paired = matrix, False
         if not len(matrix):
             return
         order = np.argsort(np.abs(matrix[0]), kind="stable")
@@ -45,18 +45,13 @@ class Columns:
             return
         place = np.cumsum(kept) - 1
         self.which = place[self.which]
-        self.matrix = matrix[:, kept]
-
-    @property
-    def paired(self) -> bool:
-        """Whether there are any pairs."""
-        return self.matrix.shape[1] < len(self.which)
+        self.matrix, self.paired = matrix[:, kept], True
 
     def image(self, v: Vector) -> Vector:
         """The matrix times v."""
-        if self.paired:
-            v = np.bincount(self.which, self.sign * v, self.matrix.shape[1])
-        return np.asarray(self.matrix @ v)
+        if not self.paired:
+            return np.asarray(self.matrix @ v)
+        return np.asarray(self.matrix @ np.bincount(self.which, self.sign * v, self.matrix.shape[1]))
 
     def back(self, p: Vector) -> Vector:
         """p times the matrix."""
@@ -267,7 +262,7 @@ class InteriorMethod:
             return None
 
         def solve(a: Vector, b: Vector) -> tuple[Vector, Vector]:
-            """K dv - E^T dm = a,  E dv + D dm = b,  with E = (C, -G of tight rows) and D their slacks over multipliers."""
+            """K dv - E^T dm = a,  E dv + D dm = b,  E = (C, -G of tight rows) and D = (0, slacks over multipliers)."""
             first = _potrs(factor, a, lower=1)[0]
             dm = _potrs(inner, b - E @ first, lower=1)[0]
             return first + half @ dm, dm

@@ -12,7 +12,7 @@ from certeq._table import Array as Vector
 from certeq._table import Table
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
-from certeq.optimize.exact.blocks.certificate import prove
+from certeq.optimize.exact.blocks.certificate import prove, prove_alone
 from certeq.optimize.exact.blocks.descent import BlockDescent
 from certeq.optimize.exact.blocks.scan import Extent, Worst, scan
 from certeq.optimize.exact.blocks.sums import Units
@@ -26,6 +26,7 @@ from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solve import check_limits, solve_exact, status_of, tidied, unbounded_error
 from certeq.optimize.exact.threshold import threshold
 from certeq.optimize.exact.working_set import FEW
+from certeq.risk._long import solve_long
 from certeq.utilities import Utility
 from certeq.utilities.forms import form as form_of
 
@@ -156,12 +157,21 @@ def solve_panel(
             z,
             model.holding,
         )
-    # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain point.
-    plain = feasible_point(rows, *box, None, order, FEW)
-    unit = max(model.loss, normalize(problem, cast(Scenarios, extent), plain, *box).loss)
+        # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain
+        # point.
+        plain = feasible_point(rows, *box, None, order, FEW)
+        unit = max(model.loss, normalize(problem, cast(Scenarios, extent), plain, *box).loss)
+        if proof.gap > tol * max(abs(proof.value), 1e-2 * unit):
+            found = solve_long(panel.losses(theta), utility)
+            descent.passes += found.passes + 2
+            alone = prove_alone(
+                panel, form_of(utility), problem.linear, q, box, units.mass, theta, found.threshold, model.holding
+            )
+            if alone.gap < proof.gap:
+                proof, t = alone, found.threshold
     relative = proof.gap / max(abs(proof.value), 1e-2 * unit)
-    reduced = proof.slope - proof.y @ q.C + z @ q.G
-    of_c, of_g = rows.multipliers(proof.y, z, asked.polyhedron)
+    reduced = proof.slope - proof.y @ q.C + proof.z @ q.G
+    of_c, of_g = rows.multipliers(proof.y, proof.z, asked.polyhedron)
     late, exhausted = time.perf_counter() > deadline, descent.iterations >= max_iter
     return PanelResult(
         theta=theta,
