@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 import certeq as ce
-from certeq.optimize import panels
+from certeq import _table
 from certeq.optimize.exact import solve_exact
 from certeq.optimize.exact.blocks import solve as blocks
 from tests.referee.reference import Reference, confirm, reference
@@ -123,10 +123,9 @@ def on_blocks(A: np.ndarray):
         np.save(path, A)
         width = A.shape[1] * max(1, len(A) // 1000)
         with (
-            mock.patch.object(panels, "LARGE", 0),
+            mock.patch.object(_table, "LARGE", 0),
             mock.patch.object(blocks, "_WHOLE", 0),  # else so small a panel would be read as a whole
-            mock.patch.object(panels, "_SPAN", 30 * width),
-            mock.patch.object(panels, "_PIECE", 11 * width),
+            mock.patch.object(_table, "_PIECE", 11 * width),
         ):
             yield np.load(path, mmap_mode="r")
 
