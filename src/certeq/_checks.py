@@ -203,7 +203,7 @@ def check_weights(name: str, found: Any, count: int) -> FloatArray:
     if weights.min() < 0.0:
         raise ValueError(f"{name} must not be negative; found {weights.min():g} at [{int(weights.argmin())}].")
     if not weights.max() > 0.0:
-        raise ValueError(f"{name} must not sum to 0; found zero for every sample.")
+        raise no_weight(name)
     return weights
 
 
@@ -214,7 +214,12 @@ def check_weight_sums(low: float, total: float, high: float) -> None:
     if low < 0.0:
         raise ValueError(f"weights must not be negative; found {low:g}.")
     if total <= 0.0:
-        raise ValueError("weights must not sum to 0; found zero for every sample.")
+        raise no_weight()
+
+
+def no_weight(name: str = "weights") -> ValueError:
+    """The error for weights that are all 0."""
+    return ValueError(f"{name} must not sum to 0; found zero for every sample.")
 
 
 def probabilities(weights: FloatArray) -> FloatArray:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import no_weight
 from certeq._threads import keep_pages, run_all
 
 Array = NDArray[np.float64]
@@ -362,7 +363,7 @@ def joined_if_any(kernel: Kernel[Part], parts: Sequence[Part]) -> list[Part]:
 def only_of(parts: Sequence[Part]) -> Part:
     """The summary of a whole pass."""
     if not parts:
-        raise ValueError("weights sum to 0; at least one must be above 0.")
+        raise no_weight()
     return parts[0]
 
 

@@ -92,7 +92,7 @@ def test_dim():
 
 
 def test_utility():
-    with pytest.raises(TypeError, match=r"utility must be an instance; found the class CVaR: write CVaR\(\)"):
+    with pytest.raises(TypeError, match=r"utility must be an instance; write CVaR\(\) rather than CVaR"):
         oce(torch.zeros(3), ce.CVaR)
     with pytest.raises(TypeError, match="utility must be a certeq Utility such as"):
         OCELoss("cvar")

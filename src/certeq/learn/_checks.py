@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_choice, check_number, check_weights
+from certeq._checks import check_choice, check_instance, check_number, check_weights
 from certeq.learn._scores import Floats
 from certeq.utilities import Entropic, Utility
 
@@ -17,13 +17,10 @@ def as_utility(utility: Any) -> Utility:
     """Return the utility, Entropic(1.0) for None; a class or a name is refused with what to write instead."""
     if utility is None:
         return Entropic(beta=1.0)
-    if isinstance(utility, Utility):
-        own = copy.deepcopy(utility)  # a utility may remember facts about itself; a parameter must not change
-        own.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
-        return own
-    if isinstance(utility, type) and issubclass(utility, Utility):
-        raise TypeError(f"utility must be an instance; write {utility.__name__}() rather than {utility.__name__}.")
-    raise TypeError(f"utility must be a Utility such as certeq.CVaR(0.05), or None; found {utility!r}.")
+    check_instance("utility", utility, Utility, "a Utility such as certeq.CVaR(0.05), or None")
+    own: Utility = copy.deepcopy(utility)  # a utility may remember facts about itself; a parameter must not change
+    own.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
+    return own
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> Floats | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from certeq._checks import check_number
 from certeq._table import Sums, Table
 from certeq.risk._root import Floats
 from certeq.risk._rows import mean, without_idle
@@ -73,9 +74,8 @@ def bisect_long(sample: Table, utility: Utility, delta: float = 1e-6, epsilon: f
 
 
 def _check(delta: float, epsilon: float) -> None:
-    for name, found in (("delta", delta), ("epsilon", epsilon)):
-        if not (isinstance(found, (int, float)) and found > 0):
-            raise ValueError(f"{name} must be a number above 0; found {found!r}.")
+    check_number("delta", delta, above=0.0, finite=False)
+    check_number("epsilon", epsilon, above=0.0, finite=False)
 
 
 def _bisect(means: Means, center: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:

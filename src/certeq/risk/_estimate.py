@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._checks import check_choice, check_count, check_number
 from certeq._table import ArrayTable, Sums, Table, as_sample, is_remote
 from certeq.risk._frames import columns_of, is_frame, is_series
 from certeq.risk._inference import densities_at, reliability
@@ -139,10 +140,8 @@ class Estimate:
             warnings.warn(reason, ReliabilityWarning, stacklevel=2)
         if method == "normal":
             return self.value - reach, self.value + reach
-        if method != "bootstrap":
-            raise ValueError(f'method must be "normal" or "bootstrap"; found {method!r}.')
-        if replicates < 2:
-            raise ValueError(f"replicates must be at least 2; found {replicates!r}.")
+        check_choice("method", method, ("normal", "bootstrap"))
+        check_count("replicates", replicates, least=2)
         if is_remote(self._x, self._weights):
             raise TypeError(
                 'method "bootstrap" resamples the losses in memory; these live elsewhere. Use method="normal", or '
@@ -167,8 +166,7 @@ class Estimate:
 
     def samples_for(self, halfwidth: float, level: float = 0.95) -> int:
         """How many samples like these would bring the normal interval down to +- ``halfwidth``."""
-        if not halfwidth > 0:
-            raise ValueError(f"halfwidth must be above 0; found {halfwidth!r}.")
+        check_number("halfwidth", halfwidth, above=0.0, finite=False)
         return max(1, int(np.ceil(self.n * (self.interval_reach(level) / halfwidth) ** 2)))
 
     def interval_reach(self, level: float) -> float:

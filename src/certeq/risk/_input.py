@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import check_instance
 from certeq.utilities import Utility
 
 Floats = NDArray[Any]
@@ -43,17 +44,14 @@ def check_answer(name: str, answer: Any, utility: Utility) -> Any:
 
 def check_utility(utility: object) -> Utility:
     """The utility, or an error that says what to write instead."""
-    if isinstance(utility, Utility):
-        if _is_learned(utility):
-            raise TypeError(
-                f"a parameter of utility requires a gradient, which is lost here; found {utility!r}. Use "
-                "certeq.torch.oce, or pass the parameter's number."
-            )
-        return utility
-    if isinstance(utility, type) and issubclass(utility, Utility):
-        raise TypeError(f"utility must be an instance; write {utility.__name__}() rather than {utility.__name__}.")
     hint = "; wrap a function of your own with certeq.utility(u)" if callable(utility) else ""
-    raise TypeError(f"utility must be a Utility such as certeq.CVaR(0.05); found {utility!r}{hint}.")
+    found: Utility = check_instance("utility", utility, Utility, "a Utility such as certeq.CVaR(0.05)", hint)
+    if _is_learned(found):
+        raise TypeError(
+            f"a parameter of utility requires a gradient, which is lost here; found {found!r}. Use certeq.torch.oce, "
+            "or pass the parameter's number."
+        )
+    return found
 
 
 def _is_learned(utility: Utility) -> bool:
@@ -167,16 +165,6 @@ def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
             )
         rows = w[None, :]
     return rows
-
-
-def check_weights(low: float, total: float, high: float) -> None:
-    """Refuse weights whose least is ``low``, greatest ``high`` and sum ``total``."""
-    if not np.isfinite(total) or np.isnan(low) or np.isinf(high):
-        raise ValueError("weights must be finite; found NaN or infinity.")
-    if low < 0.0:
-        raise ValueError(f"weights must not be negative; found {low:g}.")
-    if total <= 0.0:
-        raise ValueError("weights sum to 0; at least one must be above 0.")
 
 
 def complain_not_finite(rows: Floats, allow_low: bool, locate: Locate | None = None) -> None:

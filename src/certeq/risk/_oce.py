@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._checks import check_weight_sums
 from certeq._table import BLOCK, ArrayTable, Block, Sums, Table, as_sample
 from certeq._threads import run_all
 from certeq.risk._bisect import bisect_long, bisect_rows
@@ -23,7 +24,6 @@ from certeq.risk._input import (
     check_answer,
     check_not_empty,
     check_utility,
-    check_weights,
     complain_not_finite,
     free_to_overflow,
     locating,
@@ -235,7 +235,7 @@ class _Problem:
         chosen = self.weights if self.weights.shape[0] == 1 else self.weights[part]
         w = np.array(np.broadcast_to(chosen, self.rows[part].shape), dtype=np.float64)
         total = w.sum(axis=1, keepdims=True)
-        check_weights(float(w.min()), float(total.min()) if np.all(np.isfinite(total)) else np.nan, float(w.max()))
+        check_weight_sums(float(w.min()), float(total.min()) if np.all(np.isfinite(total)) else np.nan, float(w.max()))
         return np.asarray(w / total)
 
     def losses_of(self, part: slice) -> Floats:

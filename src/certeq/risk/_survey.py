@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from certeq._checks import check_weight_sums
 from certeq._table import Summary, Sums, Table, first_bad, summary
-from certeq.risk._input import check_weights, not_finite
+from certeq.risk._input import not_finite
 from certeq.risk._sketch import Floats, Sketch
 
 LONG = 1 << 16  # a row at least this long is read in blocks rather than copied
@@ -32,7 +33,7 @@ def survey(sample: Table, extra: Sums | None = None, allow_low: bool = False) ->
     """One pass: range and weight of the sample, and means of what ``extra`` sums up; the least loss may be -inf."""
     found = summary(sample, extra)
     if sample.weighted:
-        check_weights(found.lightest, found.mass, found.heaviest)
+        check_weight_sums(found.lightest, found.mass, found.heaviest)
     if not np.isfinite(found.high) or not (np.isfinite(found.low) or (allow_low and found.low == -np.inf)):
         raise NotFinite
     return found, np.array(() if extra is None else found.extra) / found.mass

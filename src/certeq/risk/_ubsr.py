@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._checks import check_number, check_weight_sums
 from certeq._table import BLOCK, ArrayTable, Table, as_sample
 from certeq.risk._fan import FanSearch, Rising, below_all, excess_of, no_mean
 from certeq.risk._frames import by_label, is_frame
@@ -18,7 +19,6 @@ from certeq.risk._input import (
     as_weights,
     check_aligned,
     check_not_empty,
-    check_weights,
     complain_not_finite,
     locating,
 )
@@ -72,7 +72,7 @@ def ubsr(
     function: Callable[[Any], Any] = loss.value if isinstance(loss, Utility) else loss
     if not callable(function):
         raise TypeError(f"loss must be an increasing function or a Utility; found {loss!r}.")
-    level = _check_level(level)
+    level = check_number("level", level)
     if is_frame(x):
         return by_label(lambda z, w, along: ubsr(z, function, level, w, along), x, weights, axis)
     far = as_sample(x, weights, axis)
@@ -104,21 +104,11 @@ def ubsr(
                 chosen = held if held.shape[0] == 1 else held[start : start + height]
                 w = np.array(np.broadcast_to(chosen, z.shape), dtype=np.float64)
                 total = w.sum(axis=1, keepdims=True)
-                check_weights(float(w.min()), float(total.min()), float(w.max()))
+                check_weight_sums(float(w.min()), float(total.min()), float(w.max()))
                 w /= total
             found.append(_solve_rows(z, w, function, level, anchor))
     answers = np.concatenate(found) if found else np.empty(0)
     return float(answers[0]) if lead == () else answers.reshape(lead)
-
-
-def _check_level(level: Any) -> float:
-    try:
-        number = float(level)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"level must be a finite number; found {level!r}.") from error
-    if not np.isfinite(number):
-        raise ValueError(f"level must be a finite number; found {level!r}.")
-    return number
 
 
 def _at(function: Callable[[Any], Any], point: float) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._checks import check_number
 from certeq.risk._input import as_array, check_not_empty, complain_not_finite
 
 __all__ = [
@@ -333,5 +334,4 @@ def _j1(j1: float | None, moment: float | None, q: float) -> float:
 
 def _positive(**numbers: float) -> None:
     for name, number in numbers.items():
-        if not number > 0:
-            raise ValueError(f"{name} must be above 0; found {number!r}.")
+        check_number(name, number, above=0.0, finite=False)

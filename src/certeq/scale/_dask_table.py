@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import no_weight
 from certeq._table import (
     Array,
     ArrayTable,
@@ -261,7 +262,7 @@ class DaskSample(DaskTable):
                 raise ValueError(_bad_weight(bad[1], self.where(int(self.starts[number]) + bad[0])))
         heaviest = max((top for top, _ in weighed), default=0.0)
         if heaviest == 0.0:
-            raise ValueError("weights sum to 0; at least one must be above 0.")
+            raise no_weight()
         if 1e-100 < heaviest < 1e100:
             return 1.0
         # Squares and sums of weights must neither overflow nor vanish.

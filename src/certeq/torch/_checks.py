@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from certeq._checks import check_instance
 from certeq.utilities import Exponential, Utility
 
 Dim = int | tuple[int, ...] | None
@@ -16,11 +17,8 @@ Dim = int | tuple[int, ...] | None
 
 def check_utility(utility: object) -> None:
     """A Utility, not its class and not its name."""
-    if isinstance(utility, Utility):
-        return
-    if isinstance(utility, type) and issubclass(utility, Utility):
-        raise TypeError(f"utility must be an instance; found the class {utility.__name__}: write {utility.__name__}().")
-    raise TypeError(f"utility must be a certeq Utility such as CVaR(alpha=0.05); found {utility!r}.")
+    if not isinstance(utility, Utility):
+        check_instance("utility", utility, Utility, "a certeq Utility such as CVaR(alpha=0.05)")
 
 
 def check_losses(losses: object, name: str = "losses", may_be_empty: bool = False) -> None:

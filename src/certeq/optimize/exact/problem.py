@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import as_real, check_array, check_bound, check_finite, check_weights, probabilities
+from certeq._checks import as_real, check_array, check_bound, check_finite, check_instance, check_weights, probabilities
 from certeq._table import refuse_table
 from certeq.optimize.exact.squares import Squares
 from certeq.utilities import Utility
@@ -76,8 +76,7 @@ def read_problem(
     quadratic: Any = None,
 ) -> Problem:
     """Check every argument; errors name it, say what was found and what would be right."""
-    if not isinstance(utility, Utility):
-        raise TypeError(f"utility must be a certeq utility such as CVaR(0.05); found {type(utility).__name__}.")
+    check_instance("utility", utility, Utility, "a certeq utility such as CVaR(0.05)")
     if not getattr(utility, "has_curvature", True):
         raise TypeError(f"The exact solver needs the curvature of {utility!r}: pass d2u= when making it.")
     utility.anchor  # noqa: B018 - a sum whose slope never passes 1 is refused here, with its own reason
