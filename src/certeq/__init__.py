@@ -5,136 +5,53 @@ estimators and the rest live in packages of their own (``certeq.torch``, ``certe
 """
 
 from importlib import import_module as _import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from certeq._table import register as _register
-from certeq.risk import Estimate, ReliabilityWarning, bounds, estimate, oce, threshold, tilt, ubsr
-from certeq.utilities import (
-    CustomUtility,
-    CVaR,
-    Entropic,
-    LeakyCVaR,
-    Mean,
-    MeanVariance,
-    MonotoneMeanVariance,
-    Quartic,
-    SmoothCVaR,
-    Utility,
-    utility,
-)
 
 if TYPE_CHECKING:
-    from certeq.optimize import (
-        Ball,
-        Box,
-        CallableLoss,
-        CappedSimplex,
-        Domain,
-        Free,
-        InfeasibleError,
-        L1Ball,
-        LinearLoss,
-        LogisticLoss,
-        LongShort,
-        Loss,
-        NonNegative,
-        Polyhedron,
-        Product,
-        Simplex,
-        Solution,
-        SquaredLoss,
-        TorchLoss,
-        UnboundedError,
-        hessian,
-        hessian_product,
-        minimize,
-    )
+    from certeq.optimize import *  # noqa: F403
+    from certeq.risk import *  # noqa: F403
+    from certeq.utilities import *  # noqa: F403
 
-__version__ = _version("certeq")
+    __version__: str
+
+# Every name and the package it is imported from when it is first asked for: the optimizers stand on scipy.optimize,
+# which takes half a second.
+_NAMES = {
+    "certeq.utilities": (
+        "CVaR CustomUtility Entropic LeakyCVaR Mean MeanVariance MonotoneMeanVariance Quartic SmoothCVaR Utility "
+        "utility"
+    ),
+    "certeq.risk": "Estimate ReliabilityWarning bounds estimate oce threshold tilt ubsr",
+    "certeq.optimize": (
+        "Ball Box CallableLoss CappedSimplex Domain Free InfeasibleError L1Ball LinearLoss LogisticLoss LongShort Loss "
+        "NonNegative Polyhedron Product Simplex Solution SquaredLoss TorchLoss UnboundedError hessian hessian_product "
+        "minimize"
+    ),
+}
+_HOMES = {name: package for package, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
 
 for _package in ("dask", "dask_expr"):
     _register(_package, "certeq.scale")
 
-# The optimizers stand on scipy.optimize, which takes half a second to import: it waits until one is asked for.
-_FROM_OPTIMIZE = (
-    "Ball",
-    "Box",
-    "CallableLoss",
-    "CappedSimplex",
-    "Domain",
-    "Free",
-    "InfeasibleError",
-    "L1Ball",
-    "LinearLoss",
-    "LogisticLoss",
-    "Loss",
-    "LongShort",
-    "NonNegative",
-    "Polyhedron",
-    "Product",
-    "Simplex",
-    "Solution",
-    "SquaredLoss",
-    "TorchLoss",
-    "UnboundedError",
-    "hessian",
-    "hessian_product",
-    "minimize",
-)
-
 
 def __getattr__(name: str) -> Any:
-    if name in _FROM_OPTIMIZE:
-        return getattr(_import_module("certeq.optimize"), name)
-    raise AttributeError(f"module 'certeq' has no attribute {name!r}")
+    if name in _HOMES:
+        found = getattr(_import_module(_HOMES[name]), name)
+    elif f"certeq.{name}" in _NAMES:
+        return _import_module(f"certeq.{name}")
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        found = version("certeq")
+    else:
+        raise AttributeError(f"module 'certeq' has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_FROM_OPTIMIZE])
-
-
-__all__ = [
-    "Ball",
-    "Box",
-    "CVaR",
-    "CallableLoss",
-    "CappedSimplex",
-    "CustomUtility",
-    "Domain",
-    "Entropic",
-    "Estimate",
-    "Free",
-    "InfeasibleError",
-    "L1Ball",
-    "LeakyCVaR",
-    "LinearLoss",
-    "LogisticLoss",
-    "LongShort",
-    "Loss",
-    "Mean",
-    "MeanVariance",
-    "MonotoneMeanVariance",
-    "NonNegative",
-    "Polyhedron",
-    "Product",
-    "Quartic",
-    "ReliabilityWarning",
-    "Simplex",
-    "SmoothCVaR",
-    "Solution",
-    "SquaredLoss",
-    "TorchLoss",
-    "UnboundedError",
-    "Utility",
-    "bounds",
-    "estimate",
-    "hessian",
-    "hessian_product",
-    "minimize",
-    "oce",
-    "threshold",
-    "tilt",
-    "ubsr",
-    "utility",
-]
+    return sorted({*globals(), *__all__, "__version__"})

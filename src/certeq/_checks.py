@@ -6,7 +6,6 @@ TypeError is for what is not a number or an array at all, a ValueError for a val
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -83,8 +82,10 @@ def check_choice(name: str, found: Any, known: Iterable[Any]) -> Any:
 
 def did_you_mean(found: Any, known: Iterable[Any]) -> str:
     """ " Did you mean 'x'?" for the name x among the known ones that is nearest to what was found, if one is near."""
+    from difflib import get_close_matches  # 10 ms to import, for the rare mistake
+
     names = [name for name in known if isinstance(name, str)]
-    near = difflib.get_close_matches(found, names, n=1, cutoff=0.5) if isinstance(found, str) else []
+    near = get_close_matches(found, names, n=1, cutoff=0.5) if isinstance(found, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,6 @@ _POINTS = 0.5 * (_GRID[1:] + _GRID[:-1])[np.abs(_GRID[1:]) < 30.0]  # where deri
 _STEPS = (1e-5, 1e-7)
 _SLACK = 1e-9
 _MOST_KINKS = 2000  # a staircase without end is not followed further
-_NODES, _SHARES = np.polynomial.legendre.leggauss(24)
 
 
 class CustomUtility(Utility):
@@ -182,6 +182,12 @@ def _like(result: Any, x: Array, which: str) -> Array:
             f"{which} must work elementwise: it was given an array of shape {np.shape(x)} and returned {result.shape}."
         )
     return result[()]
+
+
+@cache
+def _quadrature() -> tuple[Array, Array]:
+    """Nodes and weights of Gauss and Legendre on [-1, 1]."""
+    return np.polynomial.legendre.leggauss(24)
 
 
 def _need_numpy(x: Array, which: str) -> None:
@@ -399,10 +405,11 @@ class _Examination:
         rise = np.asarray(high) - np.asarray(low)
         if not self.curved:
             return rise
+        nodes, shares = _quadrature()
         half = 0.5 * (np.asarray(b) - np.asarray(a))
-        points = 0.5 * (np.asarray(a) + np.asarray(b))[..., None] + half[..., None] * _NODES
+        points = 0.5 * (np.asarray(a) + np.asarray(b))[..., None] + half[..., None] * nodes
         curvature = np.asarray(self.custom._curvature(points, NUMPY), dtype=float)
-        smooth = (curvature * _SHARES).sum(axis=-1) * half
+        smooth = (curvature * shares).sum(axis=-1) * half
         return rise - np.where(np.isfinite(smooth), smooth, 0.0)
 
     def _at(self, point: float) -> float:

@@ -6,18 +6,16 @@ derivatives that are as good as hand-written ones; a function it does not know i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+
+from certeq._backend import NUMPY
 
 Chain = Callable[[Any], tuple[Any, Any, Any]]
-
-
-def _sigmoid(v: Any) -> tuple[Any, Any, Any]:
-    s = special.expit(v)
-    return s, s * special.expit(-v), s * special.expit(-v) * (1 - 2 * s)
 
 
 def _tanh(v: Any) -> tuple[Any, Any, Any]:
@@ -47,15 +45,33 @@ _UNARY: dict[Any, Chain] = {
     np.tanh: _tanh,
     np.arctan: lambda v: (np.arctan(v), 1 / (1 + v * v), -2 * v / (1 + v * v) ** 2),
     np.arcsinh: lambda v: (np.arcsinh(v), 1 / np.sqrt(1 + v * v), -v / (1 + v * v) ** 1.5),
-    special.expit: _sigmoid,
-    special.log_expit: lambda v: (special.log_expit(v), special.expit(-v), -special.expit(v) * special.expit(-v)),
-    special.erf: lambda v: (
-        special.erf(v),
-        2 / np.sqrt(np.pi) * np.exp(-v * v),
-        -4 * v / np.sqrt(np.pi) * np.exp(-v * v),
-    ),
-    special.ndtr: lambda v: (special.ndtr(v), _phi(v), -v * _phi(v)),
 }
+
+
+@cache
+def _rules_of_scipy() -> dict[Any, Chain]:
+    """Rules for functions of scipy.special; its import takes 0.2 s, and whoever hands one in has waited for it."""
+    from scipy import special
+
+    def expit(v: Any) -> tuple[Any, Any, Any]:
+        s, r = special.expit(v), special.expit(-v)
+        return s, s * r, s * r * (1 - 2 * s)
+
+    def erf(v: Any) -> tuple[Any, Any, Any]:
+        slope = 2 / np.sqrt(np.pi) * np.exp(-v * v)
+        return special.erf(v), slope, -2 * v * slope
+
+    return {
+        special.expit: expit,
+        special.log_expit: lambda v: (special.log_expit(v), special.expit(-v), -special.expit(v) * special.expit(-v)),
+        special.erf: erf,
+        special.ndtr: lambda v: (special.ndtr(v), _phi(v), -v * _phi(v)),
+    }
+
+
+def _rule(ufunc: Any) -> Chain | None:
+    found = _UNARY.get(ufunc)
+    return _rules_of_scipy().get(ufunc) if found is None and "scipy.special" in sys.modules else found
 
 
 def _phi(v: Any) -> Any:
@@ -92,9 +108,10 @@ class Jet(np.lib.mixins.NDArrayOperatorsMixin):
             return NotImplemented
         if ufunc in _COMPARISONS:
             return ufunc(*(Jet.lift(item).v for item in inputs))
-        if ufunc in _UNARY:
+        rule = _rule(ufunc)
+        if rule is not None:
             (x,) = inputs
-            f, f1, f2 = _UNARY[ufunc](x.v)
+            f, f1, f2 = rule(x.v)
             return Jet(f, _times(f1, x.d), _times(f2, x.d**2) + _times(f1, x.dd))
         if ufunc in _BINARY:
             return _BINARY[ufunc](*(Jet.lift(item) for item in inputs))
@@ -156,8 +173,7 @@ def _minimum(a: Jet, b: Jet) -> Jet:
 
 
 def _logaddexp(a: Jet, b: Jet) -> Jet:
-    s = special.expit(a.v - b.v)
-    r = special.expit(b.v - a.v)
+    s, r = NUMPY.sigmoid(a.v - b.v), NUMPY.sigmoid(b.v - a.v)
     d = s * a.d + r * b.d
     return Jet(np.logaddexp(a.v, b.v), d, s * a.dd + r * b.dd + s * r * (a.d - b.d) ** 2)
 
