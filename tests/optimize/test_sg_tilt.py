@@ -119,7 +119,7 @@ def test_the_state_restores_the_same_bits(utility):
     for k in range(8):
         whole.weigh(path[k], k > 0)
     other = WarmTilt(utility)
-    other.restore("run.npz", {name: array.copy() for name, array in whole.state().items()})
+    other.restore({name: array.copy() for name, array in whole.state().items()})
     for k in range(8, 12):
         (a, m), (b, n) = whole.weigh(path[k], True), other.weigh(path[k], True)
         assert a.tobytes() == b.tobytes()

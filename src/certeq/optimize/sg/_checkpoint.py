@@ -15,7 +15,8 @@ import math
 import os
 import stat
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeGuard
 
@@ -62,7 +63,7 @@ def exists(path: str) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(mode):
-        raise _Refusal("is not a file").of(path)
+        raise _refused(path, "is not a file")
     return True
 
 
@@ -70,6 +71,27 @@ def check_writable(path: str) -> None:
     """Raise, before any work is done, the OSError that `save` would."""
     exists(path)
     check_folder(path)
+
+
+class Refused(ValueError):
+    """A checkpoint that is damaged or belongs to another problem."""
+
+
+class Damaged(Exception):
+    """Why a file is not one that a run has written; `naming` says which file."""
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Turn what was found damaged into the refusal that names the file."""
+    try:
+        yield
+    except Damaged as error:
+        raise _refused(path, f"is not a whole checkpoint file: {error}") from error.__cause__
+
+
+def _refused(path: str, why: str) -> Refused:
+    return Refused(f"checkpoint {path!r} {why}. Delete it, use another file, or pass resume=False to start over.")
 
 
 def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
@@ -94,37 +116,25 @@ def load(path: str | os.PathLike[str], accept: Accept | None = None) -> Checkpoi
     name = os.fspath(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe must not be waited for
     handle = os.open(name, flags)
-    with os.fdopen(handle, "rb") as file:
+    with os.fdopen(handle, "rb") as file, naming(name):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise _refused(name, "is not a file")
         try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise _Refusal("is not a file")
             return _read(file, accept)
-        except Refused:
+        except (Refused, Damaged):
             raise
-        except _Refusal as refusal:
-            raise refusal.of(name) from refusal.__cause__
+        except _OtherFormat as error:
+            raise _refused(name, str(error)) from None
         except OSError as error:
-            if error.errno != errno.EINVAL:  # a place before the beginning, in a damaged directory
+            if error.errno != errno.EINVAL:  # a position before the beginning, in a damaged directory
                 raise OSError(error.errno, error.strerror, name) from error
-            raise _Refusal(f"is not a whole checkpoint file: {error}").of(name) from error
+            raise Damaged(str(error)) from error
         except Exception as error:  # whatever the parsers make of damaged bytes
-            raise _Refusal(f"is not a whole checkpoint file: {error or type(error).__name__}").of(name) from error
+            raise Damaged(str(error) or type(error).__name__) from error
 
 
-class Refused(ValueError):
-    """A checkpoint that is damaged or belongs to another problem."""
-
-
-class _Refusal(Exception):
-    """Why a file is refused; the caller knows its name."""
-
-    def of(self, path: str) -> Refused:
-        return Refused(f"checkpoint {path!r} {self}. Delete it, use another file, or pass resume=False to start over.")
-
-
-def refuse(path: str, why: str) -> Refused:
-    """Return the error for a file that holds what no run can have written."""
-    return _Refusal(f"is not a whole checkpoint file: {why}").of(path)
+class _OtherFormat(Exception):
+    """A checkpoint of another version of certeq."""
 
 
 def is_count(found: Any) -> TypeGuard[int]:
@@ -154,28 +164,28 @@ def _read(file: BinaryIO, accept: Accept | None) -> Checkpoint:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if member.filename == name or name in members:
-                raise _Refusal(f"is not a whole checkpoint file: {member.filename!r} has no place in it")
+                raise Damaged(f"{member.filename!r} has no place in it")
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
                 # What is not compressed cannot grow: a small file cannot fill the memory.
-                raise _Refusal(f"is not a whole checkpoint file: {name!r} is compressed, which no checkpoint is")
+                raise Damaged(f"{name!r} is compressed, which no checkpoint is")
             members[name] = member
         if HEADER not in members:
-            raise _Refusal("is not a whole checkpoint file: it has no header")
+            raise Damaged("it has no header")
         header = _header(_array(archive, members.pop(HEADER), HEADER, "|u1", (None,), _LONGEST_HEADER))
         problem, values, hashes = header["problem"], header["values"], header["arrays"]
         if set(members) != set(hashes):
-            raise _Refusal("is not a whole checkpoint file: arrays are missing, or are not of this file")
+            raise Damaged("arrays are missing, or are not of this file")
         head = Checkpoint({name: (shown, key) for name, (shown, key) in problem.items()}, values)
         if ANSWERS in members:
             head.arrays[ANSWERS] = _array(archive, members[ANSWERS], ANSWERS, "<f8", (None,), _LONGEST_HEADER)
         shapes = None if accept is None else accept(head)
         for name, member in members.items():
             if shapes is not None and name not in shapes:
-                raise _Refusal(f"is not a whole checkpoint file: array {name!r} has no place in it")
+                raise Damaged(f"array {name!r} has no place in it")
             shape = None if shapes is None else shapes[name]
             head.arrays[name] = _array(archive, member, name, "<f8", shape, size)
             if _hash(head.arrays[name]) != hashes[name]:
-                raise _Refusal(f"is not a whole checkpoint file: array {name!r} is of another file")
+                raise Damaged(f"array {name!r} is of another file")
     return head
 
 
@@ -184,13 +194,13 @@ def _header(array: NDArray[Any]) -> dict[str, Any]:
     header: dict[str, Any] = read if isinstance(read, dict) else {}
     found = header.get("version")
     if found != VERSION:
-        raise _Refusal(f"has format {found!r:.40}; this version of certeq reads format {VERSION}")
+        raise _OtherFormat(f"has format {found!r:.40}; this version of certeq reads format {VERSION}")
     for part, kind in (("problem", list), ("values", object), ("arrays", str)):
         inside = header.get(part)
         if not isinstance(inside, dict) or not all(isinstance(item, kind) for item in inside.values()):
-            raise _Refusal(f"is not a whole checkpoint file: its header has no {part}")
+            raise Damaged(f"its header has no {part}")
     if not all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in header["problem"].values()):
-        raise _Refusal("is not a whole checkpoint file: its header has no problem")
+        raise Damaged("its header has no problem")
     return header
 
 
@@ -201,19 +211,19 @@ def _array(
     if shape is not None and None not in shape:
         most = 8 * math.prod(shape)  # type: ignore[arg-type]
     if member.file_size > most + _PREFIX:
-        raise _Refusal(f"is not a whole checkpoint file: {name!r} is too large, {member.file_size} bytes")
+        raise Damaged(f"{name!r} is too large, {member.file_size} bytes")
     content = io.BytesIO(archive.read(member))
     if np.lib.format.read_magic(content) != (1, 0):
-        raise _Refusal(f"is not a whole checkpoint file: {name!r} is no array of format 1.0")
+        raise Damaged(f"{name!r} is no array of format 1.0")
     found, by_columns, dtype = np.lib.format.read_array_header_1_0(content)
     if dtype != np.dtype(kind) or by_columns:
-        raise _Refusal(f"is not a whole checkpoint file: {name!r} holds {dtype}, not {np.dtype(kind)}")
+        raise Damaged(f"{name!r} holds {dtype}, not {np.dtype(kind)}")
     fits = shape is None or (
         len(found) == len(shape) and all(b in (None, a) for a, b in zip(found, shape, strict=True))
     )
     rest = content.read()
     if not fits or min(found, default=0) < 0 or len(rest) != dtype.itemsize * math.prod(found):
-        raise _Refusal(f"is not a whole checkpoint file: {name!r} has shape {found}")
+        raise Damaged(f"{name!r} has shape {found}")
     return np.frombuffer(rest, dtype).reshape(found).astype(dtype.newbyteorder("="))  # a copy, which may be written to
 
 
@@ -243,52 +253,52 @@ class Values:
     source: dict[str, Any]
 
 
-def check_values(path: str, saved: Checkpoint) -> Values:
+def check_values(saved: Checkpoint) -> Values:
     """Return the values of a checkpoint; what no run can have written is refused."""
     values, arrays = saved.values, saved.arrays
     for name in ("theta", "mean", "trace"):
         if name not in arrays:
-            raise refuse(path, f"array {name!r} is missing")
+            raise Damaged(f"array {name!r} is missing")
     for name in ("theta", "mean"):
         if not np.isfinite(arrays[name]).all():
-            raise refuse(path, f"{name} is not finite")
+            raise Damaged(f"{name} is not finite")
     at = values.get("iteration")
     if not is_count(at):
-        raise refuse(path, f"iteration is {at!r:.40}")
-    _check_trace(path, arrays["trace"], at)
+        raise Damaged(f"iteration is {at!r:.40}")
+    _check_trace(arrays["trace"], at)
     for name in ("seconds", "weight"):
         found = values.get(name)
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1e300:
-            raise refuse(path, f"{name} is {found!r:.40}")
+            raise Damaged(f"{name} is {found!r:.40}")
     if values.get("status") not in STATUSES:
-        raise refuse(path, f"status is {values.get('status')!r:.40}")
+        raise Damaged(f"status is {values.get('status')!r:.40}")
     seed = values.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise refuse(path, f"seed is {seed!r:.40}")
+        raise Damaged(f"seed is {seed!r:.40}")
     if not isinstance(values.get("source"), dict):
-        raise refuse(path, "the state of its samples is missing")
+        raise Damaged("the state of its samples is missing")
     return Values(
         at, float(values["seconds"]), values["status"], seed, float(values["weight"]), values["source"],
     )  # fmt: skip
 
 
-def check_answers(path: str, saved: Checkpoint) -> dict[str, Floats]:
+def check_answers(saved: Checkpoint) -> dict[str, Floats]:
     """Return the answers of a checkpoint's problem, by part."""
     lengths, numbers = saved.values.get("answers"), saved.arrays.get(ANSWERS)
     if not isinstance(lengths, dict) or set(lengths) != set(saved.problem) or numbers is None:
-        raise refuse(path, "the answers of its problem are missing")
+        raise Damaged("the answers of its problem are missing")
     if not all(length == 0 or is_count(length) for length in lengths.values()) or sum(lengths.values()) != numbers.size:
-        raise refuse(path, "the answers of its problem are incomplete")
+        raise Damaged("the answers of its problem are incomplete")
     ends = np.cumsum([0, *lengths.values()])
     return {name: numbers[ends[i] : ends[i + 1]] for i, name in enumerate(lengths)}
 
 
-def _check_trace(path: str, trace: Floats, last: int) -> None:
+def _check_trace(trace: Floats, last: int) -> None:
     at = trace[:, 0]
     rising = (
         np.isfinite(at).all() and bool((np.diff(at, prepend=0.0) >= 1.0).all()) and bool((at == np.floor(at)).all())
     )
     if at.size and not (rising and at[-1] <= last):
-        raise refuse(path, "the iterations of its trace are not in order")
+        raise Damaged("the iterations of its trace are not in order")
     if not (np.isfinite(trace[:, 3:]).all() and bool((np.abs(trace[:, 3:]) <= 1e300).all())):
-        raise refuse(path, "a step, batch or time of its trace is not finite")
+        raise Damaged("a step, batch or time of its trace is not finite")

@@ -25,18 +25,19 @@ from certeq.optimize.exact.blocks.scan import scan
 from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
+from certeq.optimize.sg._identity import identify
 from certeq.optimize.sg._log import Snapshot
-from certeq.optimize.sg._problem import identify
 from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import (
     ANY_STEP,
+    AVERAGES,
+    Choice,
     Constants,
-    Plan,
     as_batch,
     as_step,
+    for_regime,
     full_batch,
     oce_smoothness,
-    plan,
 )
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
@@ -181,19 +182,19 @@ def minimize_sg(
     if isinstance(fixed, Table):  # looks at every row, before any constant is taken from them
         objective = PanelObjective(loss, utility, fixed, shares)
     theta = check_start(theta0, loss, fixed, domain)
-    plan = choose_plan(loss, utility, domain, source, theta, regime, step, batch, average)
+    choice = choose_schedules(loss, utility, domain, source, theta, regime, step, batch, average)
     # The gradient under two pieces is that of the tail's rows, which are at hand where A is kept by rows.
     by_rows = isinstance(utility.shape, Pieces)
-    if isinstance(source, ArraySource) and plan.batch == full_batch() and not by_rows:
+    if isinstance(source, ArraySource) and choice.batch == full_batch() and not by_rows:
         fixed = source.samples = loss.lay_out(source.samples)
     if fixed is not None and objective is None:
         objective = Objective(loss, utility, fixed, shares)
-    run = Run(loss, utility, domain, source, objective, theta, plan, seed)
+    run = Run(loss, utility, domain, source, objective, theta, choice, seed)
 
     keep = None
     if checkpoint is not None:
         given = None if rng is None else seed
-        identity = identify(loss, utility, domain, source, theta, shares, plan, iterations, given)
+        identity = identify(loss, utility, domain, source, theta, shares, choice, iterations, given)
         if found:
             run.resume(place, identity)
         keep = lambda state: state.save(place, identity)
@@ -264,7 +265,7 @@ def check_limit(name: str, found: Any) -> float:
     return math.inf if found is None else check_number(name, found, "a number above 0 or None", above=0.0, finite=False)
 
 
-def choose_plan(
+def choose_schedules(
     loss: Loss,
     utility: Utility,
     domain: Domain,
@@ -274,7 +275,7 @@ def choose_plan(
     step: Any,
     batch: Any,
     average: str | None,
-) -> Plan:
+) -> Choice:
     """Return schedules and average: those given, the rest from the regime."""
     if regime is None:
         regime = "convex" if loss.linear or (loss.convex and utility.is_monotone) else "nonconvex"
@@ -285,15 +286,15 @@ def choose_plan(
         smoothness = oce_smoothness(loss, utility, source.samples, theta, diameter)
         lipschitz = loss.lipschitz(source.samples, theta, diameter) if utility.is_monotone else math.inf
         constants = Constants(smoothness, lipschitz, diameter)
-    chosen = plan(regime, constants, given)
+    chosen = for_regime(regime, constants, given)
     if batch is None and average is None:
         return chosen
     sizes = chosen.batch if batch is None else as_batch(batch)
-    which = chosen.average if average is None else check_choice("average", average, ("last", "mean", "weighted"))
+    which = chosen.average if average is None else check_choice("average", average, AVERAGES)
     promise = chosen.promise
     if batch is not None:  # the rates count on batches that grow
         promise = ANY_STEP if promise is not None and promise.startswith(ANY_STEP) else None
-    return Plan(chosen.step, sizes, which, promise if which == chosen.average else None)
+    return Choice(chosen.step, sizes, which, promise if which == chosen.average else None)
 
 
 # -- samples that are read in blocks: everything over all of them by sums of blocks -----------------------------------
@@ -314,13 +315,13 @@ class PanelObjective(Objective):
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient and threshold at theta."""
         solved = solve_sample(self.panel.losses(theta), self.utility)
-        pull, mass = self.panel.reduce(_Pull(theta, tilting(solved, self.utility)))
+        gradient, mass = self.panel.reduce(_TiltedSum(theta, tilting(solved, self.utility)))
         nothing = np.zeros(0)
-        return Evaluation(float(solved.value), pull / mass, nothing, float(solved.threshold), nothing)
+        return Evaluation(float(solved.value), gradient / mass, nothing, float(solved.threshold), nothing)
 
 
 @dataclass(frozen=True)
-class _Pull:
+class _TiltedSum:
     """Sums of q_i a_i and of q_i."""
 
     theta: Array

@@ -14,10 +14,10 @@ from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
-from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, save
+from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
+from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
-from certeq.optimize.sg._problem import Identity, Part, refuse_other_problem, step_answers
-from certeq.optimize.sg._schedules import FULL, Plan, make_average
+from certeq.optimize.sg._schedules import FULL, Average, Choice
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
@@ -47,15 +47,15 @@ class Run:
         source: Source,
         objective: Objective | None,
         theta: Floats,
-        plan: Plan,
+        choice: Choice,
         seed: int | None,
     ) -> None:
         self.loss, self.utility, self.domain = loss, utility, domain
-        self.source, self.objective, self.plan, self.seed = source, objective, plan, seed
+        self.source, self.objective, self.choice, self.seed = source, objective, choice, seed
         self.theta = theta
         self.iteration = 0
         self.seconds = 0.0
-        self.average = make_average(plan.average, theta.size)
+        self.average = Average(choice.average, theta.size)
         sparse = type(loss) is LinearLoss  # the rows of a batch are the gradients; a subclass may add to them
         self.tilt = WarmTilt(utility, None if objective is None else objective.weights, sparse=sparse)
         # Weights belong to the full sample; a drawn batch has them in its odds already.
@@ -96,10 +96,10 @@ class Run:
         bar: Progress,
         keep: Callable[[Run], None] | None,
     ) -> None:
-        step_at, batch_at, average = self.plan.step, self.plan.batch, self.average
+        step_at, batch_at, average = self.choice.step, self.choice.batch, self.average
         self.domain.validate(self.theta.size)  # so that no step has to
         evaluate, project = self.loss.evaluate, self.domain._stepper()
-        averaging = self.plan.average != "last"
+        averaging = self.choice.average != "last"
         blocks = isinstance(self.full, Table)
         start, before = time.perf_counter(), self.seconds
         while self.iteration < limits.iterations:
@@ -210,7 +210,7 @@ class Run:
             seed=self.seed,
             seconds=self.seconds,
             method="sg",
-            promise=self.plan.promise,
+            promise=self.choice.promise,
         )
 
     # -- checkpoints --------------------------------------------------------------------------------------------
@@ -225,27 +225,30 @@ class Run:
             "seed": self.seed,
             "weight": self.average.weight,
             "source": self.source.state(),
-            "answers": {name: len(part.numbers) for name, part in parts.items()},
+            "answers": {name: len(part.answers) for name, part in parts.items()},
         }
         arrays = {"theta": self.theta, "mean": self.average.mean, "trace": self.log.table()}
-        arrays[ANSWERS] = np.concatenate([part.numbers for part in parts.values()])
+        arrays[ANSWERS] = np.concatenate([part.answers for part in parts.values()])
         for name, tilt in self._tilts().items():
             arrays |= {f"{name}.{key}": array for key, array in tilt.state().items()}
         save(path, Checkpoint({name: (part.shown, part.key) for name, part in parts.items()}, values, arrays))
 
     def resume(self, path: str, identity: Identity) -> None:
         """Continue from a checkpoint of the same problem; one that no run can have written is refused as a whole."""
+        with naming(path):
+            self._resume(path, identity)
 
+    def _resume(self, path: str, identity: Identity) -> None:
         def accept(head: Checkpoint) -> dict[str, Shape]:
-            refuse_other_problem(path, _parts_of(path, head), identity.at_once)
+            refuse_other_problem(path, _parts_of(head), identity.at_once)
             return self._shapes()
 
         saved = load(path, accept)
-        values = check_values(path, saved)
+        values = check_values(saved)
         self._compare_steps(path, saved.arrays["trace"])
-        self.source.restore(path, values.source)
+        self.source.restore(values.source)
         if identity.later is not None:
-            refuse_other_problem(path, _parts_of(path, saved), identity.parts())
+            refuse_other_problem(path, _parts_of(saved), identity.parts())
         self.iteration, self.seconds, self.status, self.seed = (
             values.iteration, values.seconds, values.status, values.seed,
         )  # fmt: skip
@@ -253,7 +256,7 @@ class Run:
         self.log.restore(saved.arrays["trace"])
         for name, tilt in self._tilts().items():
             parts = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}.")}
-            tilt.restore(path, parts)
+            tilt.restore(parts)
 
     def _tilts(self) -> dict[str, WarmTilt]:
         return {"tilt": self.tilt} if self.plain is self.tilt else {"tilt": self.tilt, "plain": self.plain}
@@ -272,14 +275,14 @@ class Run:
     def _compare_steps(self, path: str, trace: Floats) -> None:
         """Refuse a schedule that is not the one the trace was made with."""
         rows = trace[np.unique(np.linspace(0, len(trace) - 1, min(len(trace), 200)).astype(np.int64))]
-        answers = step_answers(self.plan.step, rows[:, COLUMNS.index("iteration")])
+        answers = step_answers(self.choice.step, rows[:, COLUMNS.index("iteration")])
         if len(rows) and answers is not None:
             step = rows[:, COLUMNS.index("step")]
-            name = repr(self.plan.step)
-            refuse_other_problem(path, {"step": (name, "", step)}, {"step": Part(name, "", answers)})
+            name = repr(self.choice.step)
+            refuse_other_problem(path, {"step": (name, "", step)}, {"step": answers})
 
 
-def _parts_of(path: str, saved: Checkpoint) -> dict[str, tuple[str, str, Floats]]:
+def _parts_of(saved: Checkpoint) -> dict[str, tuple[str, str, Floats]]:
     """The parts of the problem in a file: as shown, as compared, and the answers."""
-    answers = check_answers(path, saved)
+    answers = check_answers(saved)
     return {name: (*pair, answers[name]) for name, pair in saved.problem.items()}

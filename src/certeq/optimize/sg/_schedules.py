@@ -1,15 +1,14 @@
 """Schedules: how long the step and how large the batch at iteration k = 1, 2, ..., and which iterate is returned.
 
 Each is one small function that returns a `Schedule`: a pure function of k with a name, so that a checkpoint can say
-which schedule it belongs to. `plan` chooses them by what the corrected theory says: step, batch and average for each
-regime, and the rate it promises. The printed theorems need a vanishing gradient at the optimum and a smoothness
+which schedule it belongs to. `for_regime` chooses them by what the corrected theory says: step, batch and average for
+each regime, and the rate it promises. The printed theorems need a vanishing gradient at the optimum and a smoothness
 constant L_F; neither holds. Here L_OCE = L_F + kappa M**2, and a projection is allowed.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from certeq.utilities import Utility
 FULL = -1  # a batch size that means all samples
 ANY_STEP = "E OCE(mean) - min OCE <= [D^2/2 + D sum a_k E norm(zeta_k) + M^2/2 sum a_k^2]/sum a_k"  # and any batches
 REGIMES = ("strongly_convex", "convex", "nonconvex")
+AVERAGES = ("last", "mean", "weighted")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def as_step(step: Any) -> Schedule:
     if isinstance(step, Schedule):
         return step
     if callable(step):
-        return Schedule(_spell(step), step)
+        return Schedule(_name(step), step)
     return constant(check_number("step", step, above=0.0))
 
 
@@ -147,14 +147,14 @@ def as_batch(batch: Any) -> Schedule:
     if isinstance(batch, Schedule):
         return batch
     if callable(batch):
-        return Schedule(_spell(batch), batch)
+        return Schedule(_name(batch), batch)
     if isinstance(batch, str):
         named = {"full": full_batch, "growing": growing_batch}
         return named[check_choice("batch", batch, named)]()
     return constant_batch(check_count("batch", batch))
 
 
-def _spell(function: Any) -> str:
+def _name(function: Any) -> str:
     return f"<function {getattr(function, '__qualname__', type(function).__name__)}>"
 
 
@@ -171,7 +171,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Choice:
     """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer."""
 
     step: Schedule
@@ -207,17 +207,17 @@ def oce_smoothness(
     >>> oce_smoothness(LinearLoss([[1.0, 0.0], [-1.0, 0.0]]), ce.CVaR(0.05))
     inf
     """
-    bend = loss.smoothness(samples)
-    if bend > 0.0 and not utility.is_monotone:
+    smoothness = loss.smoothness(samples)
+    if smoothness > 0.0 and not utility.is_monotone:
         return math.inf
     kappa = utility.kappa
     if kappa == 0.0:
-        return bend
+        return smoothness
     spread = loss.spread(samples, theta, diameter)
-    return bend if spread == 0.0 else bend + kappa * spread**2
+    return smoothness if spread == 0.0 else smoothness + kappa * spread**2
 
 
-def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Plan:
+def for_regime(regime: str, constants: Constants, step: Schedule | None = None) -> Choice:
     """Return the schedules and the promise of a regime; ``step`` replaces the step the theory would choose.
 
     The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any.
@@ -225,7 +225,7 @@ def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Pla
     own = step is None
     match check_choice("regime", regime, REGIMES):
         case "strongly_convex":
-            return Plan(
+            return Choice(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
@@ -234,7 +234,7 @@ def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Pla
         case "convex":
             return _convex(constants, step)
         case _:
-            return Plan(
+            return Choice(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
@@ -244,15 +244,15 @@ def plan(regime: str, constants: Constants, step: Schedule | None = None) -> Pla
             )
 
 
-def _convex(constants: Constants, step: Schedule | None) -> Plan:
+def _convex(constants: Constants, step: Schedule | None) -> Choice:
     L, M, D = constants.smoothness, constants.lipschitz, constants.diameter
     if step is not None:
-        return Plan(step, growing_batch(), "weighted", ANY_STEP)
+        return Choice(step, growing_batch(), "weighted", ANY_STEP)
     if 0.0 < D < math.inf and 0.0 < M < math.inf:
-        return Plan(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
+        return Choice(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
     if 0.0 < L < math.inf:
         promise = "E OCE(mean) - min OCE = O(ln^2 n/sqrt n)"
-        return Plan(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)
+        return Choice(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)
     raise ValueError(
         "step is missing: regime='convex' takes D/(M sqrt(k)) on a bounded feasible set with bounded gradients, else "
         f"1/(L sqrt(k)), but D = {D:g}, M = {M:g}, L = {L:g} here. Pass step=, for instance inverse_sqrt(0.1)."
@@ -270,55 +270,25 @@ def _need_smoothness(regime: str, constants: Constants) -> float:
 # -- which iterate is returned ----------------------------------------------------------------------------------------
 
 
-class Average(ABC):
+class Average:
     """The iterate that is returned: the last, or a running mean of those before each step.
 
-    The theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
+    "mean" is (1/n) sum_k theta_{k-1} and "weighted" sum_k alpha_k theta_{k-1} / sum_k alpha_k, the one with a guarantee
+    for kinked utilities. The theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the
+    ones the steps led to.
     """
 
-    def __init__(self, d: int) -> None:
+    def __init__(self, kind: str, d: int) -> None:
+        self.kind = check_choice("average", kind, AVERAGES)
         self.mean: Floats = np.zeros(d)
         self.weight = 0.0
 
-    @abstractmethod
     def add(self, theta: Floats, step: float) -> None:
         """Take in theta_{k-1}, from which a step of length ``step`` was made."""
+        weight = step if self.kind == "weighted" else 1.0
+        self.weight += weight
+        self.mean += (weight / self.weight) * (theta - self.mean)
 
     def pick(self, theta: Floats) -> Floats:
         """Return the iterate to report when the current one is ``theta``."""
         return self.mean if self.weight > 0.0 else theta
-
-    def _mix(self, theta: Floats, weight: float) -> None:
-        self.weight += weight
-        self.mean += (weight / self.weight) * (theta - self.mean)
-
-
-class Last(Average):
-    """theta_n."""
-
-    def add(self, theta: Floats, step: float) -> None:
-        """Remember nothing."""
-
-
-class Mean(Average):
-    """(1/n) sum_k theta_{k-1}."""
-
-    def add(self, theta: Floats, step: float) -> None:
-        """Take in theta with weight 1."""
-        self._mix(theta, 1.0)
-
-
-class Weighted(Average):
-    """sum_k alpha_k theta_{k-1} / sum_k alpha_k, the one with a guarantee for kinked utilities."""
-
-    def add(self, theta: Floats, step: float) -> None:
-        """Take in theta with the step as its weight."""
-        self._mix(theta, step)
-
-
-AVERAGES: dict[str, type[Average]] = {"last": Last, "mean": Mean, "weighted": Weighted}
-
-
-def make_average(average: str, d: int) -> Average:
-    """Return the average called "last", "mean" or "weighted"."""
-    return AVERAGES[check_choice("average", average, AVERAGES)](d)

@@ -12,7 +12,7 @@ import numpy as np
 
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats, count_samples, join_samples, take_samples
-from certeq.optimize.sg._checkpoint import is_count, refuse
+from certeq.optimize.sg._checkpoint import Damaged, is_count
 from certeq.optimize.sg._schedules import FULL
 
 _HEAD = 8
@@ -35,13 +35,13 @@ class Source(ABC):
         """Return what a resumed run needs, as plain JSON values."""
         return {"rng": json.loads(json.dumps(self.rng.bit_generator.state, default=_plain))}
 
-    def restore(self, path: str, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Put back what `state` returned, as it was found in a checkpoint."""
         here, saved = self.rng.bit_generator, state.get("rng")
         name = here.state["bit_generator"]
         found = saved.get("bit_generator") if isinstance(saved, dict) else None
         if not isinstance(saved, dict) or not isinstance(found, str):
-            raise refuse(path, "the state of its generator is missing")
+            raise Damaged("the state of its generator is missing")
         if found != name:
             raise ValueError(f"rng must be of the kind the checkpoint was made with, {found:.40}; found {name}.")
         before = here.state
@@ -52,7 +52,7 @@ class Source(ABC):
                 raise ValueError("it is not a state of such a generator")
         except Exception as error:  # NumPy meets what is wrong in its own ways
             here.state = before
-            raise refuse(path, f"the state of its generator is damaged ({error or type(error).__name__})") from error
+            raise Damaged(f"the state of its generator is damaged ({error or type(error).__name__})") from error
 
 
 def _check_position(state: dict[str, Any]) -> None:
@@ -169,12 +169,12 @@ class IteratorSource(Source):
         """Return the generator's state, how many samples were used, and how many of them are the head."""
         return super().state() | {"used": self.used, "head": 0 if self.head is None else count_samples(self.head)}
 
-    def restore(self, path: str, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Pass over the samples that were used; the first of them are kept, to be compared."""
         used, head = state.get("used"), state.get("head")
         if not (is_count(used) and is_count(head) and head <= min(used, _HEAD)):
-            raise refuse(path, f"it cannot have used {used!r:.40} samples")
-        super().restore(path, state)
+            raise Damaged(f"it cannot have used {used!r:.40} samples")
+        super().restore(state)
         self.head, self.used = self._cut(head), head
         while self.used < used:
             chunk = self._chunk() if self.rest is None else self.rest

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses._base import Floats
-from certeq.optimize.sg._checkpoint import refuse
+from certeq.optimize.sg._checkpoint import Damaged
 from certeq.risk._vector import closed_density, rank_of, solve_near, solve_vector
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import form
@@ -138,12 +138,12 @@ class WarmTilt:
         state = {"numbers": np.array([self.t, self.curvature_sum, self.level, self.miss, self.trend])}
         return state | {"curvature": self.curvature} if self.curvature_sum > 0.0 else state
 
-    def restore(self, path: str, state: State) -> None:
+    def restore(self, state: State) -> None:
         """Put back what `state` returned, as it was found in a checkpoint."""
         numbers, curvature = state.get("numbers"), state.get("curvature")
         if numbers is None or numbers.shape != (5,) or (numbers[1] > 0.0) != (curvature is not None):
-            raise refuse(path, "the state of its tilt is incomplete")
+            raise Damaged("the state of its tilt is incomplete")
         if curvature is not None and not self.smooth:
-            raise refuse(path, "the state of its tilt is that of another utility")
+            raise Damaged("the state of its tilt is that of another utility")
         self.t, self.curvature_sum, self.level, self.miss, self.trend = numbers.tolist()
         self.curvature = np.empty(0) if curvature is None else curvature

@@ -11,22 +11,29 @@ file, which is not asked at all.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+import io
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._backend import is_tensor
 from certeq._table import Block, Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, LogisticLoss, Loss, SquaredLoss
 from certeq.optimize.losses._base import Floats, count_samples, take_samples
 from certeq.optimize.sg._checkpoint import Refused
-from certeq.optimize.sg._schedules import Plan, Schedule
+from certeq.optimize.sg._schedules import Choice, Schedule
 from certeq.optimize.sg._sources import ArraySource, IteratorSource, SamplerSource, Source
-from certeq.optimize.sg._undisturbed import undisturbed
 from certeq.utilities import Utility
 
 TOLERANCE = 1e-9  # of the size of the numbers an answer is made of
@@ -51,7 +58,7 @@ def identify(
     source: Source,
     theta: Floats,
     weights: Floats | None,
-    plan: Plan,
+    choice: Choice,
     iterations: int,
     seed: int | None,
 ) -> Identity:
@@ -62,15 +69,20 @@ def identify(
         "domain": _domain(domain, points[1:]),
         "weights": text("equal") if weights is None else exact(weights),
         "theta0": _start(theta, domain),
-        "step": _schedule(plan.step, iterations),
-        "batch": _schedule(plan.batch, iterations),
-        "average": text(plan.average),
+        "step": _schedule(choice.step, iterations),
+        "batch": _schedule(choice.batch, iterations),
+        "average": text(choice.average),
         "replace": text(repr(source.replace) if isinstance(source, ArraySource) else "-"),
     }
     if seed is not None:
         parts["seed"] = text(str(seed))
     if isinstance(source, IteratorSource):
-        return Identity(parts, lambda: {"samples": _head(source), "loss": _loss(loss, points, source.head, None)})
+
+        def later() -> Problem:
+            samples = _drawn_part("iterator", "iterator", source.head, "of its first samples")
+            return {"samples": samples, "loss": _loss(loss, points, source.head, None)}
+
+        return Identity(parts, later)
     if isinstance(source, ArraySource):
         held = source.samples
         samples = text(panel_digest(held)) if isinstance(held, Table) else exact(held)
@@ -84,10 +96,11 @@ def identify(
             }
         )
     assert isinstance(source, SamplerSource)
-    drawn = _ask(lambda: _draw(source, int(plan.batch(1))), source.sampler)
-    samples = _named("sampler", source.sampler) if drawn is None else _sampled(source, drawn)
-    batch = None if drawn is None else drawn[0]
-    return Identity({"loss": _loss(loss, points, batch, None), "samples": samples, **parts})
+    drawn = _ask(lambda: _draw(source, int(choice.batch(1))), source.sampler)
+    samples = _named("sampler", source.sampler)
+    if drawn is not None:
+        samples = _drawn_part(samples.shown, "sampler", drawn, "drawn with a fixed seed")
+    return Identity({"loss": _loss(loss, points, drawn, None), "samples": samples, **parts})
 
 
 @dataclass
@@ -115,10 +128,11 @@ def refuse_other_problem(path: str, saved: Mapping[str, tuple[str, str, NDArray[
         )
 
 
-def step_answers(step: Schedule, at: Floats) -> Answers | None:
+def step_answers(step: Schedule, at: Floats) -> Part | None:
     """What a step schedule says at iterations that a trace has kept; None of one that cannot be asked."""
     found = _ask(lambda: np.array([float(step(int(k))) for k in at]), step.at)
-    return None if found is None else Answers(found, TOLERANCE * np.abs(found), lambda i: f"iteration {int(at[i])}")
+    label = lambda i: f"iteration {int(at[i])}"
+    return None if found is None else Part(repr(step), "", found, TOLERANCE * np.abs(found), label)
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -126,49 +140,32 @@ def step_answers(step: Schedule, at: Floats) -> Answers | None:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a problem: how it is shown, what must be equal to the letter, and what to within rounding."""
+    """One part of a problem: as it is shown, what must be equal to the letter, and answers equal to within rounding."""
 
     shown: str
     key: str
-    answers: Answers | None = None
+    answers: Floats = field(default_factory=lambda: np.zeros(0))  # none where there are no questions
+    slack: Floats | float = 0.0  # how far off each may be on another machine
+    label: Callable[[int], str] = str  # what the i-th is
     growing: bool = False  # whether a longer run has more answers
 
-    @property
-    def numbers(self) -> Floats:
-        """The answers, none where there are no questions."""
-        return np.zeros(0) if self.answers is None else self.answers.values
-
-    def difference(self, shown: str, key: str, numbers: Floats) -> str | None:
-        """Say what differs from the part in a file, if anything does."""
+    def difference(self, shown: str, key: str, answers: Floats) -> str | None:
+        """Say what differs from the part in a file, if anything does; a shorter list is compared as far as it goes."""
         apart = f"{shown} in the file, {self.shown} now"
         if key != self.key:
             # Two functions of one name, of which only one could be asked, or parameters the display leaves out.
             return apart if shown != self.shown else f"{apart}: {key or 'nothing':.200} against {self.key:.200}"
-        if not self.growing and len(numbers) != len(self.numbers):
+        if not self.growing and len(answers) != len(self.answers):
             return apart if shown != self.shown else f"{apart}: they answer to different questions"
-        found = None if self.answers is None else self.answers.difference(numbers)
-        return None if found is None else f"{apart}: {found}"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Numbers a function gave, how far off each may be on another machine, and what the i-th is."""
-
-    values: Floats
-    slack: Floats
-    label: Callable[[int], str]
-
-    def difference(self, saved: Floats) -> str | None:
-        """Say where answers in a file differ from these, if they do; a shorter list is compared as far as it goes."""
-        count = min(len(saved), len(self.values))
-        a, b = saved[:count], self.values[:count]
+        count = min(len(answers), len(self.answers))
+        a, b, slack = answers[:count], self.answers[:count], np.broadcast_to(self.slack, self.answers.shape)[:count]
         with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(a - b) <= self.slack[:count] + TOLERANCE * np.minimum(np.abs(a), np.abs(b))
+            near = np.abs(a - b) <= slack + TOLERANCE * np.minimum(np.abs(a), np.abs(b))
         near |= (a == b) | (np.isnan(a) & np.isnan(b))
         if near.all():
             return None
         i = int(np.argmin(near))
-        return f"{self.label(i)} is {float(a[i])!r} in the file, {float(b[i])!r} now"
+        return f"{apart}: {self.label(i)} is {float(a[i])!r} in the file, {float(b[i])!r} now"
 
 
 Problem = Mapping[str, Part]
@@ -182,6 +179,16 @@ def text(shown: str) -> Part:
 def exact(value: Any) -> Part:
     """A part that is data: an array, or a tuple of arrays."""
     return text(digest(value))
+
+
+def _drawn_part(shown: str, key: str, drawn: Any, label: str) -> Part:
+    """A part that is made of samples."""
+    numbers = _summary(_flat(drawn), 4 * _ENTRIES)
+    return Part(shown, key, numbers, TOLERANCE * _size(numbers), lambda i: f"number {i} {label}")
+
+
+def _size(numbers: Floats) -> float:
+    return float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
 
 
 def _named(kind: str, function: Any) -> Part:
@@ -217,7 +224,7 @@ def _utility(utility: Utility) -> Part:
 
     found = _ask(ask, utility)
     if found is None:
-        return Part(repr(utility), spell(utility))
+        return Part(repr(utility), describe(utility))
     found[np.abs(found) > 1e300] = np.inf  # where exp overflows differs by a bit
     slack = TOLERANCE * np.concatenate([1.0 + np.abs(at), np.ones(at.size + 1), 1e3 * (1.0 + np.abs(few)).ravel()])
 
@@ -227,15 +234,14 @@ def _utility(utility: Utility) -> Part:
             return "the number of kinks" if i == 2 * n else f"a number of kink {(i - 2 * n - 1) // 2}"
         return f"u({at[i]:g})" if i < n else f"u'({at[i - n]:g})"
 
-    return Part(repr(utility), spell(utility), Answers(found, slack, label))
+    return Part(repr(utility), describe(utility), found, slack, label)
 
 
 def _domain(domain: Domain, points: list[Floats]) -> Part:
     found = np.concatenate([_summary(point) for point in points])
-    slack = np.full(found.size, 1e-7 * max(1.0, float(np.abs(found).max())))
-    key = spell(domain)
-    shown = f"{domain!r} #{hash_text(key)}"
-    return Part(shown, key, Answers(found, slack, lambda i: "the projection of a point"))
+    key = describe(domain)
+    shown, slack = f"{domain!r} #{hash_text(key)}", 1e-7 * max(1.0, float(np.abs(found).max()))
+    return Part(shown, key, found, slack, lambda i: "the projection of a point")
 
 
 def _start(theta: Floats, domain: Domain) -> Part:
@@ -258,8 +264,7 @@ def _schedule(schedule: Schedule, iterations: int) -> Part:
     if found is None:
         return Part(repr(schedule), f"by name: {schedule!r}")
     found = found[: sum(k <= iterations for k in _ITERATIONS)]
-    answers = Answers(found, np.zeros(found.size), lambda i: f"iteration {_ITERATIONS[i]}")
-    return Part(repr(schedule), "schedule", answers, growing=True)
+    return Part(repr(schedule), "schedule", found, label=lambda i: f"iteration {_ITERATIONS[i]}", growing=True)
 
 
 def _loss(loss: Loss, points: list[Floats], batch: Any, everything: Any) -> Part:
@@ -273,7 +278,7 @@ def _loss(loss: Loss, points: list[Floats], batch: Any, everything: Any) -> Part
     if found is None:
         return Part(repr(loss), _named(kind, getattr(loss, "function", loss)).key)
     numbers, slack, labels = found
-    return Part(repr(loss), kind, Answers(numbers, slack, labels.__getitem__))
+    return Part(repr(loss), kind, numbers, slack, labels.__getitem__)
 
 
 def _answers_of_loss(loss: Loss, points: list[Floats], batch: Any) -> tuple[Floats, Floats, list[str]]:
@@ -291,12 +296,12 @@ def _answers_of_loss(loss: Loss, points: list[Floats], batch: Any) -> tuple[Floa
         at = "theta0" if number == 0 else f"probe {number} near theta0"
         for what, one in zip(("loss", "gradient"), answers, strict=False):
             numbers.append(one)
-            slack.append(np.full(one.size, 10.0 * TOLERANCE * np.abs(one[np.isfinite(one)]).max(initial=0.0)))
+            slack.append(np.full(one.size, 10.0 * TOLERANCE * _size(one)))
             labels += [f"{what} {i} at {at}" for i in range(one.size)]
     return np.concatenate(numbers), np.concatenate(slack), labels
 
 
-def _draw(source: SamplerSource, m: int) -> tuple[Any, Floats]:
+def _draw(source: SamplerSource, m: int) -> Any:
     def draw(count: int) -> Any:
         batch = source.sampler(np.random.default_rng(20260101), count)
         if count_samples(batch) != count:
@@ -304,30 +309,16 @@ def _draw(source: SamplerSource, m: int) -> tuple[Any, Floats]:
         return source.loss.check_samples(batch)
 
     try:
-        batch = draw(_DRAWN)
+        return draw(_DRAWN)
     except Exception:  # it may need its samples by the dozen; the run's own size must do
-        batch = draw(m)
-    return batch, _flat(batch)
+        return draw(m)
 
 
-def _sampled(source: SamplerSource, drawn: tuple[Any, Floats]) -> Part:
-    numbers = _summary(drawn[1], 4 * _ENTRIES)
-    slack = np.full(numbers.size, TOLERANCE * np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
-    answers = Answers(numbers, slack, lambda i: f"number {i} drawn with a fixed seed")
-    return Part(_named("sampler", source.sampler).shown, "sampler", answers)
-
-
-def _head(source: IteratorSource) -> Part:
-    numbers = _summary(_flat(source.head), 4 * _ENTRIES)
-    slack = np.full(numbers.size, TOLERANCE * np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
-    return Part("iterator", "iterator", Answers(numbers, slack, lambda i: f"number {i} of its first samples"))
-
-
-# -- fingerprints and numbers -----------------------------------------------------------------------------------------
+# -- digests and numbers ----------------------------------------------------------------------------------------------
 
 
 def digest(value: Any) -> str:
-    """Return a short fingerprint of an array, or of a tuple of arrays, that changes when any bit does."""
+    """Return a short digest of an array, or of a tuple of arrays, that changes when any bit does."""
     parts = value if isinstance(value, tuple) else (value,)
     total = hashlib.blake2b(digest_size=8)
     shapes = []
@@ -342,14 +333,14 @@ def digest(value: Any) -> str:
 
 
 def panel_digest(panel: Table) -> str:
-    """Return a short fingerprint of a panel that changes when any number does."""
+    """Return a short digest of a panel that changes when any number does."""
     rows, columns = panel.shape
     return f"{rows}x{columns} in blocks #{panel.reduce(_Digest(), every=True).hex()}"
 
 
 @dataclass(frozen=True)
 class _Digest:
-    """A fingerprint of pieces; that of a panel depends on its chunks as well."""
+    """A digest of pieces; that of a panel depends on its chunks as well."""
 
     wide: ClassVar[bool] = False
 
@@ -361,11 +352,11 @@ class _Digest:
 
 
 def hash_text(written: str) -> str:
-    """A short fingerprint of a text."""
+    """A short digest of a text."""
     return digest(np.frombuffer(written.encode(), dtype=np.uint8)).partition("#")[2]
 
 
-def spell(value: Any) -> str:
+def describe(value: Any) -> str:
     """Return a value with all its parameters, to the last digit; a function, which has none, as the word."""
     if isinstance(value, (bool, str, type(None))):
         return repr(value)
@@ -374,7 +365,7 @@ def spell(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array {digest(value)}"
     if isinstance(value, (tuple, list)):
-        return f"({', '.join(map(spell, value))})"
+        return f"({', '.join(map(describe, value))})"
     if isinstance(value, Utility):
         items = value.get_params(deep=False)
         if any(callable(item) and not isinstance(item, Utility) for item in items.values()):
@@ -385,7 +376,7 @@ def spell(value: Any) -> str:
         return "function"
     else:
         return type(value).__qualname__
-    return f"{type(value).__qualname__}({', '.join(f'{name}={spell(item)}' for name, item in items.items())})"
+    return f"{type(value).__qualname__}({', '.join(f'{name}={describe(item)}' for name, item in items.items())})"
 
 
 def _thetas(theta: Floats, domain: Domain) -> list[Floats]:
@@ -420,3 +411,191 @@ def _floats(answer: Any) -> Floats:
     if array.dtype.kind not in "fiub":  # samples that are no numbers, compared by their bits
         array = np.frombuffer(hash_text(digest(array)).encode(), dtype=np.uint8)
     return array.astype(np.float64)
+
+
+# -- a function that is called is left as it was ----------------------------------------------------------------------
+
+_SMALL = 1 << 20  # bytes: a larger array is data to read, not a state to keep
+_MOST = 50_000  # objects that are looked at
+_INERT = (
+    *(int, float, complex, str, bytes, bool, type(None), type, range, slice, np.generic, np.dtype, np.ufunc),
+    *(types.ModuleType, types.CodeType, property, staticmethod, classmethod),
+)
+
+Restore = Callable[[], None]
+
+
+@contextmanager
+def undisturbed(*functions: Any) -> Iterator[bool]:
+    """Put back, at the end, whatever a call of the functions may have changed that can be found from them.
+
+    That is NumPy's, Python's and torch's global random states; and, in what the functions reach by closures, default
+    values, attributes and the globals they name: generators, variables, attributes, lists, dicts, sets, and arrays
+    and tensors up to 1 MB. The block is told whether that is all: False where an iterator or an open file is
+    reached, which cannot be put back, so that the functions must not be called.
+    """
+    found = _Search()
+    for function in functions:
+        found.look(function)
+    restores = found.restores + _global_states()
+    try:
+        yield found.whole
+    finally:
+        for restore in restores:
+            restore()
+
+
+class _Search:
+    """What can be reached, and how to put each thing back."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, Any] = {}  # the objects are held, so that no id is used again
+        self.restores: list[Restore] = []
+        self.whole = True
+
+    def look(self, root: Any) -> None:
+        waiting = [root]
+        while waiting:
+            thing = waiting.pop()
+            if isinstance(thing, _INERT) or id(thing) in self.seen:
+                continue
+            self.seen[id(thing)] = thing
+            if len(self.seen) > _MOST:
+                self.whole = False
+                return
+            waiting += self._enter(thing)
+
+    def _enter(self, thing: Any) -> list[Any]:
+        """Remember the state of one thing; return what it leads to."""
+        if isinstance(thing, np.ndarray):
+            if thing.nbytes <= _SMALL and thing.flags.writeable:
+                self.restores.append(functools.partial(_refill_array, thing, thing.copy()))
+            return []
+        if is_tensor(thing):
+            if thing.numel() * thing.element_size() <= _SMALL:
+                self.restores.append(functools.partial(_refill_tensor, thing, thing.detach().clone()))
+            return []
+        restore = _random_state(thing)
+        if restore is not None:
+            self.restores.append(restore)
+            return []
+        if isinstance(thing, io.IOBase) or hasattr(type(thing), "__next__"):
+            self.whole = False
+            return []
+        if isinstance(thing, types.FunctionType):
+            return self._function(thing)
+        if isinstance(thing, types.MethodType):
+            return [thing.__self__, thing.__func__]
+        if isinstance(thing, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            return [thing.__self__]  # of rng.normal the generator
+        if isinstance(thing, functools.partial):
+            return [thing.func, *thing.args, *thing.keywords.values()]
+        return self._container(thing)
+
+    def _function(self, function: types.FunctionType) -> list[Any]:
+        inside: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        for cell in function.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+            inside.append(content)
+            self.restores.append(functools.partial(setattr, cell, "cell_contents", content))
+        scope = function.__globals__
+        for name in _names(function.__code__):
+            if name in scope:
+                inside.append(scope[name])
+                self.restores.append(functools.partial(_rebind, scope, name, scope[name]))
+        return inside
+
+    def _container(self, thing: Any) -> list[Any]:
+        inside: list[Any] = []
+        if isinstance(thing, (tuple, frozenset)):
+            inside += thing
+        elif isinstance(thing, (list, deque)):
+            inside += thing
+            self.restores.append(functools.partial(_refill, thing, list(thing)))
+        elif isinstance(thing, dict):
+            inside += thing.values()
+            self.restores.append(functools.partial(_renew, thing, dict(thing)))
+        elif isinstance(thing, set):
+            inside += thing
+            self.restores.append(functools.partial(_renew, thing, set(thing)))
+        own = getattr(thing, "__dict__", None)
+        if isinstance(own, dict):
+            inside += own.values()
+            self.restores.append(functools.partial(_renew, own, dict(own)))
+        for kind in type(thing).__mro__:
+            slots = kind.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(thing, name) and not name.startswith("__"):
+                    inside.append(getattr(thing, name))
+                    self.restores.append(functools.partial(object.__setattr__, thing, name, getattr(thing, name)))
+        return inside
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Names of globals that a function and the functions within it may use."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return found
+
+
+def _random_state(thing: Any) -> Restore | None:
+    if isinstance(thing, np.random.Generator):
+        thing = thing.bit_generator
+    if isinstance(thing, np.random.BitGenerator):
+        return functools.partial(setattr, thing, "state", thing.state)
+    if isinstance(thing, np.random.RandomState):
+        return functools.partial(thing.set_state, thing.get_state(legacy=False))
+    if isinstance(thing, random.Random):
+        return functools.partial(thing.setstate, thing.getstate())
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(thing, torch.Generator):
+        return functools.partial(thing.set_state, thing.get_state())
+    return None
+
+
+def _global_states() -> list[Restore]:
+    states: list[Restore] = [
+        functools.partial(np.random.set_state, np.random.get_state(legacy=False)),  # noqa: NPY002  (whose else)
+        functools.partial(random.setstate, random.getstate()),
+    ]
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states.append(functools.partial(torch.set_rng_state, torch.get_rng_state()))
+    return states
+
+
+def _rebind(scope: dict[str, Any], name: str, value: Any) -> None:
+    if scope.get(name) is not value:
+        scope[name] = value
+
+
+def _refill_array(array: np.ndarray, before: np.ndarray) -> None:
+    if array.tobytes() != before.tobytes():
+        array[...] = before
+
+
+def _refill_tensor(tensor: Any, before: Any) -> None:
+    torch = sys.modules["torch"]
+    if not torch.equal(tensor.detach(), before):
+        with torch.no_grad():
+            tensor.copy_(before)
+
+
+def _refill(held: Any, before: list[Any]) -> None:
+    if len(held) != len(before) or any(a is not b for a, b in zip(held, before, strict=True)):
+        held.clear()
+        held.extend(before)
+
+
+def _renew(held: Any, before: Any) -> None:
+    same = len(held) == len(before) and all(
+        key in before and (not isinstance(before, dict) or held[key] is before[key]) for key in held
+    )
+    if not same:
+        held.clear()
+        held.update(before)
