@@ -14,8 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 import certeq as ce
 from certeq.learn import OCEClassifier, OCERegressor
-from certeq.learn._objective import LinearObjective
-from certeq.learn._scores import LogisticScore, SoftmaxScore, SquaredScore
+from certeq.optimize.predictor import LinearObjective, LogisticScore, SoftmaxScore, SquaredScore
 from tests.conftest import UTILITIES
 
 
@@ -76,9 +75,9 @@ def test_derivatives(data, utility):
         up, down = objective.evaluate(theta + step * v), objective.evaluate(theta - step * v)
         assert np.vdot(at.gradient, v) == pytest.approx((up.value - down.value) / (2 * step), rel=1e-5, abs=1e-7)
         numeric = (up.gradient - down.gradient) / (2 * step)
-        product = objective.hessian_product(at.slopes, at.tilt, objective.bend(at), v)
+        product = objective.hessian_product(at.slopes, at.tilt, objective.curvature(at), v)
         np.testing.assert_allclose(product, numeric, rtol=1e-4, atol=1e-5 * np.abs(numeric).max())
-        matrix = objective.hessian(at.slopes, at.tilt, objective.bend(at))
+        matrix = objective.hessian(at.slopes, at.tilt, objective.curvature(at))
         if objective.shape[0] == 1:
             np.testing.assert_allclose((matrix @ v.ravel()).reshape(v.shape), product, rtol=1e-9, atol=1e-11)
 
@@ -146,7 +145,7 @@ def test_few_rows_first_gives_the_same_answer():
 
 def test_many_parameters_by_conjugate_gradients(monkeypatch, data):
     direct = OCEClassifier(tol=1e-8).fit(data["X"], data["three"])
-    monkeypatch.setattr("certeq.learn._newton.DENSE", 2)
+    monkeypatch.setattr("certeq.optimize.newton.DENSE", 2)
     indirect = OCEClassifier(tol=1e-8).fit(data["X"], data["three"])
     assert indirect.converged_
     np.testing.assert_allclose(direct.coef_, indirect.coef_, atol=1e-6)

@@ -1,8 +1,11 @@
-"""scikit-learn's own checks, on every estimator. What is expected to fail is listed with the reason."""
+"""scikit-learn's own checks, on every estimator. None is expected to fail."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import certeq as ce
@@ -20,21 +23,11 @@ torch.set_num_threads(1)
 QUICK = {"hidden_sizes": (8,), "epochs": 30, "learning_rate": 0.1}
 MEMBER = MVERegressor(hidden_sizes=(8,), epochs=30, learning_rate=0.1, burn_in=20)
 
-ROUNDING = {
-    "check_methods_subset_invariance": "float32: a batch of another size is summed in another order, which moves the "
-    "seventh digit; the check compares to 1e-7",
-    "check_sample_weight_equivalence_on_dense_data": "float32: a weight of 2 and two copies of a sample differ in the "
-    "seventh digit of every step; the check compares to 1e-7",
-}
-
-EXPECTED: dict[type, dict[str, str]] = {
-    OCEClassifier: {},
-    OCERegressor: {},
-    OCENetworkClassifier: ROUNDING,
-    OCENetworkRegressor: ROUNDING,
-    MVERegressor: ROUNDING,
-    DeepEnsembleRegressor: ROUNDING,
-}
+# Networks compute in float32: a batch of another size is summed in another order, and a weight of 2 is not two copies
+# of a sample, in the seventh digit of every step. These two checks compare to 1e-7; here they are held to FLOAT32.
+IN_FLOAT32 = ("check_methods_subset_invariance", "check_sample_weight_equivalence_on_dense_data")
+NETWORKS = (OCENetworkClassifier, OCENetworkRegressor, MVERegressor, DeepEnsembleRegressor)
+FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}  # measured: below 2e-6 with every set of vector instructions
 
 ESTIMATORS = [
     OCEClassifier(),
@@ -48,6 +41,15 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED[type(estimator)])
-def test_scikit_learn_checks(estimator, check):
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check, monkeypatch):
+    if isinstance(estimator, NETWORKS) and check.func.__name__ in IN_FLOAT32:
+        for name in ("assert_allclose", "assert_allclose_dense_sparse"):
+            compare = getattr(estimator_checks, name)
+            loose = partial(_compared, compare)
+            monkeypatch.setattr(estimator_checks, name, loose)
     check(estimator)
+
+
+def _compared(compare, found, wanted, **options):
+    compare(found, wanted, **{**options, **FLOAT32})

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from certeq.learn._scores import Floats
+from certeq.optimize.predictor import Floats
 
 
 @dataclass(frozen=True)

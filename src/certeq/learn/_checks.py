@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_choice, check_instance, check_number, check_weights
-from certeq.learn._scores import Floats
+from certeq.optimize.predictor import Floats
 from certeq.utilities import Entropic, Utility
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from scipy.special import expit, log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,12 +22,11 @@ from certeq.learn._checks import (
     check_sample_weight,
     combine_weights,
 )
-from certeq.learn._newton import solve_linear
-from certeq.learn._objective import LinearObjective
-from certeq.learn._scores import Floats, LogisticScore, ScoreClassifier, ScoreLoss, SoftmaxScore, SquaredScore
+from certeq.optimize.newton import solve_linear
+from certeq.optimize.predictor import Floats, LinearObjective, LogisticScore, ScoreLoss, SoftmaxScore, SquaredScore
 
 
-class LinearOCE(BaseEstimator):  # type: ignore[misc]
+class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
     """A linear model whose losses are judged by an OCE. Not for use by itself."""
 
     utility: Any
@@ -38,26 +39,26 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
 
     def _solve(
-        self, X: Floats, loss: ScoreLoss, weight: Floats | None, penalty: float, middle: float, relative: bool
+        self, X: Floats, loss: ScoreLoss, weight: Floats | None, penalty: float, center: float, relative: bool
     ) -> Floats:
         """Fit, store what is known of the fit, and return theta (outputs, columns and the intercept).
 
-        ``penalty`` is per unit of total weight; ``middle`` is where the intercept starts.
+        ``penalty`` is per unit of total weight; ``center`` is where the intercept starts.
         """
         utility = as_utility(self.utility)
         tol, max_iter = check_number("tol", self.tol, above=0.0, finite=False), check_count("max_iter", self.max_iter)
         shares, total = None, float(len(X))
         if weight is not None:
             total = float(weight.sum())
-            held = weight > 0.0
-            if not held.all():  # a sample without weight is no sample
-                X, loss, weight = X[held], loss.take(np.flatnonzero(held)), weight[held]
+            counts = weight > 0.0
+            if not counts.all():  # a sample without weight is no sample
+                X, loss, weight = X[counts], loss.take(np.flatnonzero(counts)), weight[counts]
             if float(weight.min()) < float(weight.max()):
                 shares = weight / total
         objective = LinearObjective(X, loss, shares, utility, penalty / total, bool(self.fit_intercept))
         cold = np.zeros(objective.shape)
         if self.fit_intercept:
-            cold[:, -1] = middle
+            cold[:, -1] = center
         start = self._previous(objective) if self.warm_start and hasattr(self, "coef_") else None
         scale = float(np.abs(objective.evaluate(cold).gradient).max()) if relative else 1.0
         rng = check_random_state(self.random_state)
@@ -95,7 +96,7 @@ class LinearOCE(BaseEstimator):  # type: ignore[misc]
         return np.asarray(X @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_))
 
 
-class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
+class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     r"""Linear regression that minimizes an OCE of squared errors.
 
     .. math:: \min_{c, b}\; \mathrm{OCE}_u\big((y - Xc - b)^2\big) + \frac{\alpha}{n}\,\lVert c\rVert^2
@@ -192,9 +193,9 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
         y = np.asarray(y, dtype=np.float64)
         alpha = check_number("alpha", self.alpha, least=0.0)
         weight = check_sample_weight(sample_weight, len(y))
-        middle = float(np.average(y, weights=weight))
+        center = float(np.average(y, weights=weight))
         # penalty/2 * norm**2 with penalty = 2 alpha / n is the ridge of the formula.
-        theta = self._solve(X, SquaredScore(y), weight, 2.0 * alpha, middle, relative=True)
+        theta = self._solve(X, SquaredScore(y), weight, 2.0 * alpha, center, relative=True)
         coef, intercept = self._split(theta, X.shape[1])
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
         return self
@@ -211,7 +212,61 @@ class OCERegressor(RegressorMixin, LinearOCE):  # type: ignore[misc]
         return np.asarray(np.square(predicted - y))
 
 
-class OCEClassifier(ScoreClassifier, LinearOCE):
+class ScoreClassifier(ClassifierMixin):  # type: ignore[misc]
+    """What a classifier predicts, given its scores: logistic for two classes, softmax for more."""
+
+    classes_: NDArray[Any]
+    #: scores (n, 1) for two classes, (n, classes) for more; the model beside this mixin has them
+    _scores: Callable[[Any], Floats]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores: (n,) for two classes, positive for the second; else (n, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class."""
+        scores = self.decision_function(X)
+        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return class probabilities (n, classes)."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return np.asarray(np.exp(log_softmax(scores, axis=1)))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return logarithms of the class probabilities, exact where a probability rounds to 0 or 1."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
+        return np.asarray(log_softmax(scores, axis=1))
+
+    def losses(self, X: Any, y: Any) -> Floats:
+        """Return the cross-entropies, for `certeq.estimate` or a histogram."""
+        logs = self.predict_log_proba(X)
+        return np.asarray(-logs[np.arange(len(logs)), positions(y, self.classes_, len(logs))])
+
+
+def positions(y: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp]:
+    """Return where each label stands among the (sorted) classes; an unknown label is named.
+
+    >>> positions(["b", "a"], np.array(["a", "b"]), 2)
+    array([1, 0])
+    """
+    labels = np.asarray(y).ravel()
+    if len(labels) != n:
+        raise ValueError(f"y must have one label per sample, {n}; found {len(labels)}.")
+    index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
+    unknown = labels[classes[index] != labels].tolist()
+    if unknown:
+        raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes {classes.tolist()}.")
+    return np.asarray(index, dtype=np.intp)
+
+
+class OCEClassifier(ScoreClassifier, _LinearEstimator):
     r"""Logistic regression that minimizes an OCE of cross-entropies.
 
     .. math:: \min_{W, b}\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i)\big) + \frac{1}{2Cn}\,\lVert W\rVert^2
@@ -299,16 +354,16 @@ class OCEClassifier(ScoreClassifier, LinearOCE):
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))
         C = check_number("C", self.C, above=0.0, finite=False)
-        classes, places = np.unique(y, return_inverse=True)
+        classes, index = np.unique(y, return_inverse=True)
         check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
         weight = combine_weights(weight, self.class_weight, classes, y)
-        theta = self._solve(X, _loss(places, len(classes)), weight, 1.0 / C, 0.0, relative=False)
+        theta = self._solve(X, _loss(index, len(classes)), weight, 1.0 / C, 0.0, relative=False)
         self.coef_, self.intercept_ = self._split(theta, X.shape[1])
         self.classes_ = classes
         return self
 
 
-def _loss(places: NDArray[np.intp], count: int) -> ScoreLoss:
+def _loss(index: NDArray[np.intp], count: int) -> ScoreLoss:
     if count == 2:
-        return LogisticScore(np.where(places == 1, 1.0, -1.0))
-    return SoftmaxScore(places, count)
+        return LogisticScore(np.where(index == 1, 1.0, -1.0))
+    return SoftmaxScore(index, count)

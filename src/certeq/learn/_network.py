@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from certeq._checks import check_choice, check_count, check_number
 from certeq.learn._checks import as_utility
-from certeq.learn._scores import Floats
+from certeq.optimize.predictor import Floats
 from certeq.torch import OCELoss
 from certeq.utilities import Utility
 

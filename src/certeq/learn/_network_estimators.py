@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
 from certeq.learn._checks import check_classes, check_sample_weight, combine_weights
+from certeq.learn._linear import ScoreClassifier, positions
 from certeq.learn._network import ClassEntropy, NetworkOCE, one_output
-from certeq.learn._scores import Floats, ScoreClassifier, positions
+from certeq.optimize.predictor import Floats
 
 
 class OCENetworkClassifier(ScoreClassifier, NetworkOCE):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from certeq._checks import check_count
 from certeq.learn._network import PackedRisk
 from certeq.learn._network_estimators import OCENetworkRegressor
-from certeq.learn._scores import Floats
+from certeq.optimize.predictor import Floats
 from certeq.utilities import Mean, Utility
 
 FLOOR = 1e-6

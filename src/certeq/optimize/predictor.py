@@ -1,27 +1,167 @@
-"""What a linear estimator minimizes: OCE of its losses plus half a ridge, with exact first and second derivatives.
+"""OCE of the losses of a linear predictor plus half a ridge, with exact first and second derivatives.
 
-`lower_bound` bounds its minimum from below; the gap of a fit is the value less that bound.
+A loss is a convex function of the scores X theta: squared error, logistic, softmax. `lower_bound` bounds the minimum of
+the whole objective from below; the gap of a fit is the value less that bound. `certeq.optimize.newton` minimizes it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from certeq._threads import run_all
-from certeq.learn._scores import Floats, ScoreLoss, SquaredScore
 from certeq.optimize.gaps import proved_gap
 from certeq.risk._rows import solve_rows, tilt_rows
 from certeq.utilities import Utility
+from certeq.utilities.forms import form
+
+Floats = NDArray[np.float64]
 
 _ROWS = 1024  # rows of X that are scaled at a time: they stay in the cache until they are multiplied
 _PARTS = 16  # parts of X that threads share
-_WORTH = 1 << 24  # multiplications below which one thread does it all
+_MANY = 1 << 24  # multiplications below which one thread does it all
 DENSE = 1000  # parameters up to which a Hessian is formed and factored; beyond, conjugate gradients
 _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # of sums over samples, relative to the sizes of their terms
 _SUM = 1e-12  # how far a tilt's sum may be from 1 before it is no tilt
+
+
+class ScoreLoss(ABC):
+    """F_i(s) for scores s of shape (n, k), one column per output."""
+
+    #: how many scores a sample has
+    outputs: int = 1
+
+    @abstractmethod
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return the losses (n,) and their slopes dF_i/ds_ik (n, k)."""
+
+    @abstractmethod
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """Return d2F_i/ds_ik ds_il, from what `evaluate` returned as slopes."""
+
+    @abstractmethod
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """Slopes a near the given ones and F*(a), so that F_i(s) >= a_i.s - F*_i(a_i) for every s.
+
+        With ``balanced`` sum_i q_i a_i = 0 in every column; q is not negative and sums to 1.
+        """
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> ScoreLoss:
+        """Return the loss of some of the samples."""
+
+
+class SquaredScore(ScoreLoss):
+    """(s - y)**2."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return squared residuals and twice the residuals."""
+        residual = scores[:, 0] - self.y
+        return residual * residual, (residual + residual)[:, None]
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """2 everywhere."""
+        return np.full(len(slopes), 2.0)
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(a) = a y + a^2/4 for every a, so that all may move by the same."""
+        a = slopes[:, 0]
+        if balanced:
+            a = a - float(q @ a) / float(q.sum())
+        return a[:, None], a * self.y + 0.25 * a * a
+
+    def take(self, rows: NDArray[np.intp]) -> SquaredScore:
+        """Return the loss of some of the samples."""
+        return SquaredScore(self.y[rows])
+
+
+class LogisticScore(ScoreLoss):
+    """ln(1 + exp(-y s)) for labels y of -1 and 1."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return losses and slopes from one exponential that cannot overflow."""
+        margin = self.y * scores[:, 0]
+        e = np.exp(-np.abs(margin))
+        # sigma(-m) is e/(1+e) right of 0 and 1/(1+e) left of it.
+        miss = np.where(margin > 0.0, e, 1.0) / (1.0 + e)
+        return np.maximum(-margin, 0.0) + np.log1p(e), (-self.y * miss)[:, None]
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """sigma(1 - sigma), from the slope +-sigma."""
+        miss = np.abs(slopes[:, 0])
+        return np.asarray(miss * (1.0 - miss))
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(-y m) = m ln m + (1 - m) ln(1 - m) for m in [0, 1]: the class of the larger sum is scaled down."""
+        miss = np.clip(np.abs(slopes[:, 0]), 0.0, 1.0)
+        if balanced:
+            up, down = (float((q * miss)[self.y == label].sum()) for label in (1.0, -1.0))
+            if max(up, down) > 0.0:
+                miss = miss * np.where(self.y == (1.0 if up > down else -1.0), min(up, down) / max(up, down), 1.0)
+        return (-self.y * miss)[:, None], xlogy(miss, miss) + xlogy(1.0 - miss, 1.0 - miss)
+
+    def take(self, rows: NDArray[np.intp]) -> LogisticScore:
+        """Return the loss of some of the samples."""
+        return LogisticScore(self.y[rows])
+
+
+class SoftmaxScore(ScoreLoss):
+    """ln(sum_k exp(s_k)) - s_y for whole labels y from 0 to k - 1."""
+
+    def __init__(self, y: NDArray[np.intp], outputs: int) -> None:
+        self.y, self.outputs = y, outputs
+        self._rows = np.arange(len(y))
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return cross-entropies and p - e_y."""
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        own = shifted[self._rows, self.y]
+        slopes = np.exp(shifted)
+        total = slopes.sum(axis=1, keepdims=True)
+        slopes /= total
+        slopes[self._rows, self.y] -= 1.0
+        return np.log(total[:, 0]) - own, slopes
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """p_k (1{k=l} - p_l), with p recovered from the slopes."""
+        p = slopes[:, k] + (self.y == k)
+        if k == l:
+            return np.asarray(p * (1.0 - p))
+        return np.asarray(-p * (slopes[:, l] + (self.y == l)))
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(p - e_y) = sum p ln p for probabilities p: all are mixed with one p that settles what is missing.
+
+        The means of p are to be the classes' shares of q. (1 - m) p + m r has them where m r = shares - (1 - m) mean,
+        and r is a probability for every m that leaves no entry of that below 0.
+        """
+        p = slopes.copy()
+        p[self._rows, self.y] += 1.0
+        p = np.maximum(p, 0.0)
+        p /= p.sum(axis=1, keepdims=True)
+        if balanced:
+            mean, shares = q @ p, np.bincount(self.y, weights=q, minlength=self.outputs)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                least = np.where(mean > 0.0, 1.0 - shares / mean, 0.0)
+            mix = float(np.clip(least.max(), 0.0, 1.0))
+            p = (1.0 - mix) * p + np.maximum(shares - (1.0 - mix) * mean, 0.0)
+        a = p.copy()
+        a[self._rows, self.y] -= 1.0
+        return a, xlogy(p, p).sum(axis=1)
+
+    def take(self, rows: NDArray[np.intp]) -> SoftmaxScore:
+        """Return the loss of some of the samples."""
+        return SoftmaxScore(self.y[rows], self.outputs)
 
 
 class LinearObjective:
@@ -62,21 +202,18 @@ class LinearObjective:
 
     def gradient(self, theta: Floats, slopes: Floats, tilt: Floats) -> Floats:
         """Return sum_i tilt_i grad F_i and the ridge's part."""
-        gradient = self.pull(tilt[:, None] * slopes)
+        gradient = self.weighted_sum(tilt[:, None] * slopes)
         gradient[:, : self.columns] += self.penalty * theta[:, : self.columns]
         return gradient
 
     def shares(self) -> Floats:
-        """Return the sample weights, equal ones spelled out."""
+        """Return the sample weights, equal ones written out."""
         return np.full(len(self.X), 1.0 / len(self.X)) if self.weights is None else self.weights
 
-    def oce(self, losses: Floats) -> float:
-        """Return OCE of losses under the sample weights."""
-        return float(solve_rows(losses[None, :], self._row(), self.utility).value[0])
-
-    def threshold(self, losses: Floats) -> float:
-        """Return t* of losses under the sample weights."""
-        return float(solve_rows(losses[None, :], self._row(), self.utility).threshold[0])
+    def risk(self, losses: Floats) -> tuple[float, float]:
+        """Return OCE and t* of losses under the sample weights."""
+        solved = solve_rows(losses[None, :], self._row(), self.utility)
+        return float(solved.value[0]), float(solved.threshold[0])
 
     def evaluate(self, theta: Floats) -> At:
         """Return value, gradient, tilt and threshold at theta."""
@@ -96,40 +233,40 @@ class LinearObjective:
             scores += theta[:, self.columns]
         return np.asarray(scores)
 
-    def pull(self, a: Floats) -> Floats:
+    def weighted_sum(self, a: Floats) -> Floats:
         """Return sum_i a_ik (x_i, 1)."""
-        pulled = np.empty((a.shape[1], self.shape[1]))
+        sums = np.empty((a.shape[1], self.shape[1]))
         if a.shape[1] == 1:
-            pulled[0, : self.columns] = a[:, 0] @ self.X
+            sums[0, : self.columns] = a[:, 0] @ self.X
         else:
-            pulled[:, : self.columns] = a.T @ self.X
+            sums[:, : self.columns] = a.T @ self.X
         if self.intercept:
-            pulled[:, self.columns] = a.sum(axis=0)
-        return pulled
+            sums[:, self.columns] = a.sum(axis=0)
+        return sums
 
     def _row(self) -> Floats | None:
         return None if self.weights is None else self.weights[None, :]
 
     # -- second order -------------------------------------------------------------------------------------------
 
-    def bend(self, at: At) -> Floats:
+    def curvature(self, at: At) -> Floats:
         """w_i u''(F_i - t*)."""
-        curvature = second_derivative(self.utility, at.losses - at.threshold)
+        curvature = second_derivative(self.utility, at.losses, at.threshold)
         return curvature / curvature.size if self.weights is None else self.weights * curvature
 
-    def hessian(self, slopes: Floats, tilt: Floats, bend: Floats) -> Floats:
+    def hessian(self, slopes: Floats, tilt: Floats, curvature: Floats) -> Floats:
         """Return the Hessian as a matrix over theta.ravel(); a direction that changes nothing is made definite."""
         outputs, width = self.shape
         H = np.empty((outputs, width, outputs, width))
         for k in range(outputs):
             for l in range(k + 1):
-                weight = tilt * self.loss.curvature(slopes, k, l) + bend * slopes[:, k] * slopes[:, l]
+                weight = tilt * self.loss.curvature(slopes, k, l) + curvature * slopes[:, k] * slopes[:, l]
                 H[k, :, l, :] = self._gram(weight)
                 H[l, :, k, :] = H[k, :, l, :]
-        rise = float(bend.sum())
-        if rise > 0.0:
-            center = self.pull(bend[:, None] * slopes).ravel()
-            H -= (np.outer(center, center) / rise).reshape(H.shape)
+        total = float(curvature.sum())
+        if total > 0.0:
+            center = self.weighted_sum(curvature[:, None] * slopes).ravel()
+            H -= (np.outer(center, center) / total).reshape(H.shape)
         penalized = np.arange(self.columns)
         for k in range(outputs):
             H[k, penalized, k, penalized] += self.penalty
@@ -141,19 +278,19 @@ class LinearObjective:
                 H[:, j, :, j] += height / outputs
         return H.reshape(self.size, self.size)
 
-    def hessian_product(self, slopes: Floats, tilt: Floats, bend: Floats, v: Floats) -> Floats:
+    def hessian_product(self, slopes: Floats, tilt: Floats, curvature: Floats, v: Floats) -> Floats:
         """Return the Hessian times v (both in the shape of theta): two passes over X, no matrix."""
         outputs = self.shape[0]
-        push = self.scores(v)
-        along = np.einsum("ik,ik->i", slopes, push)
-        rise = float(bend.sum())
-        if rise > 0.0:
-            along -= float(bend @ along) / rise
-        pulled = (bend * along)[:, None] * slopes
+        change = self.scores(v)
+        along = np.einsum("ik,ik->i", slopes, change)
+        total = float(curvature.sum())
+        if total > 0.0:
+            along -= float(curvature @ along) / total
+        sums = (curvature * along)[:, None] * slopes
         for k in range(outputs):
             for l in range(outputs):
-                pulled[:, k] += tilt * self.loss.curvature(slopes, k, l) * push[:, l]
-        product = self.pull(pulled)
+                sums[:, k] += tilt * self.loss.curvature(slopes, k, l) * change[:, l]
+        product = self.weighted_sum(sums)
         product[:, : self.columns] += self.penalty * v[:, : self.columns]
         return product
 
@@ -169,18 +306,18 @@ class LinearObjective:
             for first in range(start, min(start + height, n), _ROWS):
                 rows = slice(first, min(first + _ROWS, start + height, n))
                 X = self.X[rows]
-                held = buffer[: len(X)]
+                scaled = buffer[: len(X)]
                 if root is None:
-                    np.multiply(X, weight[rows, None], out=held)
-                    inner += held.T @ X
-                    edge += held.sum(axis=0)
+                    np.multiply(X, weight[rows, None], out=scaled)
+                    inner += scaled.T @ X
+                    edge += scaled.sum(axis=0)
                 else:  # one matrix times itself is half the work
-                    np.multiply(X, root[rows, None], out=held)
-                    inner += held.T @ held
-                    edge += root[rows] @ held
+                    np.multiply(X, root[rows, None], out=scaled)
+                    inner += scaled.T @ scaled
+                    edge += root[rows] @ scaled
             return inner, edge
 
-        parts = run_all(part, range(0, n, height), n * d * d > _WORTH)
+        parts = run_all(part, range(0, n, height), n * d * d > _MANY)
         gram = np.zeros((self.shape[1], self.shape[1]))
         for inner, edge in parts:
             gram[:d, :d] += inner
@@ -205,13 +342,14 @@ class At:
     threshold: float
 
 
-def second_derivative(utility: Utility, x: Floats) -> Floats:
-    """u''(x), by differences of the slope where the utility does not know it."""
+def second_derivative(utility: Utility, losses: Floats, t: float) -> Floats:
+    """u''(losses - t), by differences of the slope where the utility does not know it."""
     if utility.has_curvature:
-        return np.asarray(utility.curvature(x))
+        return np.asarray(form(utility).curvature(losses, t))
+    x = losses - t
     step = 1e-5 * (1.0 + np.abs(x))
-    rise = np.asarray(utility.slope(x + step)) - np.asarray(utility.slope(x - step))
-    return np.asarray(np.maximum(rise / (2.0 * step), 0.0))
+    difference = np.asarray(utility.slope(x + step)) - np.asarray(utility.slope(x - step))
+    return np.asarray(np.maximum(difference / (2.0 * step), 0.0))
 
 
 # -- how far above the minimum ----------------------------------------------------------------------------------------
@@ -262,7 +400,7 @@ def lower_bound(objective: LinearObjective, q: Floats, plane: float, losses: Flo
     least = plane - float(q @ losses) - _ROUNDING * size  # no loss is below 0
     if objective.penalty > 0.0:
         a, conjugate = objective.loss.dual(slopes, q, objective.intercept)
-        Z = objective.pull(q[:, None] * a)[:, : objective.columns]
+        Z = objective.weighted_sum(q[:, None] * a)[:, : objective.columns]
         quadratic = float(np.vdot(Z, Z)) / (2.0 * objective.penalty)
         bound = plane - float(q @ (losses + conjugate)) - quadratic
         return max(least, bound - _ROUNDING * (size + float(q @ np.abs(conjugate)) + quadratic))
@@ -273,7 +411,7 @@ def lower_bound(objective: LinearObjective, q: Floats, plane: float, losses: Flo
 
 def _below(objective: LinearObjective, q: Floats, slopes: Floats) -> float:
     """How far the q-weighted squares can fall from where their slopes are given: |g|^2 / (2 least eigenvalue)."""
-    g = objective.pull(q[:, None] * slopes).ravel()
+    g = objective.weighted_sum(q[:, None] * slopes).ravel()
     H = objective.hessian(slopes, q, np.zeros(len(q)))
     scale = 1.0 / np.sqrt(np.where(H.diagonal() > 0.0, H.diagonal(), 1.0))
     values = np.linalg.eigvalsh(H * scale[:, None] * scale)

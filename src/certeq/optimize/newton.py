@@ -1,4 +1,4 @@
-r"""How a linear problem is solved: smooth utilities by Newton's method, on a few rows first; kinks from inside.
+r"""Minimize an OCE of a linear predictor's losses: Newton's method, and an interior-point method where u has kinks.
 
 Newton's method takes a few exact second-order steps, and uses old Hessians as long as they serve. Utilities with kinks,
 such as CVaR, take a primal-dual interior-point method. With u = v + sum_j a_j (x - k_j)^+, v smooth, the problem is
@@ -19,8 +19,17 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from certeq._threads import one_blas_thread
-from certeq.learn._objective import DENSE, At, LinearObjective, gap_of, lower_bound, second_derivative, smooth_gap
-from certeq.learn._scores import Floats
+from certeq.optimize.predictor import (
+    DENSE,
+    At,
+    Floats,
+    LinearObjective,
+    gap_of,
+    lower_bound,
+    second_derivative,
+    smooth_gap,
+)
+from certeq.utilities.forms import form
 
 _SERVES = 0.2  # an old Hessian is kept while each step with it shrinks the gradient at least so far
 Solve = Callable[[Floats], Floats]
@@ -43,12 +52,7 @@ def solve_linear(
     """
     with np.errstate(under="ignore"), one_blas_thread():
         if objective.utility.kinks:
-            corners = CornerProblem(objective)
-            found = corners.solve(theta, tol, max_iter)
-            good = found.estimate <= tol * corners.spread_at(found.theta)
-            return Fitted(
-                found.theta, found.value, found.threshold, found.gradient_norm, found.gap, found.iterations, good
-            )
+            return KinkedProblem(objective).solve(theta, tol, max_iter)
         solve, spent = None, 0
         if not warm:
             theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
@@ -96,9 +100,9 @@ def _widened(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[
     enough = min(0.02 * len(objective.X), 2.0 * objective.size)
     wide = objective
     for _ in range(20):
-        bend = wide.bend(wide.evaluate(theta))
-        square = float(bend @ bend)
-        if square == 0.0 or float(bend.sum()) ** 2 >= enough * square:
+        curvature = wide.curvature(wide.evaluate(theta))
+        square = float(curvature @ curvature)
+        if square == 0.0 or float(curvature.sum()) ** 2 >= enough * square:
             break
         scale *= 4.0
         wide = objective.with_utility(utility.scaled(scale))
@@ -134,7 +138,7 @@ def minimize(
             break
         fresh = solve is None
         if solve is None:
-            solve = latest = inverse(objective, at.slopes, at.tilt, objective.bend(at))
+            solve = latest = inverse(objective, at.slopes, at.tilt, objective.curvature(at))
         step = -solve(at.gradient)
         slope = float(np.vdot(step, at.gradient))
         found = _search(objective, at, step, slope) if slope < 0.0 else None
@@ -185,11 +189,11 @@ def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> t
     return None
 
 
-def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, bend: Floats) -> Solve:
+def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Floats) -> Solve:
     """g -> H^-1 g at a point, made definite where it is not."""
     if objective.size > DENSE:
-        return _conjugate_gradients(objective, slopes, tilt, bend)
-    H = objective.hessian(slopes, tilt, bend)
+        return _conjugate_gradients(objective, slopes, tilt, curvature)
+    H = objective.hessian(slopes, tilt, curvature)
     diagonal = np.abs(H.diagonal())
     # Scaling to a unit diagonal makes the shift mean the same for every column, whatever its units.
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -207,7 +211,7 @@ def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, bend: Floa
     return lambda g: np.asarray((scale * cho_solve(factor, scale * g.ravel(), check_finite=False)).reshape(shape))
 
 
-def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Floats, bend: Floats) -> Solve:
+def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Floats) -> Solve:
     def solve(g: Floats) -> Floats:
         x = np.zeros_like(g)
         residual, direction = g.copy(), g.copy()
@@ -217,11 +221,11 @@ def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Float
         for _ in range(min(2 * objective.size, 200)):
             if square <= goal:
                 break
-            product = objective.hessian_product(slopes, tilt, bend, direction)
-            curvature = float(np.vdot(direction, product))
-            if curvature <= 0.0:  # a direction of negative curvature still leads down
+            product = objective.hessian_product(slopes, tilt, curvature, direction)
+            along = float(np.vdot(direction, product))
+            if along <= 0.0:  # a direction of negative curvature still leads down
                 return x if x.any() else direction
-            length = square / curvature
+            length = square / along
             x += length * direction
             residual -= length * product
             before, square = square, float(np.vdot(residual, residual))
@@ -234,24 +238,21 @@ def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Float
 # -- utilities with kinks ---------------------------------------------------------------------------------------------
 
 
-class CornerProblem:
+class KinkedProblem:
     """The objective with its kinks split off; ``multipliers`` below are per unit of sample weight, in (0, a_j)."""
 
     def __init__(self, objective: LinearObjective) -> None:
         self.objective, self.utility = objective, objective.utility
         self.w = objective.shares()
-        self.kinks = np.array([kink for kink, _ in self.utility.kinks])[:, None]
-        self.jumps = np.array([jump for _, jump in self.utility.kinks])[:, None]
+        self.form = form(self.utility)
+        self.kinks, self.jumps = self.form.places[:, None], self.form.jumps[:, None]
         self._least = 1e-300
 
     # -- the smooth part ----------------------------------------------------------------------------------------
 
     def _smooth_value(self, x: Floats) -> Floats:
-        corners = (self.jumps * np.maximum(x - self.kinks, 0.0)).sum(axis=0)
-        return np.asarray(self.utility.value(x) - corners)
-
-    def _smooth_slope(self, x: Floats) -> Floats:
-        return np.asarray(self.utility.slope(x) - (self.jumps * (x > self.kinks)).sum(axis=0))
+        hinges = (self.jumps * np.maximum(x - self.kinks, 0.0)).sum(axis=0)
+        return np.asarray(self.utility.value(x) - hinges)
 
     def _over(self, point: _Point) -> Floats:
         """F - t - k, one row per kink."""
@@ -259,66 +260,65 @@ class CornerProblem:
 
     def _barrier(self, point: _Point, mu: float) -> float:
         """The objective of a stage, s included; +inf outside."""
-        room = point.s - self._over(point)
-        if not (room.min() > 0.0 and point.s.min() > 0.0):
+        slack = point.s - self._over(point)
+        if not (slack.min() > 0.0 and point.s.min() > 0.0):
             return float("inf")
         total = self._smooth_value(point.losses - point.t) + (self.jumps * point.s).sum(axis=0)
-        total -= mu * (np.log(point.s) + np.log(room)).sum(axis=0)
+        total -= mu * (np.log(point.s) + np.log(slack)).sum(axis=0)
         return point.t + float(self.w @ total) + self.objective.ridge(point.theta)
 
     # -- the method ---------------------------------------------------------------------------------------------
 
-    def solve(self, theta: Floats, tol: float, max_iter: int) -> Corners:
+    def solve(self, theta: Floats, tol: float, max_iter: int) -> Fitted:
         """Step until the gap, or its estimate, is at most tol times the spread of the losses."""
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
         self._least = 1e-9 * self._spread(losses)  # a perfect fit has no spread of its own to be measured by
-        t = self.objective.threshold(losses)
+        _, t = self.objective.risk(losses)
         point = _Point(theta, t, np.zeros(0), losses, slopes)
         mu = 0.2 * self._spread(losses)
         # On the central path in s and the multipliers, whatever theta and t.
         over, reach = self._over(point), 2.0 * mu / self.jumps
         point.s = 0.5 * (over + reach + np.sqrt(over * over + reach * reach))
         multipliers = np.clip(mu / (point.s - over), 1e-12 * self.jumps, (1.0 - 1e-12) * self.jumps)
-        best: Corners | None = None
+        best: tuple[float, Fitted] | None = None
         went = 0.0
         for iteration in range(max_iter + 1):
-            room = point.s - self._over(point)
-            mean_gap = float((self.w * (multipliers * room + (self.jumps - multipliers) * point.s)).sum())
+            slack = point.s - self._over(point)
+            mean_gap = float((self.w * (multipliers * slack + (self.jumps - multipliers) * point.s)).sum())
             if iteration == max_iter or mean_gap <= 4.0 * tol * self._spread(point.losses):
-                found = self._certified(point, multipliers, iteration)
-                best = found if best is None or not found.estimate >= best.estimate else best
+                found = self._certified(point, multipliers, iteration, tol)
+                best = found if best is None or not found[0] >= best[0] else best
                 # A gap that no longer falls although the barrier is all but gone is rounding.
-                if best.estimate <= tol * self._spread(point.losses) or mean_gap <= 1e-15 * self._spread(point.losses):
+                if best[0] <= tol * self._spread(point.losses) or mean_gap <= 1e-15 * self._spread(point.losses):
                     break
-            # After a short step the barrier shrinks less: the point first goes back to the middle.
+            # After a short step the barrier shrinks less: the point first goes back to the central path.
             mu = max(0.1, min(1.0, (1.0 - went) ** 2)) * mean_gap / (2.0 * len(self.jumps))
             point, multipliers, went = self._step(point, multipliers, mu)
         assert best is not None
-        return best
+        return best[1]
 
     def _step(self, point: _Point, multipliers: Floats, mu: float) -> tuple[_Point, Floats, float]:
-        room = point.s - self._over(point)
+        slack = point.s - self._over(point)
         rest = self.jumps - multipliers
-        x = point.losses - point.t
-        smooth = self._smooth_slope(x)
-        pull = 1.0 / (room + multipliers * point.s / rest)
-        stiffness = multipliers * pull
-        push = (mu - multipliers * room - multipliers * (mu / rest - point.s)) * pull
-        bend = self.w * (second_derivative(self.utility, x) + stiffness.sum(axis=0))
+        smooth = np.asarray(self.form.smooth_slope(point.losses, point.t))
+        inverse_slack = 1.0 / (slack + multipliers * point.s / rest)
+        stiffness = multipliers * inverse_slack
+        shift = (mu - multipliers * slack - multipliers * (mu / rest - point.s)) * inverse_slack
+        curvature = self.w * (second_derivative(self.utility, point.losses, point.t) + stiffness.sum(axis=0))
         tilt = self.w * (smooth + multipliers.sum(axis=0))
-        aim = tilt + self.w * push.sum(axis=0)
-        # d/dt: 1 - sum(aim) - bend.(g.dtheta) + rise*dt = 0; eliminated, it leaves the centered matrix of `hessian`.
-        rise, off = float(bend.sum()), 1.0 - float(aim.sum())
+        aim = tilt + self.w * shift.sum(axis=0)
+        # d/dt: 1 - sum(aim) - curvature.(g.dtheta) + total*dt = 0; eliminated, it leaves `hessian`'s centered matrix.
+        total, off = float(curvature.sum()), 1.0 - float(aim.sum())
         right = self.objective.gradient(point.theta, point.slopes, aim)
-        right += self.objective.pull((bend * (off / rise))[:, None] * point.slopes)
-        step = -inverse(self.objective, point.slopes, np.maximum(tilt, 0.0), bend)(right)
+        right += self.objective.weighted_sum((curvature * (off / total))[:, None] * point.slopes)
+        step = -inverse(self.objective, point.slopes, np.maximum(tilt, 0.0), curvature)(right)
         along = np.einsum("ik,ik->i", point.slopes, self.objective.scores(step))
-        dt = (float(bend @ along) - off) / rise
-        d_multipliers = stiffness * (along - dt) + push
+        dt = (float(curvature @ along) - off) / total
+        d_multipliers = stiffness * (along - dt) + shift
         ds = (mu - rest * point.s + point.s * d_multipliers) / rest
         # Multipliers and the rest move by their own length; the primal part by one that lowers the barrier function.
         dual = min(_longest(multipliers, d_multipliers), _longest(rest, -d_multipliers))
-        length = min(_longest(point.s, ds), _longest(room, ds - (along - dt)))
+        length = min(_longest(point.s, ds), _longest(slack, ds - (along - dt)))
         before = self._barrier(point, mu)
         noise = 1e-13 * max(abs(before), self._spread(point.losses))
         for _ in range(40):
@@ -334,27 +334,27 @@ class CornerProblem:
         theta = point.theta + length * step
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
         moved = _Point(theta, point.t + length * dt, point.s + length * ds, losses, slopes)
-        # F is not linear: s follows it where the room it was promised has gone.
-        room = (1.0 - _NEAR * length) * (point.s - self._over(point))
-        moved.s = np.maximum(moved.s, self._over(moved) + room)
+        # F is not linear: s follows it where the slack of the linear model has gone.
+        slack = (1.0 - _NEAR * length) * (point.s - self._over(point))
+        moved.s = np.maximum(moved.s, self._over(moved) + slack)
         return moved
 
-    def spread_at(self, theta: Floats) -> float:
-        """What the gap at theta is compared with."""
-        return self._spread(self.objective.loss.evaluate(self.objective.scores(theta))[0])
-
     def _spread(self, losses: Floats) -> float:
-        middle = float(self.w @ losses)
-        spread = float(np.sqrt(self.w @ np.square(losses - middle)))
-        return max(spread, 0.1 * abs(middle), self._least)
+        center = float(self.w @ losses)
+        spread = float(np.sqrt(self.w @ np.square(losses - center)))
+        return max(spread, 0.1 * abs(center), self._least)
 
     # -- the bound ----------------------------------------------------------------------------------------------
 
-    def _certified(self, point: _Point, multipliers: Floats, iterations: int) -> Corners:
-        """OCE at theta against t + E[v(F-t)] + E[sum_j m_j (F-t-k_j)], which never exceeds it anywhere."""
+    def _certified(self, point: _Point, multipliers: Floats, iterations: int, tol: float) -> tuple[float, Fitted]:
+        """OCE at theta against t + E[v(F-t)] + E[sum_j m_j (F-t-k_j)], which never exceeds it anywhere.
+
+        The gap is proved, see `lower_bound`. The number beside it is the same to second order in the gradient, and
+        there without a penalty too: the method stops by the less of the two.
+        """
         objective, w = self.objective, self.w
         x = point.losses - point.t
-        smooth = self._smooth_slope(x)
+        smooth = np.asarray(self.form.smooth_slope(point.losses, point.t))
         # The tilt must sum to 1; the multipliers give way towards 0 or towards their jumps.
         off = 1.0 - float(w @ smooth) - float((w * multipliers).sum())
         if off < 0.0:
@@ -363,7 +363,7 @@ class CornerProblem:
             rest = self.jumps - multipliers
             multipliers = multipliers + rest * min(1.0, off / float((w * rest).sum()))
         tilt = w * (smooth + multipliers.sum(axis=0))
-        exact = objective.oce(point.losses)
+        exact, threshold = objective.risk(point.losses)
         lower = point.t + float(w @ (self._smooth_value(x) + (multipliers * (x - self.kinks)).sum(axis=0)))
         gradient = objective.gradient(point.theta, point.slopes, tilt)
         value, norm = exact + objective.ridge(point.theta), float(np.abs(gradient).max())
@@ -376,24 +376,8 @@ class CornerProblem:
             bound = max(bound, lower_bound(objective, tilt, plane, losses, slopes))
         gap = gap_of(objective, value, bound, point.losses)
         estimate = min(gap, exact - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
-        return Corners(point.theta, value, objective.threshold(point.losses), norm, gap, estimate, iterations)
-
-
-@dataclass(frozen=True)
-class Corners:
-    """Where the interior-point method ended.
-
-    The gap is proved, see `lower_bound`. ``estimate`` is the same to second order in the gradient, and there without
-    a penalty too: the method stops by the less of the two.
-    """
-
-    theta: Floats
-    value: float
-    threshold: float
-    gradient_norm: float
-    gap: float
-    estimate: float
-    iterations: int
+        good = estimate <= tol * self._spread(point.losses)
+        return estimate, Fitted(point.theta, value, threshold, norm, gap, iterations, good)
 
 
 @dataclass
