@@ -32,7 +32,7 @@ def check_folder(target: str | os.PathLike[str]) -> None:
 
 
 def write_whole(target: str | os.PathLike[str], write: Callable[[BinaryIO], object], *, replace: bool = True) -> None:
-    """Let ``write`` fill a draft and put it in the target's place; an OSError names the target.
+    """Let ``write`` fill a draft and rename it to the target; an OSError names the target.
 
     Parameters
     ----------
@@ -43,20 +43,20 @@ def write_whole(target: str | os.PathLike[str], write: Callable[[BinaryIO], obje
     replace : bool
         Whether an existing file may be replaced; if not, FileExistsError, even when it appeared in the meantime.
     """
-    place = Path(target)
+    path = Path(target)
     try:
-        handle, draft = _open_draft(place)
+        handle, draft = _open_draft(path)
         try:
             with os.fdopen(handle, "wb") as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())  # the data must be on disk before the name points to it
-            _move(draft, place, replace)
+            _move(draft, path, replace)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(draft)
             raise
-        _sync_folder(place.parent)
+        _sync_folder(path.parent)
     except OSError as error:
         raise _named(error, target) from error
 
@@ -66,9 +66,9 @@ def write_bytes(target: str | os.PathLike[str], content: bytes, *, replace: bool
 
     >>> import tempfile
     >>> from certeq._files import write_bytes
-    >>> place = Path(tempfile.mkdtemp(), "kept")
-    >>> write_bytes(place, b"whole")
-    >>> place.read_bytes()
+    >>> path = Path(tempfile.mkdtemp(), "kept")
+    >>> write_bytes(path, b"whole")
+    >>> path.read_bytes()
     b'whole'
     """
     write_whole(target, lambda file: file.write(content), replace=replace)
@@ -127,24 +127,24 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     return target
 
 
-def _open_draft(place: Path) -> tuple[int, Path]:
+def _open_draft(path: Path) -> tuple[int, Path]:
     # Not all of the name: with what is added it might be longer than a name may be.
-    draft = place.with_name(f".{place.name[:32]}.{secrets.token_hex(8)}.part")
+    draft = path.with_name(f".{path.name[:32]}.{secrets.token_hex(8)}.part")
     return os.open(draft, _NEW, 0o666), draft  # less what the umask takes away
 
 
-def _move(draft: Path, place: Path, replace: bool) -> None:
+def _move(draft: Path, path: Path, replace: bool) -> None:
     if not replace:
         try:
-            os.link(draft, place)  # unlike a rename, fails where the target has come to exist
+            os.link(draft, path)  # unlike a rename, fails where the target has come to exist
         except FileExistsError:
             raise
         except OSError:  # no hard links on this file system
-            os.close(os.open(place, _NEW, 0o666))  # takes the name, or fails likewise
+            os.close(os.open(path, _NEW, 0o666))  # takes the name, or fails likewise
         else:
             os.unlink(draft)
             return
-    os.replace(draft, place)
+    os.replace(draft, path)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -57,10 +57,10 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
     second = _SecondOrder(loss, utility, theta, samples, weights)
     J = loss.jacobian(second.theta, second.samples)
     inner = loss.hessian(second.theta, second.samples, second.tilt)
-    if second.rise == 0.0:
+    if second.curvature_sum == 0.0:
         return inner
-    centered = J - (second.bend @ J) / second.rise
-    total = inner + centered.T @ (second.bend[:, None] * centered)
+    centered = J - (second.curvature @ J) / second.curvature_sum
+    total = inner + centered.T @ (second.curvature[:, None] * centered)
     return np.asarray(0.5 * (total + total.T))
 
 
@@ -89,15 +89,15 @@ def hessian_product(
     if direction.size != second.theta.size:
         raise ValueError(f"v must have as many entries as theta, {second.theta.size}; found {direction.size}.")
     inner = loss.hessian_product(second.theta, second.samples, second.tilt, direction)
-    if second.rise == 0.0:
+    if second.curvature_sum == 0.0:
         return inner
     slopes = loss.jacobian_product(second.theta, second.samples, direction)
-    slopes = slopes - float(second.bend @ slopes) / second.rise
-    return np.asarray(inner + loss.gradient(second.theta, second.samples, second.bend * slopes))
+    slopes = slopes - float(second.curvature @ slopes) / second.curvature_sum
+    return np.asarray(inner + loss.gradient(second.theta, second.samples, second.curvature * slopes))
 
 
 class _SecondOrder:
-    """The tilt q, and the bend w_i u''(z_i - t*) with its sum: all that both forms of the Hessian need."""
+    """The tilt q, and the curvature w_i u''(z_i - t*) with its sum: all that both forms of the Hessian need."""
 
     def __init__(self, loss: Loss, utility: Utility, theta: Any, samples: Any, weights: Any) -> None:
         if utility.kinks:
@@ -115,5 +115,5 @@ class _SecondOrder:
         self.tilt = at.tilt
         curvature = np.asarray(utility.curvature(at.losses - at.threshold))
         shares = objective.weights
-        self.bend: Floats = curvature / curvature.size if shares is None else shares * curvature
-        self.rise = float(self.bend.sum())
+        self.curvature: Floats = curvature / curvature.size if shares is None else shares * curvature
+        self.curvature_sum = float(self.curvature.sum())

@@ -1,4 +1,4 @@
-"""What an optimizer returns: the answer, its certificate, and how it got there."""
+"""What an optimizer returns: the answer, its certificate, and the way to it."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Solution:
     radius : float
         From "exact" on a set that nothing bounds: the gap is proved against every point whose entries are that near.
     promise : str or None
-        What theory promises for the run that was made; None where a step, batch or average of the caller's own took
-        the place of the regime's, and no theorem covers them.
+        What theory promises for the run that was made; None where a step, batch or average of the caller's own
+        replaced the regime's, and no theorem covers them.
 
     Notes
     -----

@@ -55,7 +55,7 @@ class Domain(ABC):
         -------
         array or tensor
             Of the same shape. Arrays come back as float64. A tensor comes back with its own dtype and device,
-            computed in float64, differentiable where the projection is (elsewhere one element of its generalized
+            computed in float64, differentiable where the projection is (at other points one element of its generalized
             Jacobian is used); inside `torch.func.vmap` a NaN cannot be refused and comes out as NaN.
         """
         points = check_points("x", x)
@@ -231,7 +231,7 @@ def _show(value: Any) -> str:
 
 
 class InfeasibleError(ValueError):
-    """The set is empty; the message names the constraints to blame.
+    """The set is empty; the message names the constraints that contradict each other.
 
     Not raised for a set that is merely small, nor for a point outside of it, which is projected.
 

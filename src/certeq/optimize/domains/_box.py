@@ -1,4 +1,4 @@
-"""Bounds on each coordinate, and the two sets that are bounds with nothing on one side or both."""
+"""Bounds on each coordinate, on both sides, on one or on none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def project_box(x: Any, lower: ArrayLike, upper: ArrayLike) -> Any:
 
 
 class Bounded(Domain):
-    """What the sets with a `lower` and an `upper` share; either is a number for all or a vector.
+    """Bounds alone: what the sets with a `lower` and an `upper` share; either is a number for all or a vector.
 
     The fields themselves are declared by each set, in the order its callers pass them.
     """
@@ -44,7 +44,7 @@ class Bounded(Domain):
         lower = check_bound("lower", self.lower, -np.inf)
         upper = check_bound("upper", self.upper, np.inf)
         if np.ndim(lower) and np.ndim(upper) and np.shape(lower) != np.shape(upper):
-            raise ValueError(f"lower and upper must have the same size; found {np.size(lower)} and {np.size(upper)}")
+            raise ValueError(f"lower and upper must have the same size; found {np.size(lower)} and {np.size(upper)}.")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
         crossed = np.atleast_1d(np.greater(lower, upper))
@@ -57,9 +57,31 @@ class Bounded(Domain):
         """Return the bounds as two read-only vectors of size d."""
         return np.broadcast_to(self.lower, d), np.broadcast_to(self.upper, d)
 
+    def _project(self, x: Any) -> Any:
+        return project_box(x, self.lower, self.upper)
+
     def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
         yield np.subtract(self.lower, x), "theta[{k}] is below its lower bound"
         yield np.subtract(x, self.upper), "theta[{k}] is above its upper bound"
+
+    def _minimize_linear(self, g: FloatArray) -> FloatArray:
+        return minimize_linear_box(g, *self.bounds(g.size))
+
+    def _support_gap(self, theta: FloatArray, g: FloatArray) -> float:
+        # Where g = 0 any coordinate is optimal, and 0 * (theta - v) is 0 whatever finite v was picked.
+        return float(g @ (theta - self._minimize_linear(g)))
+
+    def _start(self, d: int) -> FloatArray:
+        return middle_of(*self.bounds(d))
+
+    def _diameter(self, d: int) -> float:
+        lower, upper = self.bounds(d)
+        return float(np.linalg.norm(upper - lower))
+
+    def _as_polyhedron(self, d: int) -> Polyhedron:
+        from ._polyhedron import Polyhedron
+
+        return Polyhedron(*self.bounds(d))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,31 +111,9 @@ class Box(Bounded):
     lower: Any
     upper: Any
 
-    def _project(self, x: Any) -> Any:
-        return project_box(x, self.lower, self.upper)
-
-    def _minimize_linear(self, g: FloatArray) -> FloatArray:
-        return minimize_linear_box(g, *self.bounds(g.size))
-
-    def _support_gap(self, theta: FloatArray, g: FloatArray) -> float:
-        # Where g = 0 any coordinate is optimal, and 0 * (theta - v) is 0 whatever finite v was picked.
-        return float(g @ (theta - self._minimize_linear(g)))
-
-    def _start(self, d: int) -> FloatArray:
-        return middle_of(*self.bounds(d))
-
-    def _diameter(self, d: int) -> float:
-        lower, upper = self.bounds(d)
-        return float(np.linalg.norm(upper - lower))
-
-    def _as_polyhedron(self, d: int) -> Polyhedron:
-        from ._polyhedron import Polyhedron
-
-        return Polyhedron(*self.bounds(d))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NonNegative(Domain):
+class NonNegative(Bounded):
     """The orthant {theta: theta >= 0}.
 
     Not bounded: a gap over it is +inf unless no entry of the gradient is negative.
@@ -125,30 +125,18 @@ class NonNegative(Domain):
     array([3., 0.])
     """
 
-    def _project(self, x: Any) -> Any:
-        return project_box(x, 0.0, np.inf)
+    lower = 0.0
+    upper = np.inf
+
+    def __post_init__(self) -> None:
+        """Nothing to check."""
 
     def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
         yield -x, "theta[{k}] is negative"
 
-    def _minimize_linear(self, g: FloatArray) -> FloatArray:
-        return minimize_linear_box(g, np.zeros(g.size), np.full(g.size, np.inf))
-
-    def _support_gap(self, theta: FloatArray, g: FloatArray) -> float:
-        return float(g @ (theta - self._minimize_linear(g)))
-
-    def _start(self, d: int) -> FloatArray:
-        return np.ones(d)
-
-    def _diameter(self, d: int) -> float:
-        return float("inf")
-
-    def _as_polyhedron(self, d: int) -> Polyhedron:
-        return Box(0.0, np.inf).as_polyhedron(d)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Free(Domain):
+class Free(Bounded):
     """All of R^d: no constraint.
 
     Not where a certificate is wanted: without bounds a gap is +inf unless the gradient is exactly 0. Give the set a
@@ -161,26 +149,17 @@ class Free(Domain):
     array([ 3., -1.])
     """
 
+    lower = -np.inf
+    upper = np.inf
+
+    def __post_init__(self) -> None:
+        """Nothing to check."""
+
     def _project(self, x: Any) -> Any:
         return x + 0.0  # a new array: the caller's own must not come back as the result
 
     def _residuals(self, x: FloatArray) -> Iterator[tuple[FloatArray, str]]:
         return iter(())
-
-    def _minimize_linear(self, g: FloatArray) -> FloatArray:
-        return minimize_linear_box(g, np.full(g.size, -np.inf), np.full(g.size, np.inf))
-
-    def _support_gap(self, theta: FloatArray, g: FloatArray) -> float:
-        return float(g @ (theta - self._minimize_linear(g)))
-
-    def _start(self, d: int) -> FloatArray:
-        return np.zeros(d)
-
-    def _diameter(self, d: int) -> float:
-        return float("inf")
-
-    def _as_polyhedron(self, d: int) -> Polyhedron:
-        return Box(-np.inf, np.inf).as_polyhedron(d)
 
 
 def minimize_linear_box(g: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:

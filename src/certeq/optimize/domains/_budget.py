@@ -257,7 +257,7 @@ def refuse_unreachable(domain: Any, lower: FloatArray, upper: FloatArray, total:
     if total > high + slack * abs(high):
         raise InfeasibleError(f"{type(domain).__name__} is empty: sum of upper bounds {high:.15g} < {name} {total!r}")
     if total < low - slack * abs(low):
-        # One number in the first place is often meant as the cap.
+        # One number as the first argument is often meant as the cap.
         cap = np.ndim(domain.lower) == 0 and np.ndim(domain.upper) == 0 and domain.upper == 1.0
         hint = f". Did you mean upper={domain.lower!r}?" if cap else ""
         raise InfeasibleError(
@@ -444,7 +444,7 @@ class LongShort(Bounded):
         p, n, long_price, short_price = prices
         longs, shorts = np.maximum(theta, 0.0), np.maximum(-theta, 0.0)
         # Prices of their own make each product non-negative. What is unused of the long budget is unused of the
-        # short one too, and is worth the spread between the prices.
+        # short one too, and costs the spread between the prices.
         gap = (g - long_price) @ (longs - p) + (short_price - g) @ (shorts - n)
         unused = 0.5 * (self.long + self.short - float(np.sum(longs) + np.sum(shorts)))
         residual = float(np.sum(theta)) - self.net
@@ -577,7 +577,7 @@ def budget_residual(x: FloatArray, total: float, name: str = "sum of theta") -> 
 def budget_start(lower: FloatArray, upper: FloatArray, total: float) -> FloatArray:
     """Return a point of the relative interior: every coordinate the same share of the way up its range."""
     finite = np.abs(lower[np.isfinite(lower)]).sum() + np.abs(upper[np.isfinite(upper)]).sum()
-    reach = 1.0 + abs(total) + finite  # far enough that a bound put there in place of infinity decides nothing
+    reach = 1.0 + abs(total) + finite  # far enough that a bound put there instead of infinity decides nothing
     lo = np.where(np.isinf(lower), np.minimum(upper, 0.0) - reach, lower)
     hi = np.where(np.isinf(upper), np.maximum(lower, 0.0) + reach, upper)
     low, high = float(np.sum(lo)), float(np.sum(hi))

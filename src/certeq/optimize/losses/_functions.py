@@ -200,9 +200,9 @@ class TorchLoss(_FunctionLoss):
         point = self._tensor(theta).requires_grad_(True)
         losses = self._call(point, self._own(batch))
         q = self._torch.zeros_like(losses, requires_grad=True)
-        (pulled,) = self._torch.autograd.grad(losses, point, q, create_graph=True)
-        (pushed,) = self._torch.autograd.grad(pulled, q, self._tensor(v))
-        return np.asarray(pushed.numpy())
+        (gradient,) = self._torch.autograd.grad(losses, point, q, create_graph=True)
+        (product,) = self._torch.autograd.grad(gradient, q, self._tensor(v))
+        return np.asarray(product.numpy())
 
     def hessian_product(self, theta: Floats, batch: Any, q: Floats, v: Floats) -> Floats:
         """Return sum_i q_i F_i'' v, by differentiating the gradient once more."""

@@ -63,8 +63,8 @@ class PredictorLoss(Loss):
     def hessian(self, theta: Floats, batch: Any, q: Floats) -> Floats:
         """Return X^T diag(q phi'') X."""
         X, y = self._own(batch)
-        bend = q * self._curvature(X @ theta, y)
-        return np.asarray(X.T @ (bend[:, None] * X))
+        curvature = q * self._curvature(X @ theta, y)
+        return np.asarray(X.T @ (curvature[:, None] * X))
 
     def dimension(self, batch: Any = None) -> int | None:
         """Return the number of columns of X."""

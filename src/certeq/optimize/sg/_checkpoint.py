@@ -164,7 +164,7 @@ def _read(file: BinaryIO, accept: Accept | None) -> Checkpoint:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if member.filename == name or name in members:
-                raise Damaged(f"{member.filename!r} has no place in it")
+                raise Damaged(f"{member.filename!r} does not belong in it")
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
                 # What is not compressed cannot grow: a small file cannot fill the memory.
                 raise Damaged(f"{name!r} is compressed, which no checkpoint is")
@@ -181,7 +181,7 @@ def _read(file: BinaryIO, accept: Accept | None) -> Checkpoint:
         shapes = None if accept is None else accept(head)
         for name, member in members.items():
             if shapes is not None and name not in shapes:
-                raise Damaged(f"array {name!r} has no place in it")
+                raise Damaged(f"array {name!r} does not belong in it")
             shape = None if shapes is None else shapes[name]
             head.arrays[name] = _array(archive, member, name, "<f8", shape, size)
             if _hash(head.arrays[name]) != hashes[name]:

@@ -32,7 +32,7 @@ from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, LogisticLoss, Loss, SquaredLoss
 from certeq.optimize.losses._base import Floats, count_samples, take_samples
 from certeq.optimize.sg._checkpoint import Refused
-from certeq.optimize.sg._schedules import Choice, Schedule
+from certeq.optimize.sg._schedules import Schedule, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, IteratorSource, SamplerSource, Source
 from certeq.utilities import Utility
 
@@ -58,7 +58,7 @@ def identify(
     source: Source,
     theta: Floats,
     weights: Floats | None,
-    choice: Choice,
+    choice: ScheduleChoice,
     iterations: int,
     seed: int | None,
 ) -> Identity:
@@ -86,11 +86,11 @@ def identify(
     if isinstance(source, ArraySource):
         held = source.samples
         samples = text(panel_digest(held)) if isinstance(held, Table) else exact(held)
-        places = np.unique(np.linspace(0, source.size - 1, min(source.size, _ROWS)).astype(np.int64))
+        index = np.unique(np.linspace(0, source.size - 1, min(source.size, _ROWS)).astype(np.int64))
         asked = type(loss) not in _KNOWN_LOSSES
         return Identity(
             {
-                "loss": _loss(loss, points, take_samples(held, places) if asked else None, held),
+                "loss": _loss(loss, points, take_samples(held, index) if asked else None, held),
                 "samples": samples,
                 **parts,
             }
@@ -218,7 +218,7 @@ def _utility(utility: Utility) -> Part:
 
     def ask() -> Floats:
         value, slope = _floats(utility.value(at)), _floats(utility.slope(at))
-        # At a kink the last digits of its place decide the side.
+        # At a kink its last digits decide the side.
         beside = (np.abs(at[:, None] - kinks[:, 0]) <= 1e-6 * (1.0 + np.abs(at[:, None]))).any(axis=1)
         return np.concatenate([value, np.where(beside, np.nan, slope), [len(kinks)], few.ravel()])
 
@@ -391,9 +391,9 @@ def _summary(vector: Any, most: int = _ENTRIES) -> Floats:
     numbers = _floats(vector).ravel()
     if numbers.size <= most:
         return numbers
-    places = np.linspace(0, numbers.size - 1, most).astype(np.int64)
+    index = np.linspace(0, numbers.size - 1, most).astype(np.int64)
     whole = np.dot(numbers, np.cos(np.arange(numbers.size))) / np.sqrt(numbers.size)
-    return np.append(numbers[places], whole)
+    return np.append(numbers[index], whole)
 
 
 def _flat(answer: Any) -> Floats:

@@ -31,8 +31,8 @@ from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import (
     ANY_STEP,
     AVERAGES,
-    Choice,
     Constants,
+    ScheduleChoice,
     as_batch,
     as_step,
     for_regime,
@@ -136,7 +136,7 @@ def minimize_sg(
     gradient on at most 128 samples, at theta0 and two points near it; the projection of two points; step and batch at
     some 200 iterations, and the step at those that were logged; a sampler's samples from a generator with a fixed
     seed. An iterator is not read ahead of the run: its first eight samples are compared when it has passed over those
-    used. Two functions that differ elsewhere only are not told apart.
+    used. Two functions that differ at other points only are not told apart.
 
     The functions are called twice for this, before the run, and random states, variables and small arrays within
     their reach are put back. One that answers differently the second time (a sampler with a generator of its own), or
@@ -171,10 +171,10 @@ def minimize_sg(
         log_every,
         every,
     )
-    place = "" if checkpoint is None else resolve(checkpoint)
-    found = checkpoint is not None and resume and exists(place)
+    path = "" if checkpoint is None else resolve(checkpoint)
+    found = checkpoint is not None and resume and exists(path)
     if checkpoint is not None and not found:
-        check_writable(place)
+        check_writable(path)
     shares = None if weights is None else _weights(weights, loss, samples)
     source = make_source(samples, loss, generator, replace, shares)
     fixed = source.samples if isinstance(source, ArraySource) else None
@@ -196,14 +196,14 @@ def minimize_sg(
         given = None if rng is None else seed
         identity = identify(loss, utility, domain, source, theta, shares, choice, iterations, given)
         if found:
-            run.resume(place, identity)
-        keep = lambda state: state.save(place, identity)
+            run.resume(path, identity)
+        keep = lambda state: state.save(path, identity)
     # Whoever calls again without the callback that stopped the run wants it to go on.
     stopped = run.status == "stopped by callback" and callback is not None
     finished = run.iteration > 0 and (run.status == "converged" or stopped)
     if not finished and run.iteration < iterations:
         if found:  # a finished run may be read from where nothing can be written
-            check_writable(place)
+            check_writable(path)
         run.go(limits, callback, progress, keep)
     return run.solution()
 
@@ -275,7 +275,7 @@ def choose_schedules(
     step: Any,
     batch: Any,
     average: str | None,
-) -> Choice:
+) -> ScheduleChoice:
     """Return schedules and average: those given, the rest from the regime."""
     if regime is None:
         regime = "convex" if loss.linear or (loss.convex and utility.is_monotone) else "nonconvex"
@@ -294,7 +294,7 @@ def choose_schedules(
     promise = chosen.promise
     if batch is not None:  # the rates count on batches that grow
         promise = ANY_STEP if promise is not None and promise.startswith(ANY_STEP) else None
-    return Choice(chosen.step, sizes, which, promise if which == chosen.average else None)
+    return ScheduleChoice(chosen.step, sizes, which, promise if which == chosen.average else None)
 
 
 # -- samples that are read in blocks: everything over all of them by sums of blocks -----------------------------------
@@ -310,7 +310,7 @@ class PanelObjective(Objective):
         self.loss, self.utility, self.samples, self.count = loss, utility, panel, len(panel)
         self.weights = weights
         self.panel = panel if weights is None else panel.with_weights(weights)
-        scan(self.panel, 1)  # complains of what is not finite, by its place
+        scan(self.panel, 1)  # refuses what is not finite, naming the row
 
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient and threshold at theta."""

@@ -17,7 +17,7 @@ from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
 from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
-from certeq.optimize.sg._schedules import FULL, Average, Choice
+from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
@@ -47,7 +47,7 @@ class Run:
         source: Source,
         objective: Objective | None,
         theta: Floats,
-        choice: Choice,
+        choice: ScheduleChoice,
         seed: int | None,
     ) -> None:
         self.loss, self.utility, self.domain = loss, utility, domain

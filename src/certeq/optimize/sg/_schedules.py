@@ -171,7 +171,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ScheduleChoice:
     """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer."""
 
     step: Schedule
@@ -217,7 +217,7 @@ def oce_smoothness(
     return smoothness if spread == 0.0 else smoothness + kappa * spread**2
 
 
-def for_regime(regime: str, constants: Constants, step: Schedule | None = None) -> Choice:
+def for_regime(regime: str, constants: Constants, step: Schedule | None = None) -> ScheduleChoice:
     """Return the schedules and the promise of a regime; ``step`` replaces the step the theory would choose.
 
     The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any.
@@ -225,7 +225,7 @@ def for_regime(regime: str, constants: Constants, step: Schedule | None = None) 
     own = step is None
     match check_choice("regime", regime, REGIMES):
         case "strongly_convex":
-            return Choice(
+            return ScheduleChoice(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
@@ -234,7 +234,7 @@ def for_regime(regime: str, constants: Constants, step: Schedule | None = None) 
         case "convex":
             return _convex(constants, step)
         case _:
-            return Choice(
+            return ScheduleChoice(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
@@ -244,15 +244,15 @@ def for_regime(regime: str, constants: Constants, step: Schedule | None = None) 
             )
 
 
-def _convex(constants: Constants, step: Schedule | None) -> Choice:
+def _convex(constants: Constants, step: Schedule | None) -> ScheduleChoice:
     L, M, D = constants.smoothness, constants.lipschitz, constants.diameter
     if step is not None:
-        return Choice(step, growing_batch(), "weighted", ANY_STEP)
+        return ScheduleChoice(step, growing_batch(), "weighted", ANY_STEP)
     if 0.0 < D < math.inf and 0.0 < M < math.inf:
-        return Choice(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
+        return ScheduleChoice(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
     if 0.0 < L < math.inf:
         promise = "E OCE(mean) - min OCE = O(ln^2 n/sqrt n)"
-        return Choice(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)
+        return ScheduleChoice(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)
     raise ValueError(
         "step is missing: regime='convex' takes D/(M sqrt(k)) on a bounded feasible set with bounded gradients, else "
         f"1/(L sqrt(k)), but D = {D:g}, M = {M:g}, L = {L:g} here. Pass step=, for instance inverse_sqrt(0.1)."

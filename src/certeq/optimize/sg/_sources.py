@@ -85,13 +85,13 @@ class ArraySource(Source):
         if not self.replace:
             if self.cumulative is not None:
                 raise ValueError("weights need batches drawn with replacement (replace=True), or batch='full'.")
-            place = self.rng.choice(self.size, m, replace=False, shuffle=False)
+            index = self.rng.choice(self.size, m, replace=False, shuffle=False)
         elif self.cumulative is None:
-            place = self.rng.integers(0, self.size, m)
+            index = self.rng.integers(0, self.size, m)
         else:
-            place = np.searchsorted(self.cumulative, self.rng.random(m) * self.cumulative[-1], side="right")
-            place = np.minimum(place, self.size - 1)
-        return take_samples(self.samples, place), m
+            index = np.searchsorted(self.cumulative, self.rng.random(m) * self.cumulative[-1], side="right")
+            index = np.minimum(index, self.size - 1)
+        return take_samples(self.samples, index), m
 
 
 class SamplerSource(Source):
