@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skfolio.exceptions import OptimizationError
 
 from certeq.optimize.domains import InfeasibleError, UnboundedError
-from certeq.portfolio._problem import Problem, Programme
+from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem
 
 Floats = NDArray[np.float64]
 ALLOWANCE = 1e-10  # of the largest coefficient of a constraint times the sum of |w_j|, plus its right side
@@ -19,7 +19,7 @@ _DUST = 1e-3  # the least sum of |w_j| that this is measured by: where all is so
 _FEW = 60  # rows; above it the search for the conflict would take too many linear programs
 
 
-def check_weights(problem: Problem, w: Floats, target: float | None = None) -> None:
+def check_weights(problem: PortfolioProblem, w: Floats, target: float | None = None) -> None:
     """Refuse weights that break a constraint by more than rounding, and say which and by how much."""
     broken = [each for each in excesses(problem, w, target) if each.is_violation]
     if broken:
@@ -31,7 +31,7 @@ def check_weights(problem: Problem, w: Floats, target: float | None = None) -> N
         )
 
 
-def excesses(problem: Problem, w: Floats, target: float | None = None) -> Iterator[Excess]:
+def excesses(problem: PortfolioProblem, w: Floats, target: float | None = None) -> Iterator[Excess]:
     """Every constraint at the weights w, in the caller's own units; ``target`` is the least expected return."""
     held = max(float(np.abs(w).sum()), _DUST)
     yield from _bounds(problem, w)
@@ -63,7 +63,7 @@ class Excess:
         return not self.by <= ALLOWANCE * self.size
 
 
-def _bounds(problem: Problem, w: Floats) -> Iterator[Excess]:
+def _bounds(problem: PortfolioProblem, w: Floats) -> Iterator[Excess]:
     """The asset furthest outside its bounds, on either side."""
     within = "" if problem.turnover is None else f" (with max_turnover={problem.turnover:g})"
     for name, bound, over in (
@@ -78,21 +78,21 @@ def _bounds(problem: Problem, w: Floats) -> Iterator[Excess]:
 # -- where no weights can ---------------------------------------------------------------------------------------------
 
 
-def blame(programme: Programme, error: InfeasibleError) -> str:
+def blame(segmented: SegmentedProblem, error: InfeasibleError) -> str:
     """The smallest set of constraints that exclude each other; for a target return, what could be had instead."""
-    if len(programme.c) + len(programme.b) > _FEW:
-        return in_words(str(error), programme)
-    core = _conflict(programme)
+    if len(segmented.c) + len(segmented.b) > _FEW:
+        return in_words(str(error), segmented)
+    core = _conflict(segmented)
     names = [*core.equalities, *core.inequalities]
     if not names:
-        return in_words(str(error), programme)
-    for k, name in enumerate(programme.inequalities):
+        return in_words(str(error), segmented)
+    for k, name in enumerate(segmented.inequalities):
         if name.startswith("min_return") and name in names:
             try:
-                least = float(programme.G[k] @ _without(programme, (), (k,)).domain().minimize_linear(programme.G[k]))
+                least = float(segmented.G[k] @ _without(segmented, (), (k,)).domain().minimize_linear(segmented.G[k]))
             except (InfeasibleError, UnboundedError):
                 continue
-            best = -(least + programme.minus_return()[1])
+            best = -(least + segmented.minus_return()[1])
             return f"{name} is out of reach: the other constraints allow an expected return of {best:.6g} at most."
     within = "within min_weights and max_weights" + (" (and max_turnover)" if core.problem.turnover else "")
     if len(names) == 1:
@@ -100,9 +100,9 @@ def blame(programme: Programme, error: InfeasibleError) -> str:
     return f"These cannot hold together {within}: {'; '.join(names)}."
 
 
-def _conflict(programme: Programme) -> Programme:
+def _conflict(segmented: SegmentedProblem) -> SegmentedProblem:
     """The rows that are left when every row is dropped without which the others still exclude each other."""
-    core = programme
+    core = segmented
     for kind in ("G", "C"):
         k = 0
         while k < len(core.b if kind == "G" else core.c):
@@ -114,8 +114,8 @@ def _conflict(programme: Programme) -> Programme:
     return core
 
 
-def _without(programme: Programme, equal: tuple[int, ...], below: tuple[int, ...]) -> Programme:
-    p = programme
+def _without(segmented: SegmentedProblem, equal: tuple[int, ...], below: tuple[int, ...]) -> SegmentedProblem:
+    p = segmented
     C = [i for i in range(len(p.c)) if i not in equal]
     G = [i for i in range(len(p.b)) if i not in below]
     return replace(
@@ -129,27 +129,27 @@ def _without(programme: Programme, equal: tuple[int, ...], below: tuple[int, ...
     )
 
 
-def _is_empty(programme: Programme) -> bool:
+def _is_empty(segmented: SegmentedProblem) -> bool:
     try:
-        programme.domain().validate(len(programme.segments.asset))
+        segmented.domain().validate(len(segmented.segments.asset))
     except InfeasibleError:
         return True
     return False
 
 
-def in_words(message: str, programme: Programme) -> str:
+def in_words(message: str, segmented: SegmentedProblem) -> str:
     """A solver's message with the caller's names in place of the solver's indices."""
 
     def constraint(match: re.Match[str]) -> str:
-        names = programme.equalities if match[1] == "C" else programme.inequalities
+        names = segmented.equalities if match[1] == "C" else segmented.inequalities
         place = int(match[2])
         return names[place] if place < len(names) else match[0]
 
     def asset(match: re.Match[str]) -> str:
         place = int(match[1])
-        if place >= len(programme.segments.asset):
+        if place >= len(segmented.segments.asset):
             return match[0]
-        return programme.problem.assets.label(int(programme.segments.asset[place]))
+        return segmented.problem.assets.label(int(segmented.segments.asset[place]))
 
     message = re.sub(r"\basset (\d+)", asset, message)
     return re.sub(r"\b([CGA])\[(\d+)\](?: theta)?(?: <?= [bc]\[\d+\])?", constraint, message)

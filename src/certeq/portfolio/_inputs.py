@@ -1,26 +1,28 @@
 """From an estimator's parameters and a return distribution to a problem: what a fit is given, read and checked.
 
-Settings must agree with each other, the table of returns and the prior's scenarios must be finite.
+Numbers given per asset are lined up with the assets, settings must agree with each other, the table of returns and the
+prior's scenarios must be finite.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from skfolio.exceptions import EquationToMatrixError, GroupNotFoundError
+from skfolio.exceptions import EquationToMatrixError, GroupNotFoundError, OptimizationError
 from skfolio.optimization import ObjectiveFunction
 from skfolio.prior import BasePrior, ReturnDistribution
 from skfolio.utils.equations import equations_to_matrix
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from certeq._checks import check_choice, check_count, check_number
-from certeq.portfolio._assets import Assets
+from certeq._checks import check_choice, check_count, check_number, did_you_mean
 from certeq.portfolio._prior import ScenarioPrior
-from certeq.portfolio._problem import Costs, Problem, Row, check_bounds, moves, narrowed, recentered
+from certeq.portfolio._problem import Costs, PortfolioProblem, Row
 from certeq.risk._input import check_utility
 from certeq.utilities import Utility
 
@@ -37,7 +39,109 @@ SOLVER_PARAMS = {
 }
 
 
-def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Utility) -> Problem:
+@dataclass(frozen=True)
+class Assets:
+    """The assets to choose from, and how an input given per asset is read.
+
+    Parameters
+    ----------
+    names
+        Names of all columns of X, or None where X has none.
+    size
+        Number of columns of X.
+    mask
+        Which of them can be held; None for all.
+    strict
+        Whether a name that is no asset is refused (or else passed over).
+    """
+
+    names: NDArray[Any] | None
+    size: int
+    mask: NDArray[np.bool_] | None = None
+    strict: bool = True
+
+    @property
+    def count(self) -> int:
+        """Number of assets that can be held."""
+        return self.size if self.mask is None else int(self.mask.sum())
+
+    @property
+    def held(self) -> NDArray[Any] | None:
+        """Names of the assets that can be held."""
+        return self.names if self.names is None or self.mask is None else self.names[self.mask]
+
+    def label(self, j: int) -> str:
+        """How a message speaks of the j-th asset that can be held."""
+        return f"asset {j}" if self.held is None else repr(str(self.held[j]))
+
+    def worst(self, broken: NDArray[np.bool_]) -> tuple[int, str]:
+        """The first asset where something is broken, and how a message speaks of all of them."""
+        where = np.flatnonzero(broken)
+        more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
+        return int(where[0]), self.label(int(where[0])) + more
+
+    def values(self, name: str, found: Any, absent: float, default: float, beyond: Iterable[str] = ()) -> Floats:
+        """One number per asset from a number, an array, or a mapping by asset name.
+
+        ``absent`` is what None means, ``default`` what an asset missing from a mapping gets. Names in ``beyond`` are
+        let pass although no column has them.
+        """
+        if found is None:
+            return np.full(self.count, absent)
+        if isinstance(found, Mapping) or _has_names(found):
+            array = self._by_name(name, dict(found.items()), default, set(beyond))
+        else:
+            array = self._by_position(name, found)
+        if np.isnan(array).any():
+            raise ValueError(f"{name} must not be NaN; found NaN for {self.worst(np.isnan(array))[1]}.")
+        return array
+
+    def _by_position(self, name: str, found: Any) -> Floats:
+        wanted = f"a number, {self.size} numbers (one per asset) or a dict by asset name"
+        if isinstance(found, (bool, str, bytes)):
+            raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+        array = np.asarray(found)
+        if array.dtype.kind not in "fiu":
+            raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+        if array.ndim == 0:
+            return np.full(self.count, float(array))
+        if array.shape == (self.size,) and self.mask is not None:
+            array = array[self.mask]
+        if array.shape != (self.count,):
+            raise ValueError(f"{name} must be {wanted}; found an array of shape {array.shape}.")
+        return array.astype(np.float64)
+
+    def _by_name(self, name: str, found: dict[Any, Any], default: float, beyond: set[str]) -> Floats:
+        if self.names is None:
+            raise ValueError(f"{name} is given by asset name, but X has no names; pass X as a DataFrame.")
+        self.refuse_strangers(name, set(found) - beyond)
+        array = np.array(
+            [check_number(f"{name}[{key!r}]", found.get(key, default), finite=False) for key in self.names], dtype=float
+        )
+        return array if self.mask is None else array[self.mask]
+
+    def refuse_strangers(self, name: str, keys: Iterable[Any]) -> None:
+        """Raise where a key is no asset, with the nearest name that is one."""
+        if not self.strict or self.names is None:
+            return
+        known = set(self.names)
+        for key in keys:
+            if key not in known:
+                hint = did_you_mean(str(key), map(str, self.names))
+                raise ValueError(
+                    f"{name} names {key!r}, which is no column of X.{hint} With unknown_names='ignore' such names are "
+                    "passed over."
+                )
+
+
+def _has_names(found: Any) -> bool:
+    """Whether this is a pandas Series indexed by names rather than by position."""
+    return hasattr(found, "to_dict") and any(isinstance(key, str) for key in getattr(found, "index", ()))
+
+
+def read_problem(
+    model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Utility
+) -> PortfolioProblem:
     """Check every parameter of the model against the distribution of the assets that can be held."""
     returns = np.asarray(distribution.returns, dtype=np.float64)
     mu = np.asarray(distribution.mu, dtype=np.float64)
@@ -49,11 +153,11 @@ def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: As
     _refuse_infinite("min_weights", lower, np.inf, assets)
     _refuse_infinite("max_weights", upper, -np.inf, assets)
     turnover = _optional("max_turnover", model.max_turnover, "a number not below 0", least=0.0)
-    narrowed(lower, upper, costs.previous, turnover, assets)
+    _narrow(lower, upper, costs.previous, turnover, assets)
     budget, budgets = _budgets(model, assets.count)
     aversion = check_number("risk_aversion", model.risk_aversion, "a number above 0", above=0.0)
     scale = aversion if model.maximizes_utility else 1.0
-    problem = Problem(
+    problem = PortfolioProblem(
         assets=assets,
         A=-returns,
         weights=weights,
@@ -71,16 +175,52 @@ def read_problem(model: MinimumOCE, distribution: ReturnDistribution, assets: As
         scale=scale,
         turnover=turnover,
     )
-    check_bounds(problem, budget)
+    _check_bounds(problem, budget)
     return problem
 
 
+def _check_bounds(problem: PortfolioProblem, budget: float | None) -> None:
+    """Say which bounds leave no portfolio, where adding them up is enough to see it."""
+    if budget is None:
+        return
+    lower, upper = problem.lower, problem.upper
+    slack = 64.0 * np.finfo(float).eps * len(lower)
+    least, most = float(lower.sum()), float(upper.sum())
+    within = "" if problem.turnover is None else f" (with max_turnover={problem.turnover:g})"
+    if least > budget + slack * max(1.0, abs(least)):
+        raise OptimizationError(f"min_weights{within} add up to {least:.6g}, more than budget={budget:g}.")
+    if most < budget - slack * max(1.0, abs(most)):
+        raise OptimizationError(f"max_weights{within} add up to {most:.6g}, less than budget={budget:g}.")
+
+
+def _narrow(lower: Floats, upper: Floats, previous: Floats, turnover: float | None, assets: Assets) -> None:
+    """Put a limit on each asset's change into its bounds, in place, and refuse bounds that cross."""
+    broken = lower > upper
+    if broken.any():
+        j, label = assets.worst(broken)
+        raise ValueError(f"min_weights must not exceed max_weights; found {lower[j]:g} > {upper[j]:g} for {label}.")
+    if turnover is None:
+        return
+    low, high = previous - turnover, previous + turnover
+    broken = (low > upper) | (high < lower)
+    if broken.any():
+        j, label = assets.worst(broken)
+        raise OptimizationError(
+            f"max_turnover={turnover:g} keeps {label} within [{low[j]:g}, {high[j]:g}], but its weight must lie in "
+            f"[{lower[j]:g}, {upper[j]:g}]."
+        )
+    np.maximum(lower, low, out=lower)
+    np.minimum(upper, high, out=upper)
+
+
 def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | None) -> Floats:
+    """The scenarios, moved so that their mean is mu where that is asked for."""
     choice = check_choice("recenter", recenter, ("auto", True, False))
     if choice is False:
         return returns
-    moved, shift = recentered(returns, mu, weights)
-    if not moves(shift, returns):
+    shift = mu - np.average(returns, axis=0, weights=weights)
+    size: Any = np.abs(returns).mean(axis=0) + np.abs(returns).max()
+    if not np.any(np.abs(shift) > 1e-10 * size):  # no more than the rounding of a mean
         return returns
     if choice == "auto":
         warnings.warn(
@@ -90,7 +230,7 @@ def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | Non
             UserWarning,
             stacklevel=2,
         )
-    return moved
+    return returns + shift
 
 
 def _costs(model: MinimumOCE, assets: Assets) -> Costs:

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from certeq._checks import check_choice, check_number
-from certeq.portfolio._assets import Assets
 from certeq.portfolio._inputs import (
+    Assets,
     check_scenarios,
     check_settings,
     check_table,
@@ -22,7 +22,7 @@ from certeq.portfolio._inputs import (
     read_objective,
     read_problem,
 )
-from certeq.portfolio._problem import Problem, write_programme
+from certeq.portfolio._problem import PortfolioProblem, to_segments
 from certeq.portfolio._results import Frontier
 from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
 from certeq.risk._input import check_utility
@@ -147,7 +147,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     True
     """
 
-    _problem: Problem
+    _problem: PortfolioProblem
     _contributions: Floats | None
 
     def __init__(
@@ -309,7 +309,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
                 delattr(self, name)
 
     def _allocate(self, assets: Assets, start: Floats | None) -> Allocation | list[Allocation]:
-        programme = write_programme(self._problem)
+        segmented = to_segments(self._problem)
         params = self.solver_params or {}
         if start is not None and len(start) == assets.size and assets.mask is not None:
             start = start[assets.mask]
@@ -317,17 +317,17 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
             start = None
         settings = (self.solver, self.tol, params, self.random_state)
         if self.efficient_frontier_size is not None:
-            least = solve(programme, self.solver, start, self.tol, params, self.random_state)
-            targets, largest = frontier_targets(programme, least, int(self.efficient_frontier_size))
-            return [least, *sweep(programme, targets[1:], settings, largest)]
+            least = solve(segmented, self.solver, start, self.tol, params, self.random_state)
+            targets, largest = frontier_targets(segmented, least, int(self.efficient_frontier_size))
+            return [least, *sweep(segmented, targets[1:], settings, largest)]
         if np.ndim(self.min_return) == 1:
             values = [check_number("min_return", each, "a number") for each in self.min_return]
             if not values:
                 raise ValueError("min_return must not be empty.")
-            return sweep(programme, np.array(values), settings, start)
+            return sweep(segmented, np.array(values), settings, start)
         if self.min_return is not None:
-            programme = programme.with_target(check_number("min_return", self.min_return, "a number or an array"))
-        return solve(programme, self.solver, start, self.tol, params, self.random_state)
+            segmented = segmented.with_target(check_number("min_return", self.min_return, "a number or an array"))
+        return solve(segmented, self.solver, start, self.tol, params, self.random_state)
 
     def _record(self, found: Allocation | list[Allocation]) -> None:
         several = found if isinstance(found, list) else [found]

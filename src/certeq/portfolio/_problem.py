@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from skfolio.exceptions import OptimizationError
 
 from certeq.optimize.domains import CappedSimplex, Domain, Polyhedron
-from certeq.portfolio._assets import Assets
 from certeq.risk import oce
 from certeq.utilities import Utility
+
+if TYPE_CHECKING:
+    from certeq.portfolio._inputs import Assets
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Problem:
+class PortfolioProblem:
     r"""What is minimized over the weights w, with A minus the returns:
 
     .. math:: \mathrm{OCE}_u\big(A w + \kappa(w)\big) - \rho\,\big(\mu \cdot w - \kappa(w)\big)
@@ -31,7 +32,7 @@ class Problem:
 
     over bounds, rows, limits on the long and the short side and on the expected return mu.w - kappa(w).
 
-    OCE moves with a sure loss, OCE(A w + k) = OCE(A w) + k, so costs inside the risk are a cost beside it, exactly.
+    OCE moves with a constant loss, OCE(A w + k) = OCE(A w) + k, so costs inside the risk are a cost beside it, exactly.
     ``reward`` is rho: 0 to minimize risk, 1/risk_aversion to weigh it against the mean.
     """
 
@@ -106,56 +107,10 @@ class Row:
     equal: bool = False
 
 
-def check_bounds(problem: Problem, budget: float | None) -> None:
-    """Say which bounds leave no portfolio, where adding them up is enough to see it."""
-    if budget is None:
-        return
-    lower, upper = problem.lower, problem.upper
-    slack = 64.0 * np.finfo(float).eps * len(lower)
-    least, most = float(lower.sum()), float(upper.sum())
-    within = "" if problem.turnover is None else f" (with max_turnover={problem.turnover:g})"
-    if least > budget + slack * max(1.0, abs(least)):
-        raise OptimizationError(f"min_weights{within} add up to {least:.6g}, more than budget={budget:g}.")
-    if most < budget - slack * max(1.0, abs(most)):
-        raise OptimizationError(f"max_weights{within} add up to {most:.6g}, less than budget={budget:g}.")
-
-
-def narrowed(lower: Floats, upper: Floats, previous: Floats, turnover: float | None, assets: Assets) -> None:
-    """Put a limit on each asset's change into its bounds, in place, and refuse bounds that cross."""
-    broken = lower > upper
-    if broken.any():
-        j, label = assets.worst(broken)
-        raise ValueError(f"min_weights must not exceed max_weights; found {lower[j]:g} > {upper[j]:g} for {label}.")
-    if turnover is None:
-        return
-    low, high = previous - turnover, previous + turnover
-    broken = (low > upper) | (high < lower)
-    if broken.any():
-        j, label = assets.worst(broken)
-        raise OptimizationError(
-            f"max_turnover={turnover:g} keeps {label} within [{low[j]:g}, {high[j]:g}], but its weight must lie in "
-            f"[{lower[j]:g}, {upper[j]:g}]."
-        )
-    np.maximum(lower, low, out=lower)
-    np.minimum(upper, high, out=upper)
-
-
-def recentered(returns: Floats, mu: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
-    """Scenarios moved so that their mean is mu, and by how much each asset moved."""
-    shift = mu - np.average(returns, axis=0, weights=weights)
-    return returns + shift, shift
-
-
-def moves(shift: Floats, returns: Floats) -> bool:
-    """Whether a shift is more than the rounding of a mean."""
-    size: Any = np.abs(returns).mean(axis=0) + np.abs(returns).max()
-    return bool(np.any(np.abs(shift) > 1e-10 * size))
-
-
 # -- in segments ------------------------------------------------------------------------------------------------------
 
 
-def write_programme(problem: Problem) -> Programme:
+def to_segments(problem: PortfolioProblem) -> SegmentedProblem:
     """Cut every weight at the kinks of its costs and write costs and constraints as rows."""
     costs, n = problem.costs, problem.assets.count
     kinks = []
@@ -180,7 +135,7 @@ def write_programme(problem: Problem) -> Programme:
             b.append(limit)
             names.append(f"{name}={limit:g}")
     whole = len(segments.asset) == n
-    return Programme(
+    return SegmentedProblem(
         problem=problem,
         segments=segments,
         A=problem.A if whole else problem.A[:, segments.asset],
@@ -196,10 +151,10 @@ def write_programme(problem: Problem) -> Programme:
 
 
 @dataclass(frozen=True)
-class Programme:
+class SegmentedProblem:
     """Minimize OCE(A v) + linear.v + constant + l2 |fold(v)|^2 over the segments' bounds, C v = c and G v <= b."""
 
-    problem: Problem
+    problem: PortfolioProblem
     segments: Segments
     A: Floats
     linear: Floats
@@ -212,7 +167,7 @@ class Programme:
     inequalities: tuple[str, ...]
     target: float | None = None  # the least expected return, in the rows already
 
-    def with_row(self, name: str, row: Floats, side: float) -> Programme:
+    def with_row(self, name: str, row: Floats, side: float) -> SegmentedProblem:
         """The same with one more inequality."""
         return replace(
             self,
@@ -221,7 +176,7 @@ class Programme:
             inequalities=(*self.inequalities, name),
         )
 
-    def with_target(self, target: float) -> Programme:
+    def with_target(self, target: float) -> SegmentedProblem:
         """The same with the expected return, net of costs and fees, at least ``target``."""
         row, constant = self.minus_return()
         return replace(self.with_row(f"min_return={target:g}", row, -target - constant), target=target)
@@ -269,7 +224,7 @@ class Segments:
     asset: NDArray[np.intp]
     lower: Floats
     upper: Floats
-    middle: Floats  # a point of w_j strictly inside the segment: tells the slope of any cost there
+    center: Floats  # a point of w_j strictly inside the segment: tells the slope of any cost there
     first: NDArray[np.bool_]  # the lowest segment holds w_j itself, the others what is above their kink
     count: int
 
@@ -296,12 +251,12 @@ class Segments:
 
     def distance(self, scale: Floats, kink: Floats) -> tuple[Floats, float]:
         r"""Slopes and constant of :math:`\sum_j \text{scale}_j |w_j - \text{kink}_j|`."""
-        rise = scale[self.asset] * np.sign(self.middle - kink[self.asset])
-        return rise, float(np.sum(np.where(self.first, -rise * kink[self.asset], 0.0)))
+        slopes = scale[self.asset] * np.sign(self.center - kink[self.asset])
+        return slopes, float(np.sum(np.where(self.first, -slopes * kink[self.asset], 0.0)))
 
     def part(self, sign: float) -> Floats:
         r"""Slopes of :math:`\sum_j (\text{sign} \cdot w_j)^+`: the long (1) or the short (-1) side."""
-        return np.where(np.sign(self.middle) == sign, sign, 0.0)
+        return np.where(np.sign(self.center) == sign, sign, 0.0)
 
 
 def split(lower: Floats, upper: Floats, kinks: list[Floats]) -> Segments:
@@ -321,10 +276,10 @@ def split(lower: Floats, upper: Floats, kinks: list[Floats]) -> Segments:
         for low, high in itertools.pairwise(points):
             asset.append(j)
             ends.append((low, high))
-    place = np.array(asset, dtype=np.intp)
+    index = np.array(asset, dtype=np.intp)
     low, high = np.array(ends, dtype=float).reshape(-1, 2).T
-    first = np.append(True, np.diff(place) > 0) if len(place) else np.zeros(0, dtype=bool)
+    first = np.append(True, np.diff(index) > 0) if len(index) else np.zeros(0, dtype=bool)
     with np.errstate(invalid="ignore"):
-        middle = np.where(np.isinf(low), np.where(np.isinf(high), 0.0, high - 1.0), low + 1.0)
-        middle = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * (low + high), middle)
-    return Segments(place, np.where(first, low, 0.0), np.where(first, high, high - low), middle, first, len(lower))
+        center = np.where(np.isinf(low), np.where(np.isinf(high), 0.0, high - 1.0), low + 1.0)
+        center = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * (low + high), center)
+    return Segments(index, np.where(first, low, 0.0), np.where(first, high, high - low), center, first, len(lower))

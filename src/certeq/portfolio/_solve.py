@@ -1,4 +1,4 @@
-"""Solve a programme, or one for many target returns, and say of the answer what the caller wants to know."""
+"""Solve a segmented, or one for many target returns, and say of the answer what the caller wants to know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import blame, check_weights, in_words
-from certeq.portfolio._problem import Problem, Programme, Segments
+from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem, Segments
 from certeq.risk import oce, threshold, tilt
 from certeq.utilities import Utility
 
@@ -27,18 +27,18 @@ _NODES = (4, 8, 16, 32, 64, 128)
 
 
 def solve(
-    programme: Programme, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
+    segmented: SegmentedProblem, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
 ) -> Allocation:
-    """Weights that minimize the programme, from weights to start with if any."""
-    theta0 = None if start is None else programme.segments.unfold(start)
+    """Weights that minimize the segmented, from weights to start with if any."""
+    theta0 = None if start is None else segmented.segments.unfold(start)
     try:
         if solver == "sg":
-            return _stochastic(programme, theta0, params, rng)
-        return _exact(programme, theta0, tol, params)
+            return _stochastic(segmented, theta0, params, rng)
+        return _exact(segmented, theta0, tol, params)
     except InfeasibleError as error:
-        raise OptimizationError(blame(programme, error)) from error
+        raise OptimizationError(blame(segmented, error)) from error
     except UnboundedError as error:
-        raise OptimizationError(in_words(str(error), programme)) from error
+        raise OptimizationError(in_words(str(error), segmented)) from error
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Allocation:
     solution: Any
 
 
-def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
-    p, s = programme, programme.segments
+def _exact(segmented: SegmentedProblem, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
+    p, s = segmented, segmented.segments
     found = solve_exact(
         p.A,
         p.problem.utility,
@@ -95,9 +95,9 @@ def _exact(programme: Programme, theta0: Floats | None, tol: float, params: dict
     return answer
 
 
-def _stochastic(programme: Programme, theta0: Floats | None, params: dict[str, Any], rng: Any) -> Allocation:
-    problem, domain = programme.problem, programme.domain()
-    loss = RidgeLoss(programme.A + programme.linear, problem.l2, programme.segments)
+def _stochastic(segmented: SegmentedProblem, theta0: Floats | None, params: dict[str, Any], rng: Any) -> Allocation:
+    problem, domain = segmented.problem, segmented.domain()
+    loss = RidgeLoss(segmented.A + segmented.linear, problem.l2, segmented.segments)
     if theta0 is not None:
         theta0 = domain.project(theta0)
     settings = {"batch": "full", "iterations": 2000, "progress": False, "rng": rng, "regime": "convex", **params}
@@ -110,11 +110,11 @@ def _stochastic(programme: Programme, theta0: Floats | None, params: dict[str, A
     # The objective is convex in the weights for every utility, so its gradient bounds how far down it can go.
     slope = product(q)
     gap = domain.support_gap(found.theta, slope)
-    value = problem.objective(programme.segments.fold(found.theta))
-    w = np.clip(programme.segments.fold(found.theta), problem.lower, problem.upper)
+    value = problem.objective(segmented.segments.fold(found.theta))
+    w = np.clip(segmented.segments.fold(found.theta), problem.lower, problem.upper)
     # What the iterates' distance from the rows, which is rounding, is worth: nothing says more of its multipliers.
     outside = 1e-10 * float(np.abs(slope) @ np.abs(found.theta))
-    return _allocation(programme, w, value - gap, outside, q, found)
+    return _allocation(segmented, w, value - gap, outside, q, found)
 
 
 class RidgeLoss(LinearLoss):
@@ -146,21 +146,21 @@ class RidgeLoss(LinearLoss):
         return steep + self.smoothness() * (float(np.linalg.norm(theta)) + diameter)
 
 
-def _outside(programme: Programme, w: Floats, found: ExactResult) -> float:
+def _outside(segmented: SegmentedProblem, w: Floats, found: ExactResult) -> float:
     """By how much weights that keep the rows to rounding can be better than any that keep them exactly."""
-    p = programme
+    p = segmented
     v = p.segments.unfold(w)
     return worth_outside(found.multipliers["C"], found.multipliers["G"], p.C @ v - p.c, p.G @ v - p.b)
 
 
-def _rounding(problem: Problem, w: Floats, x: Floats, q: Floats, t: float) -> float:
+def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, t: float) -> float:
     """A bound on the rounding errors of the objective at w, where the losses are x."""
     # Cauchy and Schwarz on the rows: |a_i|.|w| <= |a_i| |w|, in one pass without a copy.
     lengths = np.sqrt(np.vecdot(problem.A, problem.A))
     losses = float(np.abs(q) @ lengths) * float(np.sqrt(w @ w))
     with np.errstate(all="ignore"):
-        worth = np.abs(problem.utility.value(x - t))
-    mean = float(np.average(worth, weights=problem.weights))
+        values = np.abs(problem.utility.value(x - t))
+    mean = float(np.average(values, weights=problem.weights))
     costs, size = problem.costs, np.abs(w)
     beside = float(np.abs(costs.fees) @ size + costs.trading @ (size + np.abs(costs.previous))) + costs.liquidation
     sums = (1.0 + problem.reward) * beside + problem.reward * float(np.abs(problem.mu) @ size)
@@ -168,13 +168,15 @@ def _rounding(problem: Problem, w: Floats, x: Floats, q: Floats, t: float) -> fl
     return short * (losses + sums + problem.regularization(w)) + 32.0 * np.finfo(np.float64).eps * (abs(t) + mean)
 
 
-def _allocation(programme: Programme, w: Floats, lower: float, outside: float, q: Floats, solution: Any) -> Allocation:
+def _allocation(
+    segmented: SegmentedProblem, w: Floats, lower: float, outside: float, q: Floats, solution: Any
+) -> Allocation:
     """What there is to say of weights, from a lower bound of the objective and what their distance from rows is worth.
 
     Segments filled out of order cost more than the weights they make up, so the gap is that of the weights.
     """
-    problem = programme.problem
-    check_weights(problem, w, programme.target)
+    problem = segmented.problem
+    check_weights(problem, w, segmented.target)
     x = problem.A @ w
     t = float(threshold(x, problem.utility, problem.weights))
     risk = problem.risk(w, x)
@@ -197,18 +199,20 @@ def _allocation(programme: Programme, w: Floats, lower: float, outside: float, q
 # -- one problem for many target returns: each solution is the start of the next --------------------------------------
 
 
-def frontier_targets(programme: Programme, least: Allocation, size: int) -> tuple[Floats, Floats]:
+def frontier_targets(segmented: SegmentedProblem, least: Allocation, size: int) -> tuple[Floats, Floats]:
     """Evenly spaced returns from that of the least risk to the largest there is, and the portfolio that has that."""
-    row, _ = programme.minus_return()
-    richest = programme.segments.fold(programme.domain().minimize_linear(row))
-    top = max(programme.problem.expected_return(richest), least.expected_return)
+    row, _ = segmented.minus_return()
+    richest = segmented.segments.fold(segmented.domain().minimize_linear(row))
+    top = max(segmented.problem.expected_return(richest), least.expected_return)
     targets = np.linspace(least.expected_return, top, size)
     # The last target is met with nothing to spare; a hair's breadth keeps rounding from calling it infeasible.
     targets[-1] -= 1e-9 * (top - least.expected_return)
     return targets, richest
 
 
-def sweep(programme: Programme, targets: Floats, settings: tuple[Any, ...], start: Floats | None) -> list[Allocation]:
+def sweep(
+    segmented: SegmentedProblem, targets: Floats, settings: tuple[Any, ...], start: Floats | None
+) -> list[Allocation]:
     """An allocation per target, in the order given.
 
     Targets are taken from the highest down, where each solution is feasible for the next.
@@ -216,7 +220,7 @@ def sweep(programme: Programme, targets: Floats, settings: tuple[Any, ...], star
     solver, tol, params, rng = settings
     found: dict[int, Allocation] = {}
     for i in np.argsort(-targets, kind="stable"):
-        each = solve(programme.with_target(float(targets[i])), solver, start, tol, params, rng)
+        each = solve(segmented.with_target(float(targets[i])), solver, start, tol, params, rng)
         found[int(i)] = each
         start = each.weights
     return [found[i] for i in range(len(targets))]
@@ -244,9 +248,9 @@ def risk_contributions(A: Floats, w: Floats, utility: Utility, weights: Floats |
         shares = w * (at_w @ A)
     else:
         for count in _NODES:
-            place, mass = np.polynomial.legendre.leggauss(count)
+            node, mass = np.polynomial.legendre.leggauss(count)
             mean_tilt = np.zeros(len(losses))
-            for s, m in zip(0.5 * (place + 1.0), 0.5 * mass, strict=True):
+            for s, m in zip(0.5 * (node + 1.0), 0.5 * mass, strict=True):
                 mean_tilt += m * tilt(s * losses, utility, weights)
             shares = w * (mean_tilt @ A)
             if abs(total - shares.sum()) <= 1e-12 * np.abs(shares).sum():
