@@ -41,6 +41,36 @@ class Centered(Domain):
         return 2.0 * self.radius
 
 
+def project_ball(x: Any, radius: float, center: ArrayLike = 0.0) -> Any:
+    r"""Project onto a Euclidean ball.
+
+    .. math:: \arg\min_v \|v - x\| \ \text{s.t.}\ \|v - c\|_2 \le r \;=\; c + (x - c)\, \min(1, r / \|x - c\|_2)
+    """
+    xp = backend_of(x)
+    c = xp.constant(center, x)
+    u = x - c
+    # Scaled by the largest entry the squares neither overflow nor vanish. The scale is a constant to the derivative:
+    # it cancels from the norm.
+    size = xp.max(abs(xp.detach(u)))
+    scale = xp.where(size > 0, size, 1.0 + 0.0 * size)
+    scaled = u / scale
+    norm2 = xp.sum(scaled * scaled)
+    outside = xp.detach(norm2) ** 0.5 * scale > radius
+    # Inside, the root is taken of 1 instead: at the center its derivative would be infinite.
+    norm = scale * xp.sqrt(xp.where(outside, norm2, 1.0 + 0.0 * xp.detach(norm2)))
+    # x itself inside, so that a point of the ball comes back bit for bit.
+    return xp.where(outside, c + u * (radius / norm), x)
+
+
+def _unit(g: FloatArray) -> FloatArray:
+    """Return g / ||g||, and 0 for 0."""
+    largest = float(np.abs(g).max())
+    if largest == 0.0:
+        return np.zeros(g.size)
+    scaled = g / largest
+    return np.asarray(scaled / np.linalg.norm(scaled))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Ball(Centered):
     """The Euclidean ball {theta: ||theta - center||_2 <= radius}.
@@ -89,34 +119,19 @@ class Ball(Centered):
         return float(np.linalg.norm(g)) * square / (2.0 * self.radius) if g.any() else 0.0
 
 
-def project_ball(x: Any, radius: float, center: ArrayLike = 0.0) -> Any:
-    r"""Project onto a Euclidean ball.
+def project_l1_ball(x: Any, radius: float, center: ArrayLike = 0.0) -> Any:
+    r"""Project onto an l1 ball.
 
-    .. math:: \arg\min_v \|v - x\| \ \text{s.t.}\ \|v - c\|_2 \le r \;=\; c + (x - c)\, \min(1, r / \|x - c\|_2)
+    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ \|v - c\|_1 \le r
+              \;=\; c + \mathrm{sign}(x - c)\; P_{\Delta(r)}(|x - c|) \quad\text{outside, } x \text{ inside}
     """
     xp = backend_of(x)
-    c = xp.constant(center, x)
-    u = x - c
-    # Scaled by the largest entry the squares neither overflow nor vanish. The scale is a constant to the derivative:
-    # it cancels from the norm.
-    size = xp.max(abs(xp.detach(u)))
-    scale = xp.where(size > 0, size, 1.0 + 0.0 * size)
-    scaled = u / scale
-    norm2 = xp.sum(scaled * scaled)
-    outside = xp.detach(norm2) ** 0.5 * scale > radius
-    # Inside, the root is taken of 1 instead: at the center its derivative would be infinite.
-    norm = scale * xp.sqrt(xp.where(outside, norm2, 1.0 + 0.0 * xp.detach(norm2)))
-    # x itself inside, so that a point of the ball comes back bit for bit.
-    return xp.where(outside, c + u * (radius / norm), x)
-
-
-def _unit(g: FloatArray) -> FloatArray:
-    """Return g / ||g||, and 0 for 0."""
-    largest = float(np.abs(g).max())
-    if largest == 0.0:
-        return np.zeros(g.size)
-    scaled = g / largest
-    return np.asarray(scaled / np.linalg.norm(scaled))
+    u = x - xp.constant(center, x)
+    fixed = xp.detach(u)
+    sign = xp.where(fixed < 0, -1.0 + 0.0 * fixed, 1.0 + 0.0 * fixed)
+    on_sphere = sign * project_simplex(sign * u, radius)
+    outside = xp.sum(abs(fixed)) > radius
+    return xp.where(outside, xp.constant(center, x) + on_sphere, x)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,18 +196,3 @@ class L1Ball(Centered):
             "L1Ball is a polyhedron only with 2^d inequalities or twice the variables; "
             "split(d) returns the latter, over (p, n) with theta = center + p - n"
         )
-
-
-def project_l1_ball(x: Any, radius: float, center: ArrayLike = 0.0) -> Any:
-    r"""Project onto an l1 ball.
-
-    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ \|v - c\|_1 \le r
-              \;=\; c + \mathrm{sign}(x - c)\; P_{\Delta(r)}(|x - c|) \quad\text{outside, } x \text{ inside}
-    """
-    xp = backend_of(x)
-    u = x - xp.constant(center, x)
-    fixed = xp.detach(u)
-    sign = xp.where(fixed < 0, -1.0 + 0.0 * fixed, 1.0 + 0.0 * fixed)
-    on_sphere = sign * project_simplex(sign * u, radius)
-    outside = xp.sum(abs(fixed)) > radius
-    return xp.where(outside, xp.constant(center, x) + on_sphere, x)

@@ -30,6 +30,101 @@ __all__ = [
 ]
 
 
+def project_simplex(x: Any, total: float = 1.0) -> Any:
+    r"""Project onto the simplex of the given total.
+
+    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ v \ge 0,\ \textstyle\sum_i v_i = s
+              \;=\; (x - \tau)_+ \quad\text{with}\quad \textstyle\sum_i (x_i - \tau)_+ = s
+
+    One sort finds how many entries stay positive, and with it tau. A single NumPy vector, the inner loop of a
+    stochastic gradient method, takes a shorter road to the same numbers.
+    """
+    if type(x) is np.ndarray and x.ndim == 1:
+        return _project_vector(x, total)
+    xp = backend_of(x)
+    values = xp.detach(x)
+    # Only differences matter, and no entry more than `total` below the top can stay positive. Measured from the top
+    # a common offset of 1e9 costs no digits.
+    y = xp.clip(values - xp.max(values), -total, 0.0)
+    falling = -xp.sort(-y)
+    excess = xp.cumsum(falling) - total
+    rank = xp.constant(np.arange(1.0, y.shape[-1] + 1.0), y)
+    # The top entry always stays; the first comparison can fail by rounding only when total = 0.
+    count = xp.clip(xp.sum(falling * rank > excess), 1.0, float(y.shape[-1]))
+    tau = xp.take(excess, xp.integers(count) - 1) / count
+    for _ in range(2):
+        # Newton's method on the convex, piecewise linear sum ends at its root in one step from here; it removes what
+        # a cumulative sum of a million terms has lost, in tau and in the choice of entries.
+        v = xp.clip(y - tau, 0.0, np.inf)
+        count = xp.clip(xp.sum(v > 0), 1.0, float(y.shape[-1]))
+        tau = tau + (xp.sum(v) - total) / count
+    v = xp.clip(y - tau, 0.0, np.inf)
+    support = xp.floats(v > 0)
+    count = xp.clip(xp.sum(support), 1.0, float(y.shape[-1]))
+    # tau itself is a float and rounds; the weights absorb that last residual, which is relative to their own size.
+    v = xp.clip(v + support * ((total - xp.sum(v)) / count), 0.0, np.inf)
+    return xp.attach(v, x, lambda u: support * (u - xp.sum(support * u) / count))
+
+
+def _project_vector(x: FloatArray, total: float) -> FloatArray:
+    """Project one vector by Newton's method on the depth h below the top entry: sum (h - depth)_+ = total."""
+    depth: FloatArray = x.max() - x
+    kept = depth[depth < total]
+    kept.sort()
+    count = max(kept.size, 1)  # none is kept when total = 0
+    for _ in range(100):
+        # The sum is convex in h and linear between the depths, so Newton's method is exact after a few steps; the
+        # limit is for two neighboring counts that rounding cannot tell apart.
+        h = (total + float(kept[:count].sum())) / count
+        deeper = max(int(kept.searchsorted(h)), 1)
+        if deeper == count:
+            break
+        count = deeper
+    v: FloatArray = h - depth
+    np.maximum(v, 0.0, out=v)
+    residual = total - float(v.sum())
+    if residual != 0.0:  # as above: the weights absorb the rounding of h
+        v += (v > 0) * (residual / count)
+        np.maximum(v, 0.0, out=v)
+    return v
+
+
+class StepProjection:
+    r"""The projection of one step after another: Newton's method, begun at the support of the last iterate.
+
+    The sum of :math:`(x_i - \tau)_+` is convex and piecewise linear in tau, so after its first step Newton's method
+    rises to the root and ends there in finitely many; when the support does not change, which is the rule, the first
+    step is the last. Nothing is sorted. The result depends on the point and the last iterate alone: what is remembered
+    saves time and changes no bit.
+    """
+
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self.last: FloatArray | None = None  # what was returned last time, and its support
+        self.support, self.mask, self.count = b"", np.zeros(0), 0
+
+    def _learn(self, support: NDArray[np.bool_]) -> None:
+        self.support, self.mask = support.tobytes(), support.astype(np.float64)
+        self.count = int(np.count_nonzero(support))
+
+    def __call__(self, x: FloatArray, before: FloatArray) -> FloatArray:
+        """Return the projection of x; ``before`` is the last iterate."""
+        if before is not self.last:
+            self._learn(before > 0.0)
+        for _ in range(100):  # two supports may differ by less than rounding can tell
+            if not self.count:  # total is lost in the rounding of x, or x is not finite
+                break
+            tau = (float(np.dot(x, self.mask)) - self.total) / self.count
+            support = x > tau
+            if support.tobytes() == self.support:
+                self.last = v = x - tau
+                np.maximum(v, 0.0, out=v)
+                return v
+            self._learn(support)
+        self.last = None
+        return _project_vector(x, self.total)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Simplex(Domain):
     """The simplex {theta: theta >= 0, sum theta = total}.
@@ -87,103 +182,81 @@ class Simplex(Domain):
         return _polyhedron(self.total, d)
 
 
-def project_simplex(x: Any, total: float = 1.0) -> Any:
-    r"""Project onto the simplex of the given total.
-
-    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ v \ge 0,\ \textstyle\sum_i v_i = s
-              \;=\; (x - \tau)_+ \quad\text{with}\quad \textstyle\sum_i (x_i - \tau)_+ = s
-
-    One sort finds how many entries stay positive, and with it tau. A single NumPy vector, the inner loop of a
-    stochastic gradient method, takes a shorter road to the same numbers.
-    """
-    if type(x) is np.ndarray and x.ndim == 1:
-        return _project_vector(x, total)
-    xp = backend_of(x)
-    values = xp.detach(x)
-    # Only differences matter, and no entry more than `total` below the top can stay positive. Measured from the top
-    # a common offset of 1e9 costs no digits.
-    y = xp.clip(values - xp.max(values), -total, 0.0)
-    falling = -xp.sort(-y)
-    excess = xp.cumsum(falling) - total
-    rank = xp.constant(np.arange(1.0, y.shape[-1] + 1.0), y)
-    # The top entry always stays; the first comparison can fail by rounding only when total = 0.
-    count = xp.clip(xp.sum(falling * rank > excess), 1.0, float(y.shape[-1]))
-    tau = xp.take(excess, xp.integers(count) - 1) / count
-    for _ in range(2):
-        # Newton's method on the convex, piecewise linear sum ends at its root in one step from here; it removes what
-        # a cumulative sum of a million terms has lost, in tau and in the choice of entries.
-        v = xp.clip(y - tau, 0.0, np.inf)
-        count = xp.clip(xp.sum(v > 0), 1.0, float(y.shape[-1]))
-        tau = tau + (xp.sum(v) - total) / count
-    v = xp.clip(y - tau, 0.0, np.inf)
-    support = xp.floats(v > 0)
-    count = xp.clip(xp.sum(support), 1.0, float(y.shape[-1]))
-    # tau itself is a float and rounds; the weights absorb that last residual, which is relative to their own size.
-    v = xp.clip(v + support * ((total - xp.sum(v)) / count), 0.0, np.inf)
-    return xp.attach(v, x, lambda u: support * (u - xp.sum(support * u) / count))
-
-
-class StepProjection:
-    r"""The projection of one step after another: Newton's method, begun at the support of the last iterate.
-
-    The sum of :math:`(x_i - \tau)_+` is convex and piecewise linear in tau, so after its first step Newton's method
-    rises to the root and ends there in finitely many; when the support does not change, which is the rule, the first
-    step is the last. Nothing is sorted. The result depends on the point and the last iterate alone: what is remembered
-    saves time and changes no bit.
-    """
-
-    def __init__(self, total: float) -> None:
-        self.total = total
-        self.last: FloatArray | None = None  # what was returned last time, and its support
-        self.support, self.mask, self.count = b"", np.zeros(0), 0
-
-    def _learn(self, support: NDArray[np.bool_]) -> None:
-        self.support, self.mask = support.tobytes(), support.astype(np.float64)
-        self.count = int(np.count_nonzero(support))
-
-    def __call__(self, x: FloatArray, before: FloatArray) -> FloatArray:
-        """Return the projection of x; ``before`` is the last iterate."""
-        if before is not self.last:
-            self._learn(before > 0.0)
-        while self.count:
-            tau = (float(np.dot(x, self.mask)) - self.total) / self.count
-            support = x > tau
-            if support.tobytes() == self.support:
-                self.last = v = x - tau
-                np.maximum(v, 0.0, out=v)
-                return v
-            self._learn(support)
-        self.last = None  # total is lost in the rounding of x, or x is not finite
-        return _project_vector(x, self.total)
-
-
-def _project_vector(x: FloatArray, total: float) -> FloatArray:
-    """Project one vector by Newton's method on the depth h below the top entry: sum (h - depth)_+ = total."""
-    depth: FloatArray = x.max() - x
-    kept = depth[depth < total]
-    kept.sort()
-    count = max(kept.size, 1)  # none is kept when total = 0
-    for _ in range(100):
-        # The sum is convex in h and linear between the depths, so Newton's method is exact after a few steps; the
-        # limit is for two neighboring counts that rounding cannot tell apart.
-        h = (total + float(kept[:count].sum())) / count
-        deeper = max(int(kept.searchsorted(h)), 1)
-        if deeper == count:
-            break
-        count = deeper
-    v: FloatArray = h - depth
-    np.maximum(v, 0.0, out=v)
-    residual = total - float(v.sum())
-    if residual != 0.0:  # as above: the weights absorb the rounding of h
-        v += (v > 0) * (residual / count)
-        np.maximum(v, 0.0, out=v)
-    return v
-
-
 @lru_cache(maxsize=64)
 def _polyhedron(total: float, d: int) -> Polyhedron:
     """Kept, since its checks take longer than a step of the exact solver; a polyhedron cannot be changed."""
     return Polyhedron(np.zeros(d), np.inf, C=np.ones((1, d)), c=[total])
+
+
+def project_capped_simplex(x: Any, lower: ArrayLike, upper: ArrayLike, total: float = 1.0) -> Any:
+    r"""Project onto bounds and a budget.
+
+    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ l \le v \le h,\ \textstyle\sum_i v_i = s
+              \;=\; \mathrm{clip}(x - \tau, l, h) \quad\text{with}\quad
+              \textstyle\sum_i \mathrm{clip}(x_i - \tau, l_i, h_i) = s
+
+    The sum is piecewise linear in tau with breaks at x - l and x - h: a sort of the breaks and a bisection over
+    their ranks find the piece, which is then solved exactly. Bounds may be infinite.
+    """
+    xp = backend_of(x)
+    values = xp.detach(x)
+    lo, hi = xp.constant(lower, x), xp.constant(upper, x)
+    # Two passes: the first finds tau up to the rounding of the breaks, eps * |x|; the second measures x from there,
+    # so that a common offset of 1e9 costs no digits.
+    y = values - _solve_piece(xp, values, lo, hi, total)[1]
+    v, _, free, count = _solve_piece(xp, y, lo, hi, total)
+    for _ in range(2):
+        v = xp.clip(v + free * ((total - xp.sum(v)) / count), lo, hi)
+    free = free * xp.floats((v > lo) & (v < hi))
+    count = xp.clip(xp.sum(free), 1.0, np.inf)
+    return xp.attach(v, x, lambda u: free * (u - xp.sum(free * u) / count))
+
+
+def _solve_piece(xp: Any, y: Any, lo: Any, hi: Any, total: float) -> tuple[Any, Any, Any, Any]:
+    """Return v, tau, the coordinates between their bounds as 0/1, and how many these are (at least 1)."""
+    to_lower, to_upper = y - lo, y - hi
+    breaks = xp.sort(xp.concatenate((to_upper, to_lower)))
+    single = type(y) is np.ndarray and y.ndim == 1
+    start, stop = _bracket_vector(y, lo, hi, total, breaks) if single else _bracket(xp, y, lo, hi, total, breaks)
+    free = xp.floats((to_lower >= stop) & (to_upper <= start))
+    count = xp.clip(xp.sum(free), 1.0, np.inf)
+    # The end of the piece nearest 0; with no bounds at all the piece is the whole line and this is 0 itself.
+    base = xp.clip(0.0 * y[..., :1], start, stop)
+    v = xp.clip(y - base, lo, hi)
+    step = (total - xp.sum(v)) / count
+    tau = base - xp.where(xp.sum(free) > 0, step, 0.0 * step)
+    return xp.clip(v + free * step, lo, hi), tau, free, count
+
+
+def _bracket(xp: Any, y: Any, lo: Any, hi: Any, total: float, breaks: Any) -> tuple[Any, Any]:
+    """Return the neighboring breaks between which the sum passes `total`, by bisection over their ranks."""
+    last = breaks.shape[-1] - 1
+    first = xp.integers(xp.sum(y < y))  # zeros, of a shape that vmap follows
+    left, right = first, first + last
+    for _ in range(int(last).bit_length()):
+        middle = (left + right) // 2
+        high = xp.sum(xp.clip(y - xp.take(breaks, middle), lo, hi)) >= total
+        left, right = xp.where(high, middle, left), xp.where(high, right, middle)
+    return xp.take(breaks, left), xp.take(breaks, right)
+
+
+def _bracket_vector(
+    y: FloatArray, lo: FloatArray, hi: FloatArray, total: float, breaks: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Do the same for one vector, where Newton's guess of the rank may be followed: some five sums, not log2(2d)."""
+    left, right = 0, breaks.size - 1
+    guess, turn = int(breaks.searchsorted(0.0)), 0
+    while right - left > 1:
+        k = min(max(guess if turn % 3 < 2 else (left + right) // 2, left + 1), right - 1)
+        v = y - breaks[k]
+        np.maximum(v, lo, out=v)
+        np.minimum(v, hi, out=v)
+        excess = float(v.sum()) - total
+        left, right = (k, right) if excess >= 0 else (left, k)
+        slope = np.count_nonzero((v > lo) & (v < hi))
+        turn += 1  # every third turn halves the bracket, whatever Newton says
+        guess = int(breaks.searchsorted(breaks[k] + excess / slope)) if slope else (left + right) // 2
+    return breaks[left : left + 1], breaks[right : right + 1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -265,75 +338,36 @@ def refuse_unreachable(domain: Any, lower: FloatArray, upper: FloatArray, total:
         )
 
 
-def project_capped_simplex(x: Any, lower: ArrayLike, upper: ArrayLike, total: float = 1.0) -> Any:
-    r"""Project onto bounds and a budget.
+def project_long_short(x: Any, long: float, short: float, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> Any:
+    r"""Project onto a net budget, a gross budget and bounds.
 
-    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ l \le v \le h,\ \textstyle\sum_i v_i = s
-              \;=\; \mathrm{clip}(x - \tau, l, h) \quad\text{with}\quad
-              \textstyle\sum_i \mathrm{clip}(x_i - \tau, l_i, h_i) = s
+    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ \textstyle\sum_i v_i = a - b,\
+              \sum_i |v_i| \le a + b,\ l \le v \le h
 
-    The sum is piecewise linear in tau with breaks at x - l and x - h: a sort of the breaks and a bisection over
-    their ranks find the piece, which is then solved exactly. Bounds may be infinite.
+    Without the gross budget this is bounds and a budget. Where that answer breaks it, the two budgets together say
+    that the longs sum to a and the shorts to b, and the problem falls apart into one projection for each.
     """
     xp = backend_of(x)
-    values = xp.detach(x)
-    lo, hi = xp.constant(lower, x), xp.constant(upper, x)
-    # Two passes: the first finds tau up to the rounding of the breaks, eps * |x|; the second measures x from there,
-    # so that a common offset of 1e9 costs no digits.
-    y = values - _solve_piece(xp, values, lo, hi, total)[1]
-    v, _, free, count = _solve_piece(xp, y, lo, hi, total)
-    for _ in range(2):
-        v = xp.clip(v + free * ((total - xp.sum(v)) / count), lo, hi)
-    free = free * xp.floats((v > lo) & (v < hi))
-    count = xp.clip(xp.sum(free), 1.0, np.inf)
-    return xp.attach(v, x, lambda u: free * (u - xp.sum(free * u) / count))
+    net = project_capped_simplex(x, lower, upper, long - short)
+    (p_low, p_high), (n_low, n_high) = split_bounds(np.asarray(lower, float), np.asarray(upper, float))
+    d = x.shape[-1]
+    longs = project_capped_simplex(x, p_low, p_high, _reachable(long, p_low, p_high, d))
+    shorts = project_capped_simplex(-x, n_low, n_high, _reachable(short, n_low, n_high, d))
+    over = xp.sum(abs(xp.detach(net))) > long + short
+    return xp.where(over, longs - shorts, net)
 
 
-def _solve_piece(xp: Any, y: Any, lo: Any, hi: Any, total: float) -> tuple[Any, Any, Any, Any]:
-    """Return v, tau, the coordinates between their bounds as 0/1, and how many these are (at least 1)."""
-    to_lower, to_upper = y - lo, y - hi
-    breaks = xp.sort(xp.concatenate((to_upper, to_lower)))
-    single = type(y) is np.ndarray and y.ndim == 1
-    start, stop = _bracket_vector(y, lo, hi, total, breaks) if single else _bracket(xp, y, lo, hi, total, breaks)
-    free = xp.floats((to_lower >= stop) & (to_upper <= start))
-    count = xp.clip(xp.sum(free), 1.0, np.inf)
-    # The end of the piece nearest 0; with no bounds at all the piece is the whole line and this is 0 itself.
-    base = xp.clip(0.0 * y[..., :1], start, stop)
-    v = xp.clip(y - base, lo, hi)
-    step = (total - xp.sum(v)) / count
-    tau = base - xp.where(xp.sum(free) > 0, step, 0.0 * step)
-    return xp.clip(v + free * step, lo, hi), tau, free, count
+def split_bounds(
+    lower: FloatArray, upper: FloatArray
+) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+    """Return the bounds of the long part p and of the short part n of theta = p - n."""
+    return (np.maximum(lower, 0.0), np.maximum(upper, 0.0)), (np.maximum(-upper, 0.0), np.maximum(-lower, 0.0))
 
 
-def _bracket(xp: Any, y: Any, lo: Any, hi: Any, total: float, breaks: Any) -> tuple[Any, Any]:
-    """Return the neighboring breaks between which the sum passes `total`, by bisection over their ranks."""
-    last = breaks.shape[-1] - 1
-    first = xp.integers(xp.sum(y < y))  # zeros, of a shape that vmap follows
-    left, right = first, first + last
-    for _ in range(int(last).bit_length()):
-        middle = (left + right) // 2
-        high = xp.sum(xp.clip(y - xp.take(breaks, middle), lo, hi)) >= total
-        left, right = xp.where(high, middle, left), xp.where(high, right, middle)
-    return xp.take(breaks, left), xp.take(breaks, right)
-
-
-def _bracket_vector(
-    y: FloatArray, lo: FloatArray, hi: FloatArray, total: float, breaks: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Do the same for one vector, where Newton's guess of the rank may be followed: some five sums, not log2(2d)."""
-    left, right = 0, breaks.size - 1
-    guess, turn = int(breaks.searchsorted(0.0)), 0
-    while right - left > 1:
-        k = min(max(guess if turn % 3 < 2 else (left + right) // 2, left + 1), right - 1)
-        v = y - breaks[k]
-        np.maximum(v, lo, out=v)
-        np.minimum(v, hi, out=v)
-        excess = float(v.sum()) - total
-        left, right = (k, right) if excess >= 0 else (left, k)
-        slope = np.count_nonzero((v > lo) & (v < hi))
-        turn += 1  # every third turn halves the bracket, whatever Newton says
-        guess = int(breaks.searchsorted(breaks[k] + excess / slope)) if slope else (left + right) // 2
-    return breaks[left : left + 1], breaks[right : right + 1]
+def _reachable(total: float, lower: FloatArray, upper: FloatArray, d: int) -> float:
+    """Keep the half that will not be used (when its budget cannot be met) a well-posed problem all the same."""
+    low, high = np.broadcast_to(lower, d), np.broadcast_to(upper, d)
+    return float(min(max(total, float(np.sum(low))), float(np.sum(high))))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -477,38 +511,6 @@ class LongShort(Bounded):
             "LongShort is a polyhedron only with 2^d inequalities or twice the variables; "
             "split(d) returns the latter, over (p, n) with theta = p - n"
         )
-
-
-def project_long_short(x: Any, long: float, short: float, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> Any:
-    r"""Project onto a net budget, a gross budget and bounds.
-
-    .. math:: \arg\min_v \|v - x\|^2 \ \text{s.t.}\ \textstyle\sum_i v_i = a - b,\
-              \sum_i |v_i| \le a + b,\ l \le v \le h
-
-    Without the gross budget this is bounds and a budget. Where that answer breaks it, the two budgets together say
-    that the longs sum to a and the shorts to b, and the problem falls apart into one projection for each.
-    """
-    xp = backend_of(x)
-    net = project_capped_simplex(x, lower, upper, long - short)
-    (p_low, p_high), (n_low, n_high) = split_bounds(np.asarray(lower, float), np.asarray(upper, float))
-    d = x.shape[-1]
-    longs = project_capped_simplex(x, p_low, p_high, _reachable(long, p_low, p_high, d))
-    shorts = project_capped_simplex(-x, n_low, n_high, _reachable(short, n_low, n_high, d))
-    over = xp.sum(abs(xp.detach(net))) > long + short
-    return xp.where(over, longs - shorts, net)
-
-
-def split_bounds(
-    lower: FloatArray, upper: FloatArray
-) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Return the bounds of the long part p and of the short part n of theta = p - n."""
-    return (np.maximum(lower, 0.0), np.maximum(upper, 0.0)), (np.maximum(-upper, 0.0), np.maximum(-lower, 0.0))
-
-
-def _reachable(total: float, lower: FloatArray, upper: FloatArray, d: int) -> float:
-    """Keep the half that will not be used (when its budget cannot be met) a well-posed problem all the same."""
-    low, high = np.broadcast_to(lower, d), np.broadcast_to(upper, d)
-    return float(min(max(total, float(np.sum(low))), float(np.sum(high))))
 
 
 def fill_cheapest(g: FloatArray, lower: FloatArray, upper: FloatArray, total: float) -> tuple[FloatArray, float]:

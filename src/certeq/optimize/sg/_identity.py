@@ -512,19 +512,13 @@ class _Search:
         inside: list[Any] = []
         if isinstance(thing, (tuple, frozenset)):
             inside += thing
-        elif isinstance(thing, (list, deque)):
-            inside += thing
-            self.restores.append(functools.partial(_refill, thing, list(thing)))
-        elif isinstance(thing, dict):
-            inside += thing.values()
-            self.restores.append(functools.partial(_renew, thing, dict(thing)))
-        elif isinstance(thing, set):
-            inside += thing
-            self.restores.append(functools.partial(_renew, thing, set(thing)))
-        own = getattr(thing, "__dict__", None)
-        if isinstance(own, dict):
-            inside += own.values()
-            self.restores.append(functools.partial(_renew, own, dict(own)))
+        for held in (thing, getattr(thing, "__dict__", None)):
+            if isinstance(held, dict):
+                inside += held.values()
+                self.restores.append(functools.partial(_refill, held, dict(held)))
+            elif isinstance(held, (list, deque, set)):
+                inside += held
+                self.restores.append(functools.partial(_refill, held, list(held)))
         for kind in type(thing).__mro__:
             slots = kind.__dict__.get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
@@ -586,16 +580,12 @@ def _refill_tensor(tensor: Any, before: Any) -> None:
             tensor.copy_(before)
 
 
-def _refill(held: Any, before: list[Any]) -> None:
-    if len(held) != len(before) or any(a is not b for a, b in zip(held, before, strict=True)):
-        held.clear()
-        held.extend(before)
-
-
-def _renew(held: Any, before: Any) -> None:
-    same = len(held) == len(before) and all(
-        key in before and (not isinstance(before, dict) or held[key] is before[key]) for key in held
-    )
+def _refill(held: Any, before: Any) -> None:
+    """Put back the content of a list, a set or a dict, if it is not the same objects."""
+    if isinstance(before, dict):
+        same = held.keys() == before.keys() and all(held[key] is before[key] for key in before)
+    else:
+        same = len(held) == len(before) and all(a is b for a, b in zip(held, before, strict=True))
     if not same:
         held.clear()
-        held.update(before)
+        (held.extend if isinstance(held, (list, deque)) else held.update)(before)
