@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._files import check_folder, write_whole
+from certeq._files import check_folder, write_npz
 from certeq.optimize.losses._base import Floats
 
 VERSION = 3
@@ -31,7 +31,6 @@ HEADER = "header"
 ANSWERS = "answers"
 _LONGEST_HEADER = 1 << 24  # bytes
 _PREFIX = 1 << 14  # bytes that may precede the numbers of an array
-_DATE = (1980, 1, 1, 0, 0, 0)  # the least a zip can say: a checkpoint has no date
 Shape = tuple[int | None, ...]
 Shapes = Mapping[str, Shape]
 STATUSES = ("iteration limit", "time limit", "converged", "stopped by callback")
@@ -104,7 +103,7 @@ def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
         "arrays": {name: _hash(array) for name, array in arrays.items()},
     }
     content: dict[str, NDArray[Any]] = {HEADER: np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
-    write_whole(path, lambda file: _write(file, content))
+    write_npz(path, content)
 
 
 def load(path: str | os.PathLike[str], accept: Accept | None = None) -> Checkpoint:
@@ -140,21 +139,6 @@ class _OtherFormat(Exception):
 def is_count(found: Any) -> TypeGuard[int]:
     """Say whether something read is a whole number of at least 1 that a float can hold."""
     return isinstance(found, int) and not isinstance(found, bool) and 1 <= found <= 1 << 53
-
-
-def _write(file: BinaryIO, content: Mapping[str, NDArray[Any]]) -> None:
-    # Not by np.savez: before NumPy 2.2 it takes allow_pickle for one more array, and pickles what it cannot write.
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in content.items():
-            member = zipfile.ZipInfo(f"{name}.npy", _DATE)
-            member.external_attr = 0o600 << 16
-            if array.nbytes < 1 << 20:
-                small = io.BytesIO()
-                np.lib.format.write_array(small, array, version=(1, 0), allow_pickle=False)
-                archive.writestr(member, small.getvalue())
-            else:
-                with archive.open(member, "w", force_zip64=True) as part:
-                    np.lib.format.write_array(part, array, version=(1, 0), allow_pickle=False)
 
 
 def _read(file: BinaryIO, accept: Accept | None) -> Checkpoint:
