@@ -183,7 +183,12 @@ def _by_numpy(
             start = mean(z) - anchor
         else:
             start = -0.5 * anchor if weights is not None else near_quantile(parted, center, tail, anchor)
-        answer = _by_search(z, mean, form, facts, low - center, high - center, start, tolerance)
+        first = low - center - anchor
+        if facts.most == math.inf and form.utility.is_monotone:
+            # Without this, losses over many decades leave a steep slope a bracket over many decades.
+            least = 1.0 / size if weights is None else float(weights[weights > 0].min())
+            first = max(first, high - center - furthest(form, 1.0 / least))
+        answer = _by_search(z, mean, form, facts, first, high - center - anchor, start, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
@@ -199,8 +204,8 @@ def _by_search(
     tame = (1.0 < facts.growth <= 4.0 or facts.most - facts.least < math.inf) and high - low < 1e50
     with nullcontext() if tame else np.errstate(all="ignore"):
         if form.kinks:
-            return _with_kinks(z, mean, form, low - facts.anchor, high - facts.anchor, tolerance)
-        return by_newton(z, mean, form, low - facts.anchor, high - facts.anchor, start, tolerance)
+            return _with_kinks(z, mean, form, low, high, tolerance)
+        return by_newton(z, mean, form, low, high, start, tolerance)
 
 
 # -- the tilt alone, from what is known of nearby losses ---------------------------------------------------------------
