@@ -10,6 +10,7 @@ import pytest
 import certeq.utilities as ce
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
+from certeq.risk import oce, threshold
 from tests.optimize.test_exact import NAMES, UTILITIES, check, panel, simplex
 
 
@@ -322,3 +323,36 @@ def test_a_curvature_of_low_rank_does_not_lead_out_of_the_set():
     found = solve_exact(losses, utility, lower=0.0, C=np.ones(2), c=2.5)
     assert found.status == "optimal"
     assert found.theta == pytest.approx([0.0, 2.5], abs=1e-12)
+
+
+OFFSET_UTILITIES = (
+    ce.LeakyCVaR(0.1),
+    ce.Quartic(),
+    ce.Entropic(1.0),
+    ce.SmoothCVaR(0.1),
+    ce.MeanVariance(1.0),
+    ce.CVaR(0.1),
+    0.5 * ce.CVaR(0.1) + 0.5 * ce.Quartic(),
+)
+
+
+@pytest.mark.parametrize("utility", OFFSET_UTILITIES, ids=repr)
+@pytest.mark.parametrize("scenarios", [1, 30])
+def test_losses_far_from_zero_are_solved_like_losses_near_it(utility, scenarios):
+    near = np.random.default_rng(0).integers(-(2**20), 2**20, size=(scenarios, 3)) / 2.0**19
+    offset = 2.0**30  # no digit of the sum is lost
+    there = solve_exact(offset + near, utility, **simplex(near))
+    here = solve_exact(near, utility, **simplex(near))
+    assert there.status == "optimal"
+    assert there.gap < 1e-5  # 2**30 has an ulp of 2.4e-7
+    assert abs(there.tilt.sum() - 1.0) < 1e-12
+    assert oce(near @ there.theta, utility) <= here.value + 1e-5
+    np.testing.assert_allclose(there.value, offset + here.value, rtol=1e-14)
+    np.testing.assert_allclose(there.threshold - offset, threshold(near @ there.theta, utility), atol=1e-5)
+
+
+def test_nothing_held_is_proved_where_losses_are_far_from_zero():
+    A = 1e4 + 0.05 * np.random.default_rng(0).normal(size=(40, 5))
+    found = solve_exact(A, ce.CVaR(0.1), lower=0)
+    assert (found.status, found.value) == ("optimal", 0.0)
+    assert found.gap < 1e-12

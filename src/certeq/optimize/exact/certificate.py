@@ -327,10 +327,12 @@ def _allowance(
     """What rounding may have added to value - bound."""
     short = _EPS * (len(theta) + 8.0)
     rows_size = np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
-    # Of every entry of r, times the largest v_j of the set.
+    # Of every entry of r, times the largest v_j at which it may be least: where its sign is certain, that is one end.
     slack = _EPS * (sums.run + 8.0) * sums.gradient_size + short * (sums.gradient_size + np.abs(linear) + rows_size)
+    r = sums.gradient + linear - y @ q.C + z @ q.G
+    ends = np.where(r > slack, np.abs(low), np.where(r < -slack, np.abs(high), np.maximum(np.abs(low), np.abs(high))))
     with np.errstate(invalid="ignore"):
-        at_corner = float(slack @ np.maximum(np.abs(low), np.abs(high)))
+        at_corner = float(slack @ ends)
     sides = np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b)
     level, shift = form.offsets
     return math.fsum(

@@ -15,7 +15,7 @@ from certeq.optimize.domains import UnboundedError
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
 from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
 from certeq.optimize.exact.model import Model, normalize
-from certeq.optimize.exact.problem import Problem, read_problem, read_start
+from certeq.optimize.exact.problem import Problem, read_problem, read_start, without_offsets
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.result import ExactResult
 from certeq.optimize.exact.rows import presolve_rows
@@ -137,6 +137,9 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if given is None and len(problem.weights) >= _MANY and not single:
         given = _from_a_sample(problem, tol, deadline)
     scenarios = Scenarios(problem.table, problem.weights)
+    problem, offset = without_offsets(problem, scenarios.center, scenarios.deviation)
+    if offset.any():
+        scenarios = Scenarios(problem.table, problem.weights)
     order = np.argsort(problem.linear + scenarios.center + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
     model = normalize(problem, scenarios, start, *box)
@@ -161,8 +164,8 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         gap=found.gap,
         lower_bound=found.lower_bound,
         relative_gap=proof.relative,
-        threshold=proof.t,
-        tilt=_all_scenarios(problem, _summing_to_one(proof.tilt, problem.utility)),
+        threshold=proof.t + float(offset @ proof.theta),
+        tilt=_all_scenarios(problem, _summing_to_one(problem, proof)),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
@@ -220,14 +223,8 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
     The tilt of the losses at theta sums to 1 whatever the solver did, and the gap is that of Frank and Wolfe. It is
     taken where it is the better one; the tilt that is returned is that of theta in any case.
     """
-    theta, form, w = proof.theta, form_of(problem.utility), problem.weights
-    losses = np.concatenate([block @ theta for _, block in problem.blocks()])
-    with np.errstate(all="ignore"):
-        t = threshold(losses, w, form)
-        left, right = form.slopes(losses, t)
-        below, above = float(w @ left), float(w @ right)
-        share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
-        tilt = w * (left + share * (right - left))
+    theta = proof.theta
+    losses, t, tilt = _tilt_at(problem, theta)
     g = tangent_problem(problem, theta).linear + sum(tilt[rows] @ block for rows, block in problem.blocks())
     if not np.isfinite(g).all():
         return proof
@@ -237,6 +234,18 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
     if found.certificate.gap < proof.certificate.gap:
         return found
     return replace(proof, tilt=tilt)
+
+
+def _tilt_at(problem: Problem, theta: Vector) -> tuple[Vector, float, Vector]:
+    """The losses at theta, their threshold and their tilt."""
+    form, w = form_of(problem.utility), problem.weights
+    losses = np.concatenate([block @ theta for _, block in problem.blocks()])
+    with np.errstate(all="ignore"):
+        t = threshold(losses, w, form)
+        left, right = form.slopes(losses, t)
+        below, above = float(w @ left), float(w @ right)
+        share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
+        return losses, t, w * (left + share * (right - left))
 
 
 def status_of(optimal: bool, exhausted: bool, late: bool) -> str:
@@ -254,10 +263,16 @@ def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
     return onto_rows(q, clean) if np.any(q.G @ clean > q.b) else clean
 
 
-def _summing_to_one(tilt: Vector, utility: Utility) -> Vector:
-    """The tilt without what rounding left of its sum; the certificate has used it as it was."""
-    total = float(tilt.sum())
-    return tilt / total if utility.is_monotone and abs(total - 1.0) < 1e-9 else tilt
+def _summing_to_one(problem: Problem, proof: _Proof) -> Vector:
+    """The tilt without what rounding left of its sum; the certificate has used it as it was.
+
+    A gap that is small beside the value may be reached by a tilt that is not yet one: then it is that of theta.
+    """
+    tilt, total = proof.tilt, float(proof.tilt.sum())
+    if abs(total - 1.0) >= 1e-9:
+        tilt = _tilt_at(problem, proof.theta)[2]
+        total = float(tilt.sum())
+    return tilt / total if problem.utility.is_monotone and abs(total - 1.0) < 1e-9 else tilt
 
 
 def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
