@@ -211,9 +211,9 @@ def test_a_million_scenarios(utility):
 @pytest.mark.parametrize("seed", range(20))
 def test_pivoting_finds_what_the_interior_method_finds(seed):
     """Bounded quadratic programs of random shape: wherever pivoting settles, its point is the optimum."""
-    from certeq.optimize.exact.interior import InteriorMethod
-    from certeq.optimize.exact.pivot import pivoted
-    from certeq.optimize.exact.subproblem import Subproblem
+    from certeq.optimize.qp import Subproblem
+    from certeq.optimize.qp._active_set import pivoted
+    from certeq.optimize.qp._interior import InteriorMethod
 
     rng = np.random.default_rng(seed)
     size, rows = int(rng.integers(2, 40)), int(rng.integers(0, 3))
@@ -262,8 +262,8 @@ def test_pivoting_leaves_alone_what_it_is_not_made_for():
     """Too many variables, rows, hinges, or a curvature that is singular: None, and the interior method decides."""
     from dataclasses import replace
 
-    from certeq.optimize.exact.pivot import pivoted
-    from certeq.optimize.exact.subproblem import Subproblem
+    from certeq.optimize.qp import Subproblem
+    from certeq.optimize.qp._active_set import pivoted
 
     def problem(size: int) -> Subproblem:
         none = np.zeros((0, size))

@@ -11,8 +11,8 @@ from certeq.optimize.exact.certificate import l1_reach
 from certeq.optimize.exact.problem import Polyhedron, Problem
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.squares import Squares
-from certeq.optimize.exact.subproblem import Subproblem
 from certeq.optimize.exact.threshold import threshold
+from certeq.optimize.qp import Subproblem
 from certeq.utilities import Quadratic, Utility
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of

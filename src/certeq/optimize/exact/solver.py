@@ -10,13 +10,10 @@ from numpy.typing import NDArray
 
 from certeq.optimize.exact.certificate import closed_box, linear_minimum
 from certeq.optimize.exact.feasibility import restore
-from certeq.optimize.exact.interior import InteriorMethod
 from certeq.optimize.exact.model import Hinges, Model, Point
-from certeq.optimize.exact.pivot import pivoted
-from certeq.optimize.exact.polish import polish
 from certeq.optimize.exact.recession import Escape, falls_for_ever
-from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem, SubSolution
 from certeq.optimize.exact.working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
+from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, solve_subproblem
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -261,27 +258,3 @@ class Descent:
 def _has_curvature(model: Model, point: Point) -> bool:
     with np.errstate(all="ignore"):
         return bool(np.any(model.form.curvature(point.losses, point.t)))
-
-
-def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) -> SubSolution:
-    """By pivoting from the last active set, else on that set if it still fits, else by an interior point method."""
-    settled = pivoted(problem, None if last is None else last.partition)
-    if settled is not None and settled.exact:
-        return settled
-    for guess in (last, settled):
-        found = None if guess is None else polish(problem, guess.partition, guess.v, guess.multipliers, rounds=8)
-        if found is not None:
-            return found
-    method = InteriorMethod(problem, at)
-    for tolerance in (1e-7, 1e-10, 1e-13):
-        interior = method.run(tolerance)
-        found = polish(problem, interior.partition, interior.v, interior.multipliers)
-        if found is not None:
-            return SubSolution(found.v, found.multipliers, found.partition, True, interior.iterations)
-    return SubSolution(
-        np.clip(interior.v, problem.lower, problem.upper),
-        interior.multipliers,
-        interior.partition,
-        False,
-        interior.iterations,
-    )

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact.model import Model
-from certeq.optimize.exact.solver import Answer, Descent, solve_subproblem
-from certeq.optimize.exact.subproblem import SubSolution
+from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.working_set import FEW
+from certeq.optimize.qp import SubSolution, solve_subproblem
 from certeq.utilities import MeanVariance, Quadratic
 from certeq.utilities.forms import form
 

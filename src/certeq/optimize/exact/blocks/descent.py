@@ -11,12 +11,10 @@ from certeq._table import Array as Vector
 from certeq._table import Table, summary
 from certeq.optimize.exact.blocks.hinges import Hinges, Places, dual_pairs, pair_up, subproblem
 from certeq.optimize.exact.blocks.sums import Along, Look, Rows, Sums, Units, add_up, join_rows, no_rows
-from certeq.optimize.exact.blocks.zoom import feasible, solve_zoomed
 from certeq.optimize.exact.certificate import distance, linear_minimum
 from certeq.optimize.exact.model import Model
 from certeq.optimize.exact.recession import Escape
-from certeq.optimize.exact.solver import solve_subproblem
-from certeq.optimize.exact.subproblem import Subproblem, SubSolution
+from certeq.optimize.qp import Subproblem, SubSolution, solve_rescaled, solve_subproblem
 from certeq.risk._long import solve_long
 from certeq.utilities import CVaR, Pieces
 
@@ -84,10 +82,10 @@ class BlockDescent:
             columns = np.append(self.movable, len(point.v) - 1)
             at = point.v[columns]
             if len(hinges.row):
-                solution = solve_zoomed(problem, at, max(self._spread(point.kept, hinges), *self.widths))
+                solution = solve_rescaled(problem, at, max(self._spread(point.kept, hinges), *self.widths))
             else:
                 solution = last = solve_subproblem(problem, at, last)
-                if not feasible(problem, solution.v):
+                if not problem.is_feasible(solution.v):
                     solution = SubSolution(at, solution.multipliers, solution.partition, False, solution.iterations)
             target = point.v.copy()
             target[columns] = solution.v

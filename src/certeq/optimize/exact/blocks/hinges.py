@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from certeq._table import Array as Vector
 from certeq.optimize.exact.blocks.sums import Rows, Sums, Units
 from certeq.optimize.exact.model import Model
-from certeq.optimize.exact.subproblem import Subproblem
+from certeq.optimize.qp import Subproblem
 from certeq.utilities.forms import Form
 
 Places = NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""The small convex problem solved at every step: a quadratic plus hinges over a polyhedron."""
+"""A small convex problem, a quadratic plus hinges over a polyhedron, and what its solution is made of."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ Vector = NDArray[np.float64]
 class Subproblem:
     r"""Minimize  g.v + v.H v/2 + sum_j cap_j (B_j v - kink_j)^+  over  lower <= v <= upper, C v = c, G v <= b.
 
-    v holds the working assets and, last, the threshold t. H is None where nothing has any curvature,
-    and the problem is then a linear program in disguise.
+    H is None where nothing has any curvature, and the problem is then a linear program in disguise. The last ``inner``
+    variables are those of a risk measure, such as the threshold t: they are in no row and have no bounds, and each
+    enters the hinges of its own by -1.
     """
 
     g: Vector
@@ -29,6 +30,12 @@ class Subproblem:
     B: Vector
     kink: Vector
     cap: Vector
+    inner: int = 1
+
+    @property
+    def outer(self) -> int:
+        """How many variables are no inner ones."""
+        return len(self.g) - self.inner
 
     def objective(self, v: Vector) -> float:
         """The value at v, wherever v lies."""
@@ -40,6 +47,12 @@ class Subproblem:
     def gradient(self, v: Vector) -> Vector:
         """Gradient of the quadratic part."""
         return self.g if self.H is None else self.g + self.H @ v
+
+    def is_feasible(self, v: Vector) -> bool:
+        """Whether the rows hold but for rounding; an interior point that was stopped may be far off them."""
+        size = 1e-9 * (1.0 + float(np.max(np.abs(v), initial=0.0)))
+        off = np.concatenate([np.abs(self.C @ v - self.c), self.G @ v - self.b])
+        return bool(np.isfinite(v).all() and np.all(off <= size))
 
 
 @dataclass(frozen=True)

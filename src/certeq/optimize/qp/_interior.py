@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from certeq.optimize.exact.subproblem import Multipliers, Partition, Subproblem
+from certeq.optimize.qp._subproblem import Multipliers, Partition, Subproblem
 
 Vector = NDArray[np.float64]
 Solve = Callable[[Vector, Vector], tuple[Vector, Vector]]
@@ -102,22 +102,22 @@ class InteriorMethod:
 
     def _start(self, start: Vector) -> tuple[Vector, Vector, Vector, Vector]:
         """A point off all boundaries, with multipliers that nearly balance the slopes there."""
-        q = self.problem
-        size = max(float(np.mean(np.abs(start[:-1]))) if len(start) > 1 else 0.0, 1e-4)
-        room = np.minimum(0.25 * (q.upper - q.lower), 0.5 * size)
-        v = np.minimum(np.maximum(start, q.lower + room), q.upper - room)
+        q, outer = self.problem, slice(0, self.problem.outer)
+        size = max(float(np.mean(np.abs(start[outer]))) if q.outer else 0.0, 1e-4)
+        inset = np.minimum(0.25 * (q.upper - q.lower), 0.5 * size)
+        v = np.minimum(np.maximum(start, q.lower + inset), q.upper - inset)
         root, excess = self._soften(v)
         h, r = 0.5 * (excess + root), 0.5 * (root - excess)
         p, o = q.cap * h / root, q.cap * r / root  # both products of a hinge are then equal: r p = h o
         slope = q.gradient(v) + self.hinges.back(p)
         y = np.zeros(len(q.c))
         if len(y) == 1:
-            budget = q.C[0, :-1]
-            y[0] = float(budget @ slope[:-1]) / max(float(budget @ budget), 1e-300)
+            budget = q.C[0, outer]
+            y[0] = float(budget @ slope[outer]) / max(float(budget @ budget), 1e-300)
         elif len(y):
-            y[:] = np.linalg.lstsq(q.C[:, :-1].T, slope[:-1], rcond=None)[0]
+            y[:] = np.linalg.lstsq(q.C[:, outer].T, slope[outer], rcond=None)[0]
         rest = slope - y @ q.C
-        price = max(float(np.mean(np.abs(rest[:-1]))) if len(rest) > 1 else 0.0, 1e-3)
+        price = max(float(np.mean(np.abs(rest[outer]))) if q.outer else 0.0, 1e-3)
         below = np.maximum(rest, 0.0) + price
         above = np.where(np.isfinite(q.lower), below - rest, np.maximum(-rest, 0.0) + price)
         margin = np.maximum(q.b - q.G @ v, size)
@@ -126,32 +126,41 @@ class InteriorMethod:
         return v, y, np.concatenate([*slack, h, r]), np.concatenate([*prices, o, p])
 
     def _soften(self, v: Vector) -> tuple[Vector, Vector]:
-        """Hinges rounded off; t, the last entry of v, is moved to where their slopes balance its own."""
+        """Hinges rounded off; each inner variable of v is moved to where the slopes of its hinges balance its own."""
         q = self.problem
         excess = self.hinges.image(v) - q.kink
         if not len(excess):
             return excess, excess
         width = 0.5 * max(float(np.std(excess)), 1e-6)
-        slope, bend = float(q.gradient(v)[-1]), 0.0 if q.H is None else float(q.H[-1, -1])
+        for k in range(q.outer, len(v)):
+            mine = np.ones(len(excess), dtype=bool) if q.inner == 1 else q.B[:, k] == -1.0
+            if mine.any():
+                moved = self._balanced(v, k, excess[mine], q.cap[mine], width)
+                excess[mine] -= moved - v[k]
+                v[k] = moved
+        return np.sqrt(np.square(excess) + width * width), excess
+
+    def _balanced(self, v: Vector, k: int, excess: Vector, cap: Vector, width: float) -> float:
+        """Where the slope in variable k, of which ``excess`` is the hinges' at v, vanishes."""
+        q = self.problem
+        slope, curvature = float(q.gradient(v)[k]), 0.0 if q.H is None else float(q.H[k, k])
 
         def balance(at: float) -> tuple[float, float]:
-            """The slope in t, which rises with it, and how fast it does."""
-            moved = excess - (at - v[-1])
+            """The slope, which rises with the variable, and how fast it does."""
+            moved = excess - (at - v[k])
             root = np.sqrt(np.square(moved) + width * width)
-            hinged = 0.5 * float(q.cap.sum() + q.cap @ (moved / root))
-            return slope + bend * (at - v[-1]) - hinged, bend + 0.5 * width * width * float(q.cap @ root**-3)
+            hinged = 0.5 * float(cap.sum() + cap @ (moved / root))
+            return slope + curvature * (at - v[k]) - hinged, curvature + 0.5 * width * width * float(cap @ root**-3)
 
-        low, high = v[-1] + float(excess.min()) - width, v[-1] + float(excess.max()) + width
-        at = v[-1]
+        low, high = v[k] + float(excess.min()) - width, v[k] + float(excess.max()) + width
+        at = float(v[k])
         for _ in range(12):
             low, high = (at, high) if balance(at)[0] < 0.0 else (low, at)
             at = 0.5 * (low + high)
-        if bend > 0.0:  # curvature may balance the slope far from all hinges
+        if curvature > 0.0:  # it may balance the slope far from all hinges
             left, rate = balance(at)
             at -= left / rate
-        excess = excess - (at - v[-1])
-        v[-1] = at
-        return np.sqrt(np.square(excess) + width * width), excess
+        return at
 
     # -- one run ------------------------------------------------------------------------------------------------
 
@@ -162,7 +171,6 @@ class InteriorMethod:
         the slacks towards 0 and then lose the slopes as well.
         """
         best, kept, stalled = np.inf, (self.v, self.y, self.x, self.z), 0
-        together = self.problem.H is not None  # H couples the two sides, so they must move together
         for iteration in range(max_iter + 1):
             slope_gap, row_gap, slack_gap = self._residuals()
             total = float(self.x @ self.z)
@@ -175,25 +183,32 @@ class InteriorMethod:
             patience = 6 if broken <= _REACHED else 20
             if score <= tolerance or not np.isfinite(score) or stalled >= patience or iteration == max_iter:
                 break
-            solve = self._factor()
-            if solve is None:
-                break
-            self.iterations += 1
-            product = self.x * self.z
-            mean = total / max(len(product), 1)
-            dv, dy, dx, dz = self._direction(solve, slope_gap, row_gap, slack_gap, -product)
-            primal, dual = self._lengths(dx, dz, 1.0, together)
-            after = float((self.x + primal * dx) @ (self.z + dual * dz))
-            target = mean * min(1.0, (max(after, 0.0) / total) ** 3) if total > 0 else 0.0
-            dv, dy, dx, dz = self._direction(solve, slope_gap, row_gap, slack_gap, target - product - dx * dz)
-            if not np.isfinite(dv).all():
-                break
             # Never quite to the boundary: a slack of 0 would end the method with a division by it.
-            primal, dual = self._lengths(dx, dz, min(max(0.9, 1.0 - mean), 1.0 - 1e-6), together)
-            self.v, self.x = self.v + primal * dv, self.x + primal * dx
-            self.y, self.z = self.y + dual * dy, self.z + dual * dz
+            share = min(max(0.9, 1.0 - total / max(len(self.x), 1)), 1.0 - 1e-6)
+            if not self._step((slope_gap, row_gap, slack_gap), total, 0.0, share):
+                break
         self.v, self.y, self.x, self.z = kept
         return self._report()
+
+    def _step(self, residuals: tuple[Vector, Vector, Vector], total: float, least: float, share: float) -> bool:
+        """Mehrotra's predictor and corrector, centered by ``least`` at least; False where there is no such step."""
+        solve = self._factor()
+        if solve is None:
+            return False
+        self.iterations += 1
+        product = self.x * self.z
+        mean = total / max(len(product), 1)
+        dv, dy, dx, dz = self._direction(solve, *residuals, -product)
+        primal, dual = self._lengths(dx, dz, 1.0)
+        after = float((self.x + primal * dx) @ (self.z + dual * dz))
+        centering = max(min(1.0, (max(after, 0.0) / total) ** 3), least) if total > 0.0 else 0.0
+        dv, dy, dx, dz = self._direction(solve, *residuals, centering * mean - product - dx * dz)
+        if not np.isfinite(dv).all():
+            return False
+        primal, dual = self._lengths(dx, dz, share)
+        self.v, self.x = self.v + primal * dv, self.x + primal * dx
+        self.y, self.z = self.y + dual * dy, self.z + dual * dz
+        return True
 
     def _residuals(self) -> tuple[Vector, Vector, Vector]:
         q, z = self.problem, self.z
@@ -208,9 +223,10 @@ class InteriorMethod:
         slope_gap[self.has_upper] += z[self.high]
         return slope_gap, q.C @ self.v - q.c, slack_gap
 
-    def _lengths(self, dx: Vector, dz: Vector, share: float, together: bool) -> tuple[float, float]:
+    def _lengths(self, dx: Vector, dz: Vector, share: float) -> tuple[float, float]:
         primal, dual = _longest(self.x, dx, share), _longest(self.z, dz, share)
-        return (min(primal, dual),) * 2 if together else (primal, dual)
+        # H couples the two sides, so they must move together.
+        return (min(primal, dual),) * 2 if self.problem.H is not None else (primal, dual)
 
     # -- linear algebra -----------------------------------------------------------------------------------------
 
@@ -219,23 +235,23 @@ class InteriorMethod:
         self.ratio = self.z / self.x
         K = np.zeros((len(q.g), len(q.g))) if q.H is None else q.H.copy()
         if len(q.cap):
-            self.bend = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
-            K += self.hinges.gram(self.bend)
+            self.curvature = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
+            K += self.hinges.gram(self.curvature)
         diagonal = K.reshape(-1)[:: len(K) + 1]
-        # A row that is nearly tight would swamp what bends K without it, so it is kept apart, as the equalities are.
+        # A row that is nearly tight would swamp the curvature of the others: it is kept apart, as the equalities are.
         force = self.ratio[self.row] * self.row_square
         self.tight = (force > float(diagonal.max())).nonzero()[0]
         self.loose = (force <= float(diagonal.max())).nonzero()[0]
         if len(self.loose):
             loose = q.G[self.loose]
             K += (loose.T * self.ratio[self.row][self.loose]) @ loose
-        bent = float(diagonal.max())
+        largest = float(diagonal.max())
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
-        # The floor only matters for directions that nothing bends: a free t beside a linear utility. Entries of
-        # variables at a bound grow without limit; a floor made of them would swamp what bends the others.
+        # The floor only matters for directions without curvature: a free t beside a linear utility. Entries of
+        # variables at a bound grow without limit; a floor made of them would swamp the curvature of the others.
         typical = float(np.partition(diagonal, len(diagonal) // 2)[len(diagonal) // 2]) or float(diagonal.max()) or 1.0
-        typical = min(typical, bent) if bent > 0.0 else typical
+        typical = min(typical, largest) if largest > 0.0 else typical
         if q.H is not None:
             typical = min(typical, float(q.H.diagonal().max()) or typical)
         base = 1e-13 * typical + 1e-300
@@ -275,10 +291,10 @@ class InteriorMethod:
         """The step with  z dx + x dz = target  and all residuals removed."""
         q = self.problem
         push = target / self.x
-        # Hinges: dx_h - dx_r = B dv and dz_h = -dz_r = -dp, from which dp = bend * (B dv) + hinge.
+        # Hinges: dx_h - dx_r = B dv and dz_h = -dz_r = -dp, from which dp = curvature * (B dv) + hinge.
         rhs = -slope_gap
         if len(q.cap):
-            hinge = self.bend * (target[self.r] / self.z[self.r] - target[self.h] / self.z[self.h])
+            hinge = self.curvature * (target[self.r] / self.z[self.r] - target[self.h] / self.z[self.h])
             rhs -= self.hinges.back(hinge)
         right = -row_gap
         if len(q.b):
@@ -301,7 +317,7 @@ class InteriorMethod:
             dx[tight] = (push[tight] - dz[tight]) / self.ratio[tight]
         if len(q.cap):
             moved = self.hinges.image(dv)
-            dp = self.bend * moved + hinge
+            dp = self.curvature * moved + hinge
             dz[self.r], dz[self.h] = dp, -dp
             dx[self.h] = (push[self.h] + dp) / self.ratio[self.h]
             dx[self.r] = dx[self.h] - moved
@@ -340,3 +356,25 @@ def _longest(at: Vector, step: Vector, share: float) -> float:
         return 1.0
     nearest = -float((step / at).min())
     return min(1.0, share / nearest) if nearest > 0.0 else 1.0
+
+
+class CautiousMethod(InteriorMethod):
+    """Goes down with the complementarity sum alone, and not faster than the residuals.
+
+    Where thousands of hinges crowd about the solution, the residual of the slopes ends at the rounding of the factor,
+    above the weight of a hinge. Iterates that go on are pressed against whichever hinges were near and name the wrong
+    ones; those halfway down name the right ones.
+    """
+
+    def descend(self, target: float, max_iter: int = 25) -> InteriorPoint | None:
+        """Iterate until the complementarity sum is at most ``target``; None where that cannot be."""
+        for _ in range(max_iter):
+            residuals = self._residuals()
+            total = float(self.x @ self.z)
+            missing = max(map(_largest, residuals))
+            if total <= target:
+                return self._report()
+            least = 0.1 if missing > 0.01 * total else 0.0
+            if not np.isfinite(total + missing) or not self._step(residuals, total, least, 0.9):
+                return None
+        return None
