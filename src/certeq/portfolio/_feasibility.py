@@ -78,63 +78,28 @@ def _bounds(problem: PortfolioProblem, w: Floats) -> Iterator[Excess]:
 # -- where no weights can ---------------------------------------------------------------------------------------------
 
 
-def blame(segmented: SegmentedProblem, error: InfeasibleError) -> str:
+def explain_infeasible(segmented: SegmentedProblem, error: InfeasibleError) -> str:
     """The smallest set of constraints that exclude each other; for a target return, what could be had instead."""
     if len(segmented.c) + len(segmented.b) > _FEW:
         return in_words(str(error), segmented)
-    core = _conflict(segmented)
-    names = [*core.equalities, *core.inequalities]
+    equal, below = segmented.polyhedron().conflict()
+    names = [*(segmented.equalities[i] for i in equal), *(segmented.inequalities[i] for i in below)]
     if not names:
         return in_words(str(error), segmented)
-    for k, name in enumerate(segmented.inequalities):
-        if name.startswith("min_return") and name in names:
+    for k in below:
+        name = segmented.inequalities[k]
+        if name.startswith("min_return"):
+            others = replace(segmented, G=np.delete(segmented.G, k, axis=0), b=np.delete(segmented.b, k))
             try:
-                least = float(segmented.G[k] @ _without(segmented, (), (k,)).domain().minimize_linear(segmented.G[k]))
+                least = float(segmented.G[k] @ others.domain().minimize_linear(segmented.G[k]))
             except (InfeasibleError, UnboundedError):
                 continue
             best = -(least + segmented.minus_return()[1])
             return f"{name} is out of reach: the other constraints allow an expected return of {best:.6g} at most."
-    within = "within min_weights and max_weights" + (" (and max_turnover)" if core.problem.turnover else "")
+    within = "within min_weights and max_weights" + (" (and max_turnover)" if segmented.problem.turnover else "")
     if len(names) == 1:
         return f"{names[0]} cannot hold {within}."
     return f"These cannot hold together {within}: {'; '.join(names)}."
-
-
-def _conflict(segmented: SegmentedProblem) -> SegmentedProblem:
-    """The rows that are left when every row is dropped without which the others still exclude each other."""
-    core = segmented
-    for kind in ("G", "C"):
-        k = 0
-        while k < len(core.b if kind == "G" else core.c):
-            fewer = _without(core, (), (k,)) if kind == "G" else _without(core, (k,), ())
-            if _is_empty(fewer):
-                core = fewer
-            else:
-                k += 1
-    return core
-
-
-def _without(segmented: SegmentedProblem, equal: tuple[int, ...], below: tuple[int, ...]) -> SegmentedProblem:
-    p = segmented
-    C = [i for i in range(len(p.c)) if i not in equal]
-    G = [i for i in range(len(p.b)) if i not in below]
-    return replace(
-        p,
-        C=p.C[C],
-        c=p.c[C],
-        G=p.G[G],
-        b=p.b[G],
-        equalities=tuple(p.equalities[i] for i in C),
-        inequalities=tuple(p.inequalities[i] for i in G),
-    )
-
-
-def _is_empty(segmented: SegmentedProblem) -> bool:
-    try:
-        segmented.domain().validate(len(segmented.segments.asset))
-    except InfeasibleError:
-        return True
-    return False
 
 
 def in_words(message: str, segmented: SegmentedProblem) -> str:

@@ -203,6 +203,11 @@ class SegmentedProblem:
         s = self.segments
         if len(self.c) == 1 and not len(self.b) and np.all(self.C == 1.0):
             return CappedSimplex(s.lower, s.upper, float(self.c[0]))
+        return self.polyhedron()
+
+    def polyhedron(self) -> Polyhedron:
+        """The feasible set by its bounds and rows."""
+        s = self.segments
         rows = {"C": self.C, "c": self.c} if len(self.c) else {}
         more = {"A": self.G, "b": self.b} if len(self.b) else {}
         return Polyhedron(s.lower, s.upper, **rows, **more)

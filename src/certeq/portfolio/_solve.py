@@ -16,7 +16,7 @@ from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
-from certeq.portfolio._feasibility import blame, check_weights, in_words
+from certeq.portfolio._feasibility import check_weights, explain_infeasible, in_words
 from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem, Segments
 from certeq.risk import oce, threshold, tilt
 from certeq.utilities import Utility
@@ -36,7 +36,7 @@ def solve(
             return _stochastic(segmented, theta0, params, rng)
         return _exact(segmented, theta0, tol, params)
     except InfeasibleError as error:
-        raise OptimizationError(blame(segmented, error)) from error
+        raise OptimizationError(explain_infeasible(segmented, error)) from error
     except UnboundedError as error:
         raise OptimizationError(in_words(str(error), segmented)) from error
 

@@ -19,7 +19,7 @@ from certeq._checks import as_real, check_bound, check_count, check_finite, froz
 from ._base import Domain, InfeasibleError, UnboundedError
 from ._box import Bounded, middle_of, minimize_linear_box
 from ._least_distance import LeastDistance, least_distance
-from ._linear_programs import inner_point, minimize_over, refuse_empty
+from ._rows import Constraints, inner_point, minimize_over, refuse_empty, smallest_conflict
 
 __all__ = ["Lift", "Polyhedron", "Product", "lift"]
 
@@ -88,8 +88,18 @@ class Polyhedron(Bounded):
         """The dimension."""
         return int(self.lower.size)
 
+    def conflict(self) -> tuple[list[int], list[int]]:
+        """Return rows of C and of A that no point within the bounds satisfies together, of which none can be spared.
+
+        For a set that is empty: of another all rows are returned, since none of them excludes any.
+        """
+        return smallest_conflict(self._constraints())
+
+    def _constraints(self) -> Constraints:
+        return Constraints(self.lower, self.upper, self.C, self.c, self.A, self.b)
+
     def _validate(self, d: int) -> None:
-        refuse_empty(self)
+        refuse_empty(self._constraints())
 
     def _nearest(self, x: FloatArray) -> LeastDistance:
         K, k = np.concatenate((self.C, self.A)), np.concatenate((self.c, self.b))
@@ -114,14 +124,14 @@ class Polyhedron(Bounded):
         if not self.c.size + self.b.size:
             return minimize_linear_box(g, self.lower, self.upper)
         # The vertex comes with the tolerance of the linear program; one projection puts it in the set.
-        return self._nearest(minimize_over(self, g)[0]).theta
+        return self._nearest(minimize_over(self._constraints(), g)[0]).theta
 
     def _support_gap(self, theta: FloatArray, g: FloatArray) -> float:
         # A bound by duality, valid for any prices y and z >= 0, hence not at the mercy of the linear program's
         # tolerance: with r = g - C'y + A'z, the minimum of g.v is at least that of r.v over the bounds + y.c - z.b.
         if not self.c.size + self.b.size:
             return float(g @ (theta - self._minimize_linear(g)))
-        _, y, z = minimize_over(self, g)
+        _, y, z = minimize_over(self._constraints(), g)
         r = g - self.C.T @ y + self.A.T @ z
         # Where there is no bound to lean on, r is 0 up to the rounding of the prices.
         bound = np.where(r > 0, self.lower, self.upper)
@@ -136,7 +146,7 @@ class Polyhedron(Bounded):
     def _start(self, d: int) -> FloatArray:
         if not self.c.size + self.b.size:
             return middle_of(self.lower, self.upper)
-        return self._nearest(inner_point(self)).theta
+        return self._nearest(inner_point(self._constraints())).theta
 
     def _diameter(self, d: int) -> float:
         return float(np.linalg.norm(self.upper - self.lower))

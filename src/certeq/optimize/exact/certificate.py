@@ -37,7 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains import Domain
-from certeq.optimize.exact.problem import Polyhedron, Problem
+from certeq.optimize.domains._rows import Constraints
+from certeq.optimize.exact.problem import Problem
 from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.utilities.forms import Form
 
@@ -268,7 +269,7 @@ def certify_at(
     none = np.zeros(0)
     far = domain.diameter(len(theta))
     low, high = theta - far, theta + far
-    nothing = Polyhedron(low, high, np.zeros((0, len(theta))), none, np.zeros((0, len(theta))), none)
+    nothing = Constraints(low, high, np.zeros((0, len(theta))), none, np.zeros((0, len(theta))), none)
     reach = float(np.abs(theta).sum()) + math.sqrt(len(theta)) * far
     furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)
     drift = float(abs(1.0 - sums.slope)) * furthest
@@ -285,7 +286,7 @@ def conclude(
     sums: Evidence,
     form: Form,
     linear: Vector,
-    q: Polyhedron,
+    q: Constraints,
     box: tuple[Vector, Vector],
     theta: Vector,
     t: float,
@@ -314,7 +315,7 @@ def _allowance(
     sums: Evidence,
     form: Form,
     linear: Vector,
-    q: Polyhedron,
+    q: Constraints,
     low: Vector,
     high: Vector,
     reach: float,
@@ -351,7 +352,7 @@ def _allowance(
     )
 
 
-def linear_minimum(g: Vector, q: Polyhedron, low: Vector, high: Vector, y: Vector, z: Vector) -> tuple[float, Vector]:
+def linear_minimum(g: Vector, q: Constraints, low: Vector, high: Vector, y: Vector, z: Vector) -> tuple[float, Vector]:
     """A lower bound of g.v over the polyhedron and the y it uses; exact for a single equality row."""
     if len(q.c) == 1 and not len(q.b):
         y = _best_price(g, q.C[0], float(q.c[0]), low, high, y)
@@ -396,7 +397,7 @@ def closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector
     return low, high, radius if needed else np.inf
 
 
-def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
+def l1_reach(q: Constraints, low: Vector, high: Vector) -> float:
     """A bound on sum |v_j| over the set."""
     best = float(np.maximum(np.abs(low), np.abs(high)).sum())
     if (low >= 0.0).all():
@@ -406,7 +407,7 @@ def l1_reach(q: Polyhedron, low: Vector, high: Vector) -> float:
     return best
 
 
-def best_multipliers(g: Vector, q: Polyhedron, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+def best_multipliers(g: Vector, q: Constraints, low: Vector, high: Vector) -> tuple[Vector, Vector]:
     """y and z that make the bound of g.v over the polyhedron best: the dual of a linear program."""
     from scipy.optimize import linprog  # slow to import, and needed only where the method did not converge
 

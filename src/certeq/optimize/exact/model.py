@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact.certificate import l1_reach
-from certeq.optimize.exact.problem import Polyhedron, Problem
+from certeq.optimize.exact.problem import Problem
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.squares import Squares
 from certeq.optimize.exact.threshold import threshold
@@ -50,7 +51,7 @@ class Model:
     scenarios: Scenarios
     form: Form
     linear: Vector
-    polyhedron: Polyhedron
+    polyhedron: Constraints
     low: Vector  # the box that the rows imply
     high: Vector
     holding: float  # theta in the caller's units = holding * theta here
@@ -147,12 +148,12 @@ class Model:
         lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), at[:-1] - radius, lower)
         upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), at[:-1] + radius, upper)
         C, G = q.C[:, assets], q.G[:, assets]
-        chosen = Polyhedron(lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest)
+        chosen = Constraints(lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest)
         return _in_theta_and_t(g, H, chosen, bent)
 
 
 def _in_theta_and_t(
-    g: Vector, H: Vector | None, q: Polyhedron, hinges: tuple[Vector, Vector, Vector] | None
+    g: Vector, H: Vector | None, q: Constraints, hinges: tuple[Vector, Vector, Vector] | None
 ) -> Subproblem:
     """A subproblem in (theta, t) from constraints on theta alone."""
     C, G = (np.hstack([rows, np.zeros((len(rows), 1))]) for rows in (q.C, q.G))
@@ -170,7 +171,7 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding
     c_norm, g_norm = q.lengths()
-    inner = Polyhedron(
+    inner = Constraints(
         q.lower / holding,
         q.upper / holding,
         q.C / c_norm[:, None],

@@ -11,31 +11,12 @@ from numpy.typing import NDArray
 
 from certeq._checks import as_real, check_array, check_bound, check_finite, check_instance, check_weights, probabilities
 from certeq._table import refuse_table
+from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact.squares import Squares
 from certeq.utilities import Utility
 
 Vector = NDArray[np.float64]
 _FAR = 1024.0  # deviations from 0 at which the mean of an asset's losses is taken off: ten of their digits are the mean
-
-
-@dataclass(frozen=True)
-class Polyhedron:
-    """{v : lower <= v <= upper, C v = c, G v <= b}; bounds may be infinite, rows may be absent."""
-
-    lower: Vector
-    upper: Vector
-    C: Vector
-    c: Vector
-    G: Vector
-    b: Vector
-
-    def as_arguments(self) -> dict[str, Any]:
-        """The bounds and rows by the names that `solve_exact` gives them."""
-        return {name: getattr(self, name) for name in ("lower", "upper", "C", "c", "G", "b")}
-
-    def lengths(self) -> tuple[Vector, Vector]:
-        """Norms of the rows of C and of G."""
-        return np.sqrt(np.vecdot(self.C, self.C)), np.sqrt(np.vecdot(self.G, self.G))
 
 
 @dataclass(frozen=True)
@@ -49,7 +30,7 @@ class Problem:
     weights: Vector
     utility: Utility
     linear: Vector
-    polyhedron: Polyhedron
+    polyhedron: Constraints
     kept: NDArray[np.intp] | None
     count: int
     largest: float
@@ -89,7 +70,7 @@ def read_problem(
         if np.any(mass == 0.0):
             kept = np.flatnonzero(mass)
             table, mass = table[kept], mass[kept]
-    polyhedron = Polyhedron(
+    polyhedron = Constraints(
         _bound("lower", lower, assets, -np.inf),
         _bound("upper", upper, assets, np.inf),
         *_rows("C", C, "c", c, assets),

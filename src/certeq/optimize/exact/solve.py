@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from certeq._checks import check_count, check_number
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
+from certeq.optimize.domains._rows import feasible_point, implied_box, onto_rows, presolve_rows, restore
 from certeq.optimize.exact.certificate import Certificate, best_multipliers, certify, closed_box
-from certeq.optimize.exact.feasibility import feasible_point, implied_box, onto_rows, restore
 from certeq.optimize.exact.model import Model, normalize
 from certeq.optimize.exact.problem import Problem, read_problem, read_start, without_offsets
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.exact.result import ExactResult
-from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solver import Answer, Descent
 from certeq.optimize.exact.stages import at_once, first_point
@@ -132,7 +131,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     asked = problem.polyhedron
     box = implied_box(asked)
     rows = presolve_rows(asked)
-    problem = replace(problem, polyhedron=rows.polyhedron)
+    problem = replace(problem, polyhedron=rows.constraints)
     single = isinstance(problem.utility.shape, Quadratic) and problem.table.shape[1] <= FEW
     if given is None and len(problem.weights) >= _MANY and not single:
         given = _from_a_sample(problem, tol, deadline)
@@ -155,7 +154,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if proof.relative > tol:
         proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
-    reduced = found.slope - found.y @ rows.polyhedron.C + found.z @ rows.polyhedron.G
+    reduced = found.slope - found.y @ rows.constraints.C + found.z @ rows.constraints.G
     of_c, of_g = rows.multipliers(found.y, found.z, asked)
     steps = [(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace]
     return ExactResult(

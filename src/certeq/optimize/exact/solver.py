@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.optimize.domains._rows import restore
 from certeq.optimize.exact.certificate import closed_box, linear_minimum
-from certeq.optimize.exact.feasibility import restore
 from certeq.optimize.exact.model import Hinges, Model, Point
 from certeq.optimize.exact.recession import Escape, falls_for_ever
 from certeq.optimize.exact.working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges

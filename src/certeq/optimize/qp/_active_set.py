@@ -73,6 +73,8 @@ def pivoted(problem: Subproblem, start: Partition | None) -> SubSolution | None:
 def _factored(q: Subproblem, free: Index) -> Solve | None:
     """Solve  [H C^T; C 0] (v, -y) = (down, missing)  in the free variables: Cholesky of H, then of C H^-1 C^T."""
     assert q.H is not None
+    if not len(free):
+        return lambda down, missing: (down, np.zeros_like(missing))
     factor, info = _potrf(q.H[free[:, None], free], lower=1, clean=0)
     if info != 0:
         return None

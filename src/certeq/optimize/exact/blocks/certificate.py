@@ -16,6 +16,7 @@ import numpy as np
 
 from certeq._table import Array as Vector
 from certeq._table import Block, Index, Table
+from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact.blocks.hinges import Hinges, dual_pairs
 from certeq.optimize.exact.blocks.sums import Rows, Units
 from certeq.optimize.exact.certificate import (
@@ -28,7 +29,6 @@ from certeq.optimize.exact.certificate import (
     join,
     on_kinks,
 )
-from certeq.optimize.exact.problem import Polyhedron
 from certeq.utilities.forms import Form
 
 
@@ -62,7 +62,7 @@ def prove(
     panel: Table,
     form: Form,
     linear: Vector,
-    q: Polyhedron,
+    q: Constraints,
     box: tuple[Vector, Vector],
     units: Units,
     theta: Vector,
@@ -134,7 +134,7 @@ def prove_alone(
     panel: Table,
     form: Form,
     linear: Vector,
-    q: Polyhedron,
+    q: Constraints,
     box: tuple[Vector, Vector],
     mass: float,
     theta: Vector,

@@ -12,16 +12,15 @@ from certeq._table import Array as Vector
 from certeq._table import Table
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
+from certeq.optimize.domains._rows import feasible_point, implied_box, presolve_rows
 from certeq.optimize.exact.blocks.certificate import prove, prove_alone
 from certeq.optimize.exact.blocks.descent import BlockDescent
 from certeq.optimize.exact.blocks.scan import Extent, Worst, scan
 from certeq.optimize.exact.blocks.sums import Units
 from certeq.optimize.exact.certificate import l1_reach
-from certeq.optimize.exact.feasibility import feasible_point, implied_box
 from certeq.optimize.exact.model import Model, normalize
 from certeq.optimize.exact.problem import Problem, read_problem, read_start
 from certeq.optimize.exact.recession import Escape
-from certeq.optimize.exact.rows import presolve_rows
 from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solve import check_limits, solve_exact, status_of, tidied, unbounded_error
 from certeq.optimize.exact.threshold import threshold
@@ -101,7 +100,7 @@ def solve_panel(
         extent = scan(panel, len(panel) if whole else rows_drawn)
         if whole:
             return _in_memory(asked, extent, given, tol, max_iter, deadline)
-        problem = replace(asked, polyhedron=rows.polyhedron)
+        problem = replace(asked, polyhedron=rows.constraints)
         if given is None:
             given = _from_a_draw(problem, extent, tol, deadline)
         order = np.argsort(problem.linear + extent.center + extent.deviation, kind="stable")
@@ -109,7 +108,7 @@ def solve_panel(
         # Only center and scale are asked of the scenarios here, and both are known for the whole panel.
         model = normalize(problem, cast(Scenarios, extent), start, *box)
         units = Units(extent.center, extent.scale, extent.mass)
-        widest = extent.biggest * l1_reach(rows.polyhedron, *box) + abs(utility.anchor)
+        widest = extent.biggest * l1_reach(rows.constraints, *box) + abs(utility.anchor)
         movable = np.flatnonzero(
             model.high - model.low > 1e-13 * np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
         )
@@ -136,7 +135,7 @@ def solve_panel(
             raise unbounded_error(problem, escape) from None
         point = answer.point
         theta = tidied(problem, model, point.v[:-1])
-        q, scale = rows.polyhedron, extent.scale
+        q, scale = rows.constraints, extent.scale
         y = answer.y * scale / np.linalg.norm(q.C, axis=1)
         z = answer.z * scale / np.linalg.norm(q.G, axis=1)
         t = float(point.v[-1]) * model.loss + float(extent.center @ theta)
