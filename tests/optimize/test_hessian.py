@@ -81,3 +81,10 @@ def test_shapes_are_checked():
         hessian_product(LOSSES[0], ce.Entropic(1.0), np.zeros(3), np.zeros(2))
     with pytest.raises(ValueError, match="weights must have one entry per sample, 40; found 3"):
         hessian(LOSSES[0], ce.Entropic(1.0), np.zeros(3), weights=[1, 2, 3])
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(1.0), ce.Quartic(), ce.SmoothCVaR(0.2)], ids=repr)
+def test_samples_of_weight_0_may_lose_anything(utility):
+    table, weights, theta = np.vstack([X, np.full(3, 1e5)]), np.append(np.ones(40), 0.0), np.full(3, 0.2)
+    found = hessian(LinearLoss(table), utility, theta, weights=weights)
+    np.testing.assert_allclose(found, hessian(LinearLoss(X), utility, theta), rtol=1e-12)

@@ -447,3 +447,29 @@ def test_a_gradient_that_is_none_is_refused_at_once():
         ce.minimize(
             ce.CallableLoss(loss), ce.Entropic(1.0), domain=ce.Simplex(), samples=lambda rng, m: X[:m], **options
         )
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [
+        ce.CVaR(0.1),
+        ce.Entropic(1.0),
+        ce.SmoothCVaR(0.1),
+        ce.Quartic(),
+        ce.MeanVariance(1.0),
+        0.5 * ce.Mean() + 0.5 * ce.Entropic(3.0),
+        0.5 * ce.CVaR(0.2) + 0.5 * ce.Entropic(3.0),
+    ],
+    ids=repr,
+)
+def test_samples_of_weight_0_may_lose_anything(utility):
+    rng = np.random.default_rng(0)
+    table, weights = rng.normal(size=(50, 3)), np.ones(50)
+    table[7], weights[7] = 1e5, 0.0
+    settings = {"domain": Simplex(), "batch": "full", "step": 0.01, "iterations": 40}
+    found = minimize_sg(LinearLoss(table), utility, weights=weights, **settings)
+    without = minimize_sg(LinearLoss(np.delete(table, 7, axis=0)), utility, **settings)
+    np.testing.assert_allclose(found.theta, without.theta, atol=1e-12)
+    assert found.value == pytest.approx(without.value, rel=1e-12)
+    assert found.gap == pytest.approx(without.gap, rel=1e-6)
+    assert found.tilt[7] == 0.0

@@ -113,7 +113,9 @@ class _SecondOrder:
             raise ValueError(f"theta must have {d} entries, one per column of the samples; found {self.theta.size}.")
         at = objective.evaluate(self.theta)
         self.tilt = at.tilt
-        curvature = np.asarray(utility.curvature(at.losses - at.threshold))
-        shares = objective.weights
-        self.curvature: Floats = curvature / curvature.size if shares is None else shares * curvature
+        with np.errstate(over="ignore", invalid="ignore"):
+            curvature = np.asarray(utility.curvature(at.losses - at.threshold))
+            shares = np.full(curvature.size, 1.0 / curvature.size) if objective.weights is None else objective.weights
+            # Of a loss that cannot happen the curvature may overflow, and 0 * inf is not 0.
+            self.curvature: Floats = np.where(shares > 0.0, shares * curvature, 0.0)
         self.curvature_sum = float(self.curvature.sum())

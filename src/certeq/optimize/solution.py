@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,12 +162,15 @@ def certified_gap(at: Evaluation, theta: Floats, objective: Objective, domain: D
     loss, utility, table = objective.loss, objective.utility, objective.samples
     if not (loss.linear and isinstance(table, np.ndarray)):
         return frank_wolfe_gap(at, theta, loss, utility, domain)
-    count = len(table)
-    weights = np.full(count, 1.0 / count) if objective.weights is None else objective.weights
-    step = max(1, _CHUNK // table.shape[1])
+    weights = np.full(len(table), 1.0 / len(table)) if objective.weights is None else objective.weights
+    kept: Any = slice(None)
+    if not weights.all():  # a row that cannot happen may lose so much that u overflows, and 0 * inf is not 0
+        kept = np.flatnonzero(weights)
+        table, weights = table[kept], weights[kept]
+    step, count = max(1, _CHUNK // table.shape[1]), len(table)
     rows = (slice(start, min(start + step, count)) for start in range(0, count, step))
     blocks = ((part, np.asarray(table[part], dtype=np.float64)) for part in rows)
-    return certify_at(blocks, weights, form(utility), domain, theta, at.threshold, at.tilt)[1]
+    return certify_at(blocks, weights, form(utility), domain, theta, at.threshold, at.tilt[kept])[1]
 
 
 def stationarity(at: Evaluation, theta: Floats, domain: Domain) -> float:

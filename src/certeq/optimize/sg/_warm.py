@@ -39,6 +39,7 @@ class WarmTilt:
         shape: Any = utility.shape
         self.form = form(utility)
         self.weights = weights  # of the full sample, summing to 1; None for equal weights
+        self.counted = None if weights is None or weights.all() else weights > 0.0
         self.closed = isinstance(shape, Exponential | Quadratic)
         self.smooth = shape is None and not utility.kinks and utility.kappa > 0.0
         self.pieces: Any = shape if isinstance(shape, Pieces) and weights is None and shape.low < shape.high else None
@@ -56,6 +57,8 @@ class WarmTilt:
         silences floating-point warnings, once for all calls.
         """
         z = np.ascontiguousarray(z)
+        if self.counted is not None:  # a loss that cannot happen may lie anywhere, and must not overflow anything
+            z = np.where(self.counted, z, z[self.counted].min())
         self.rows = None
         if self.closed:
             return closed_density(z, self.weights, self.form)
