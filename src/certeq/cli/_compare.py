@@ -21,7 +21,7 @@ from certeq.cli._console import (
     print_table,
     progress,
 )
-from certeq.cli._inputs import LEAST_DAYS, Panel, load_panel
+from certeq.cli._inputs import LEAST_DAYS, DailyReturns, load_panel
 from certeq.cli._options import CHOICES, UNITS_HELP, AreReturns, AsJson, Choice, Force, Prices, UnknownChoice, find
 from certeq.cli._portfolio import benchmarks, fitted, minimizer, steps, swept
 
@@ -92,7 +92,7 @@ def run(
 
 
 def _compared(
-    panel: Panel, test_size: float, max_weight: float, focus: str, sweeps: bool, quiet: bool
+    panel: DailyReturns, test_size: float, max_weight: float, focus: str, sweeps: bool, quiet: bool
 ) -> tuple[Study, Figures]:
     from certeq.report import Study, figures
 

@@ -36,7 +36,7 @@ _LARGE = 1.0
 
 
 @dataclass
-class Panel:
+class DailyReturns:
     """Daily returns, where they came from, and what was done to them on the way."""
 
     returns: pd.DataFrame
@@ -44,7 +44,7 @@ class Panel:
     notes: list[str] = field(default_factory=list)
 
 
-def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: int = 2) -> Panel:
+def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: int = 2) -> DailyReturns:
     """Read, check and turn into returns; the S&P 500 panel in skfolio's wheel where no file is given."""
     if path is None:
         return _sp500()
@@ -70,16 +70,16 @@ def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: in
     flat = [str(name) for name in returns.columns[(returns == 0.0).all()]]
     if flat:
         notes.append(f"{_some(flat)} never moved: a minimizer of risk will treat it as cash.")
-    return Panel(returns, path.name, notes)
+    return DailyReturns(returns, path.name, notes)
 
 
-def _sp500() -> Panel:
+def _sp500() -> DailyReturns:
     try:
         from skfolio.datasets import load_sp500_dataset
         from skfolio.preprocessing import prices_to_returns
     except ImportError as error:
         raise ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[portfolio]'") from None
-    return Panel(prices_to_returns(load_sp500_dataset()), "S&P 500 panel of skfolio")
+    return DailyReturns(prices_to_returns(load_sp500_dataset()), "S&P 500 panel of skfolio")
 
 
 def _sorted(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:

@@ -26,7 +26,7 @@ from certeq.cli._console import (
     progress,
     write_weights,
 )
-from certeq.cli._inputs import LEAST_DAYS, Panel, load_panel
+from certeq.cli._inputs import LEAST_DAYS, DailyReturns, load_panel
 from certeq.cli._options import (
     UNITS_HELP,
     Alpha,
@@ -122,7 +122,7 @@ def _fitted(title: str, estimator: Any, fit_on: Any, least: float | None) -> Str
 
 
 def _settings(
-    panel: Panel,
+    panel: DailyReturns,
     low: list[str] | None,
     high: list[str] | None,
     budget: float,
@@ -141,7 +141,7 @@ def _settings(
     return settings
 
 
-def _split(panel: Panel, test_size: float) -> tuple[Any, Any]:
+def _split(panel: DailyReturns, test_size: float) -> tuple[Any, Any]:
     held = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
     if held == 0:
         return panel.returns, panel.returns
@@ -154,7 +154,7 @@ def _split(panel: Panel, test_size: float) -> tuple[Any, Any]:
 
 
 def _study(
-    panel: Panel, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, given: dict[str, float],
+    panel: DailyReturns, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, given: dict[str, float],
     settings: dict[str, Any],
 ) -> Study:  # fmt: skip
     from certeq.report import Study
