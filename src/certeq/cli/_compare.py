@@ -36,7 +36,7 @@ EXAMPLES = (
     "certeq compare returns.parquet --returns --no-report --json",
 )
 DEFAULT_REPORT = Path("certeq-report.html")
-# What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more room.
+# What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.
 _FIRST = {"annualized_mean": "Return a year", "cvar": "CVaR 95 %"}
 Figures = dict[str, dict[str, tuple[float, float, float]]]
 

@@ -75,19 +75,19 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(table: Table, elsewhere: str = "") -> None:
+def print_table(table: Table, also_shown: str = "") -> None:
     """A table on the width there is: that of the terminal, or COLUMNS; where there is neither, all of it.
 
-    Columns stand in the order of their weight: those for which there is no room are left out from the right, and a
-    note names them and where else they are shown: ``elsewhere`` is such as "in the report".
+    Columns stand in the order of their weight: those for which there is no width are left out from the right, and a
+    note names them and where else they are shown: ``also_shown`` is such as "in the report".
     """
     console = Console(highlight=False, soft_wrap=False)
     limited = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     left_out, console.width, whole = fit(table, console.width if limited else None)
     console.print(table)
     if left_out:
-        places = " and ".join(filter(None, (f"in a terminal of {whole} columns", elsewhere)))
-        note(f"left out for want of room: {', '.join(left_out)}; shown {places}.")
+        shown = " and ".join(filter(None, (f"in a terminal of {whole} columns", also_shown)))
+        note(f"left out for want of room: {', '.join(left_out)}; shown {shown}.")
 
 
 def cell(text: object, style: str = "") -> Text:
@@ -135,8 +135,8 @@ class _Span:
     whole: bool
 
 
-def fit(table: Table, room: int | None) -> tuple[list[str], int, int]:
-    """Give the columns widths that fit into ``room`` (None: as much as they need); say what was left out.
+def fit(table: Table, width: int | None) -> tuple[list[str], int, int]:
+    """Give the columns widths that fit into ``width`` (None: as much as they need); say what was left out.
 
     A column that is right-justified or ``no_wrap`` holds cells that stay on one line; other texts, and all headings,
     break between words. Where that is not enough the lines of the box go and long words are broken, then columns go
@@ -144,27 +144,27 @@ def fit(table: Table, room: int | None) -> tuple[list[str], int, int]:
 
     Returns
     -------
-    The headings of the columns left out, the width of the table as it is now (more than ``room`` where whole numbers
+    The headings of the columns left out, the width of the table as it is now (more than ``width`` where whole numbers
     need more), and a width at which nothing is left out.
     """
     spans = [_span(column) for column in table.columns]
     boxed = 3 * len(spans) + 1
     all_of_it = _needed(spans)
     whole = sum(span.least for span in spans) + boxed
-    if room is None:
-        room = max(PAGE, whole)
-    if whole <= room:
-        _share(table, spans, room - boxed)
-        return [], room, all_of_it
-    _break_words(spans, room, _LONG)
+    if width is None:
+        width = max(PAGE, whole)
+    if whole <= width:
+        _share(table, spans, width - boxed)
+        return [], width, all_of_it
+    _break_words(spans, width, _LONG)
     kept = len(spans)
-    while kept > _KEPT and _needed(spans[:kept]) > room:
+    while kept > _KEPT and _needed(spans[:kept]) > width:
         kept -= 1
     left_out = [str(column.header) for column in table.columns[kept:]]
     table.columns, spans = table.columns[:kept], spans[:kept]
-    _break_words(spans, room, _SHORT)
+    _break_words(spans, width, _SHORT)
     _open(table)
-    width = max(room, _needed(spans))
+    width = max(width, _needed(spans))
     _share(table, spans, width - 2 * (kept - 1))
     return left_out, width, all_of_it
 
@@ -186,16 +186,16 @@ def _needed(spans: list[_Span]) -> int:
     return sum(span.least for span in spans) + 2 * (len(spans) - 1)
 
 
-def _break_words(spans: list[_Span], room: int, letters: int) -> None:
+def _break_words(spans: list[_Span], width: int, letters: int) -> None:
     """Let words of texts be broken where the columns need more than there is, the longest first."""
     for span in sorted((span for span in spans if not span.whole), key=lambda span: -span.least):
-        span.least = max(min(span.least, letters), span.least - max(0, _needed(spans) - room))
+        span.least = max(min(span.least, letters), span.least - max(0, _needed(spans) - width))
 
 
-def _share(table: Table, spans: list[_Span], room: int) -> None:
+def _share(table: Table, spans: list[_Span], width: int) -> None:
     """Set the widths: at least what each needs; what is left goes to texts, then to headings of numbers."""
     widths = [span.least for span in spans]
-    spare = room - sum(widths)
+    spare = width - sum(widths)
     for whole in (False, True):
         while spare > 0:
             short = [i for i, span in enumerate(spans) if span.whole == whole and widths[i] < span.most]

@@ -1,6 +1,6 @@
 """Files as the commands read them: tables, a column over many files, and prices as a clean panel of daily returns.
 
-CSV or Parquet. What cannot be right is refused with the place of the fault; what can be mended is, with a note.
+CSV or Parquet. What cannot be right is refused with where the fault is; what can be mended is, with a note.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _numeric(table: pd.DataFrame, source: str) -> pd.DataFrame:
     numbers.columns = [str(name) for name in table.columns]
     endless = np.isinf(numbers.to_numpy(dtype=float))
     if endless.any():
-        row, place = np.argwhere(endless)[0]
-        raise BadData(f"{source}: {numbers.columns[place]!r} is infinite on {_day(numbers.index[row])}.")
+        row, column = np.argwhere(endless)[0]
+        raise BadData(f"{source}: {numbers.columns[column]!r} is infinite on {_day(numbers.index[row])}.")
     return numbers  # type: ignore[no-any-return]
 
 
@@ -142,9 +142,9 @@ def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFr
                 f"{path}: these look like returns in per cent, not prices (values around 0, many negative): divide "
                 "them by 100 and pass --returns."
             )
-        row, place = np.argwhere(bad)[0]
+        row, column = np.argwhere(bad)[0]
         raise BadData(
-            f"{path}: the price of {table.columns[place]!r} is {values[row, place]:g} on "
+            f"{path}: the price of {table.columns[column]!r} is {values[row, column]:g} on "
             f"{_day(table.index[row])}; prices must be "
             f"above 0 ({int(bad.sum())} are not). Leave a missing price empty."
         )
@@ -164,10 +164,10 @@ def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFr
     returns = table.pct_change(fill_method=None).iloc[1:]
     largest = np.abs(returns.to_numpy())
     if largest.size and largest.max() > _ABSURD:
-        row, place = divmod(int(largest.argmax()), largest.shape[1])
+        row, column = divmod(int(largest.argmax()), largest.shape[1])
         raise BadData(
-            f"{path}: the price of {returns.columns[place]!r} went from {table.to_numpy()[row, place]:g} to "
-            f"{table.to_numpy()[row + 1, place]:g} on {_day(returns.index[row])}: a change of currency or unit?"
+            f"{path}: the price of {returns.columns[column]!r} went from {table.to_numpy()[row, column]:g} to "
+            f"{table.to_numpy()[row + 1, column]:g} on {_day(returns.index[row])}: a change of currency or unit?"
         )
     return returns
 
@@ -177,16 +177,16 @@ def _check_returns(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.Data
     values = table.to_numpy(dtype=float)
     missing = np.isnan(values)
     if missing.any():
-        row, place = np.argwhere(missing)[0]
+        row, column = np.argwhere(missing)[0]
         raise BadData(
-            f"{path}: the return of {table.columns[place]!r} is missing on {_day(table.index[row])} "
+            f"{path}: the return of {table.columns[column]!r} is missing on {_day(table.index[row])} "
             f"({int(missing.sum())} in "
             "all). A gap in prices can be filled with the last price, a gap in returns cannot: give prices, or fill it."
         )
     if (values < -1.0).any():
-        row, place = np.argwhere(values < -1.0)[0]
+        row, column = np.argwhere(values < -1.0)[0]
         raise BadData(
-            f"{path}: the return of {table.columns[place]!r} is {values[row, place]:g} on "
+            f"{path}: the return of {table.columns[column]!r} is {values[row, column]:g} on "
             f"{_day(table.index[row])}, a loss of "
             f"more than 100 %. Are these percentages? Divide them by 100."
         )
@@ -329,7 +329,7 @@ def _has_zone(text: Any) -> bool:
 def read_column(path: Path, wanted: str | None) -> tuple[str, NDArray[np.float64]]:
     """One column of finite numbers, and its name."""
     if not path.exists() or path.is_dir() or path.stat().st_size == 0:
-        read_table(path)  # complains
+        read_table(path)  # raises
     names = column_names(path)
     if wanted is not None and wanted not in names:
         raise missing_column(path, wanted, names)

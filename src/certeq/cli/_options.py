@@ -54,10 +54,10 @@ class Choice:
         """The turned parameter over a sensible range around its value, with the other parameters as given."""
         now = given[self.turned]
         if self.turned == "alpha":
-            places = np.unique([*_TAILS, now])
+            values = np.unique([*_TAILS, now])
         else:
-            places = now * np.geomspace(0.1, 10.0, points)
-        return [(float(place), {**given, self.turned: float(place)}) for place in places]
+            values = now * np.geomspace(0.1, 10.0, points)
+        return [(float(value), {**given, self.turned: float(value)}) for value in values]
 
 
 CHOICES: dict[str, Choice] = {
@@ -113,7 +113,7 @@ class UnknownChoice(ValueError):
 
 
 def find(name: str) -> Choice:
-    """The choice of that name, however it is spelled."""
+    """The choice of that name, however it is written."""
     wanted = _squashed(name)
     names = {_squashed(key): key for key in CHOICES}
     for key, choice in CHOICES.items():
@@ -213,10 +213,10 @@ def read_bounds(option: str, entries: list[str], default: float, assets: list[st
 def check_bounds(low: NDArray[np.float64], high: NDArray[np.float64], budget: float, assets: list[str]) -> None:
     """Refuse bounds that no weights can meet, and say which and what would do."""
     if (low > high).any():
-        place = int(np.argmax(low > high))
+        worst = int(np.argmax(low > high))
         raise BadData(
-            f"infeasible bounds: --min-weight {low[place]:g} exceeds --max-weight {high[place]:g} for "
-            f"{assets[place]!r}."
+            f"infeasible bounds: --min-weight {low[worst]:g} exceeds --max-weight {high[worst]:g} for "
+            f"{assets[worst]!r}."
         )
     n, slack = low.size, 1e-12 * max(1.0, abs(budget))
     if high.sum() < budget - slack:

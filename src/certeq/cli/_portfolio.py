@@ -331,7 +331,7 @@ def swept(
         except BadData as error:
             notes.append(f"no {error}")
     tick()
-    built = [(place, choice.build(changed, normalized=normalized)) for place, changed in choice.cases(given)]
+    built = [(value, choice.build(changed, normalized=normalized)) for value, changed in choice.cases(given)]
     try:
         with in_one_line("sensitivity"):
             turned = sensitivity(

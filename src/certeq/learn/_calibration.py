@@ -124,7 +124,7 @@ class ToyData:
 
 
 def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: int = 42) -> ToyData:
-    r"""Three clusters on a line with noise that depends on the place.
+    r"""Three clusters on a line with noise that depends on where they are.
 
     x is N(-4, 0.4), N(0, 0.9) or N(4, 0.4) with equal odds (standard deviations), and
     :math:`y = 7\sin x + 3\,|\cos(x/2)|\,\varepsilon`. A fifth is for testing and a tenth for validation, 60/40 into

@@ -54,10 +54,10 @@ def combine_weights(sample_weight: Floats | None, class_weight: Any, classes: ND
                 raise ValueError(f"class_weight names {label!r}, which is not among the classes {classes.tolist()}.")
     if isinstance(class_weight, str) and sample_weight is not None:
         # Balanced means that every class has the same total weight, the samples' own weights included.
-        places = np.searchsorted(classes, y)
-        totals = np.bincount(places, weights=sample_weight, minlength=len(classes))
+        index = np.searchsorted(classes, y)
+        totals = np.bincount(index, weights=sample_weight, minlength=len(classes))
         held = totals > 0
         per_class = np.where(held, totals.sum() / (held.sum() * np.where(held, totals, 1.0)), 0.0)
-        return np.asarray(sample_weight * per_class[places])
+        return np.asarray(sample_weight * per_class[index])
     per_sample = compute_sample_weight(class_weight, y)
     return np.asarray(per_sample if sample_weight is None else sample_weight * per_sample)

@@ -172,7 +172,7 @@ def _as_float32(X: Floats) -> Any:
     with np.errstate(over="ignore"):
         small = X.astype(np.float32)
     if not np.isfinite(small).all():
-        i, j = (int(place) for place in np.argwhere(~np.isfinite(small))[0])
+        i, j = (int(k) for k in np.argwhere(~np.isfinite(small))[0])
         raise ValueError(f"X must fit into float32; found {X[i, j]!r} at row {i}, column {j}. Scale the features.")
     return small
 

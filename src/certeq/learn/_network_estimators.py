@@ -117,13 +117,13 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))
-        classes, places = np.unique(y, return_inverse=True)
+        classes, labels = np.unique(y, return_inverse=True)
         check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
         weight = combine_weights(weight, self.class_weight, classes, y)
         proceed = self.warm_start and hasattr(self, "classes_") and np.array_equal(self.classes_, classes)
         self.classes_ = classes
         base, outputs = _base(len(classes))
-        self._train(X, places, weight, base, outputs, proceed=proceed, strata=places)
+        self._train(X, labels, weight, base, outputs, proceed=proceed, strata=labels)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OCENetworkClassifier:
@@ -136,11 +136,11 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
             check_classes(self.classes_)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_.tolist()}; found {classes!r}.")
-        places = positions(y, self.classes_, len(y))
+        labels = positions(y, self.classes_, len(y))
         weight = check_sample_weight(sample_weight, len(y))
         weight = combine_weights(weight, self.class_weight, self.classes_, y)
         base, outputs = _base(len(self.classes_))
-        self._train(X, places, weight, base, outputs, proceed=True, epochs=1)
+        self._train(X, labels, weight, base, outputs, proceed=True, epochs=1)
         return self
 
 

@@ -46,7 +46,7 @@ def as_png(figure: Figure) -> bytes:
         raise ImportError("figures need matplotlib: pip install 'certeq[paper]'.") from None
     with matplotlib.rc_context(_STYLE):
         most = max(len(_labels(panel)) for panel in figure.panels)
-        named = any(named_places(panel) is not None for panel in figure.panels)
+        named = any(named_numbers(panel) is not None for panel in figure.panels)
         width = 5.4 * len(figure.panels) if len(figure.panels) > 1 else 7.2
         drawing = Drawing(figsize=(width, 3.6 + 0.17 * -(-most // 3) + 0.7 * named), dpi=130, layout="constrained")
         FigureCanvasAgg(drawing)
@@ -65,18 +65,18 @@ def _draw(axes: Any, panel: Panel) -> None:
     bottoms: dict[Any, float] = {}
     bars = [series for series in panel.series if series.kind == "bar"]
     layers = [series for series in panel.series if series.kind == "stack"]
-    names = named_places(panel)
+    names = named_numbers(panel)
     if layers and names is None:
-        colors = [tone(place, series.label) for place, series in enumerate(layers)]
+        colors = [tone(index, series.label) for index, series in enumerate(layers)]
         areas = axes.stackplot(
             layers[0].x, [series.y for series in layers], labels=[_words(s.label) for s in layers],
             colors=[color for color, _ in colors], linewidth=0,
         )  # fmt: skip
         for area, (_, strength) in zip(areas, colors, strict=True):
             area.set_alpha(strength)
-    for place, series in enumerate(panel.series):
-        color, strength = tone(place, series.label)
-        x: Any = np.array([names[str(key)] for key in series.x], dtype=float) if names is not None else _places(series)
+    for index, series in enumerate(panel.series):
+        color, strength = tone(index, series.label)
+        x: Any = np.array([names[str(key)] for key in series.x], dtype=float) if names is not None else _numbers(series)
         y = np.asarray(series.y, dtype=float)
         if series.kind == "stack" and names is not None:
             bottom = np.array([bottoms.get(key, 0.0) for key in x])
@@ -105,7 +105,7 @@ def _draw(axes: Any, panel: Panel) -> None:
             dashed = series.kind == "dashed"
             axes.plot(
                 x, y, label=_words(series.label), color=color, alpha=strength, linewidth=1.4,
-                linestyle=("--", ":", "-.")[place % 3] if dashed else "-",
+                linestyle=("--", ":", "-.")[index % 3] if dashed else "-",
             )  # fmt: skip
     axes.set(title=_words(panel.title), xlabel=_words(panel.x), ylabel=_words(panel.y))
     if panel.log_x and names is None:
@@ -143,17 +143,17 @@ def _reach(series: Series) -> Any:
     return np.abs(np.vstack([y - np.asarray(series.low), np.asarray(series.high) - y]))
 
 
-def _places(series: Series) -> Any:
+def _numbers(series: Series) -> Any:
     if series.x and isinstance(series.x[0], str):
         return np.array(series.x, dtype="datetime64[D]")
     return np.asarray(series.x, dtype=float)
 
 
-def tone(place: int, label: str) -> tuple[str, float]:
+def tone(index: int, label: str) -> tuple[str, float]:
     """Color and strength of the n-th series; the second round of colors is paler, and what is left over grey."""
     if label == OTHERS:
         return MUTED, 0.5
-    return PALETTE[place % len(PALETTE)], 1.0 if place < len(PALETTE) else 0.5
+    return PALETTE[index % len(PALETTE)], 1.0 if index < len(PALETTE) else 0.5
 
 
 def is_dated(panel: Panel) -> bool:
@@ -162,7 +162,7 @@ def is_dated(panel: Panel) -> bool:
     return bool(texts) and all(_DAY.fullmatch(text) for text in texts)
 
 
-def named_places(panel: Panel) -> dict[str, int] | None:
+def named_numbers(panel: Panel) -> dict[str, int] | None:
     """Where each name stands on an axis of names; None where it shows numbers or days."""
     if is_dated(panel) or not any(isinstance(x, str) for series in panel.series for x in series.x[:1]):
         return None

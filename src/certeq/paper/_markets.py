@@ -355,8 +355,8 @@ def _where(panel: ReturnsPanel) -> dict[str, str]:
 
 def log_spaced(steps: int, points: int = 40) -> set[int]:
     """Steps evenly spaced on a logarithmic scale, all of them logged ones."""
-    places = np.geomspace(LOG_EVERY, steps, points)
-    return {int(LOG_EVERY * round(place / LOG_EVERY)) for place in places}
+    marks = np.geomspace(LOG_EVERY, steps, points)
+    return {int(LOG_EVERY * round(mark / LOG_EVERY)) for mark in marks}
 
 
 def _answer(

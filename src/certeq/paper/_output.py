@@ -236,7 +236,7 @@ def as_markdown(table: Table) -> str:
     numeric = numeric_columns(table)
     lines = [
         "| " + " | ".join(map(_piped, table.columns)) + " |",
-        "|" + "|".join("--:" if place in numeric else ":--" for place in range(len(table.columns))) + "|",
+        "|" + "|".join("--:" if index in numeric else ":--" for index in range(len(table.columns))) + "|",
     ]
     lines += ["| " + " | ".join(_piped(shown(cell, table.digits)) for cell in row) + " |" for row in table.rows]
     return "\n".join(lines) + "\n"
@@ -254,9 +254,9 @@ def shown(cell: Cell, digits: int) -> str:
 
 
 def numeric_columns(table: Table) -> frozenset[int]:
-    """The places of the columns without text."""
+    """The indices of the columns without text."""
     return frozenset(
-        place for place in range(len(table.columns)) if not any(isinstance(row[place], str) for row in table.rows)
+        index for index in range(len(table.columns)) if not any(isinstance(row[index], str) for row in table.rows)
     )
 
 
@@ -281,8 +281,8 @@ def _piped(text: str) -> str:
 
 
 def _results(folder: Path, names: tuple[str, ...]) -> list[Path]:
-    places = {name: folder / name / RESULT for name in names}
-    return [path for path in places.values() if path.is_file()]
+    paths = {name: folder / name / RESULT for name in names}
+    return [path for path in paths.values() if path.is_file()]
 
 
 def _page(folder: Path, results: list[dict[str, Any]], names: tuple[str, ...]) -> str:

@@ -148,12 +148,12 @@ def split(data: str, state: int) -> tuple[Floats, Floats, NDArray[np.int64], NDA
 
 def calibration_error(y: NDArray[Any], p: Floats) -> float:
     """Expected calibration error over ten bins (lo, hi] of the probability of class 1."""
-    place = np.searchsorted(np.linspace(0.0, 1.0, 11), p, side="left")
+    bin_of = np.searchsorted(np.linspace(0.0, 1.0, 11), p, side="left")
     error = 0.0
     for b in range(1, 11):
-        held = place == b
-        if held.any():
-            error += held.mean() * abs(p[held].mean() - y[held].mean())
+        inside = bin_of == b
+        if inside.any():
+            error += inside.mean() * abs(p[inside].mean() - y[inside].mean())
     return float(error)
 
 

@@ -249,17 +249,17 @@ def _variants(market: SolvedMarket, held_out: HeldOut) -> list[Claim]:
         less = held_out.less(market.ours[row]["weights"], market.ours["cvar"]["weights"])
         better = []
         for key, d in less.items():
-            place, sign = KEYS.index(key), wanted_sign(key)
+            column, sign = KEYS.index(key), wanted_sign(key)
             if sign * d.value > 0:
-                better.append(SHORT[place])
-            gain = printed[row][place] - printed["cvar"][place]
+                better.append(SHORT[column])
+            gain = printed[row][column] - printed["cvar"][column]
             if sign * gain <= 0:
                 continue
             mine, theirs = (market.ours[each]["metrics"][key] for each in (row, "cvar"))
             found.append(
                 Claim(
-                    f"{market.name}: {ROWS[row].title} outperforms CVaR on {SHORT[place]} (both by OCE-SG)",
-                    f"{printed[row][place]:.4f} against {printed['cvar'][place]:.4f}",
+                    f"{market.name}: {ROWS[row].title} outperforms CVaR on {SHORT[column]} (both by OCE-SG)",
+                    f"{printed[row][column]:.4f} against {printed['cvar'][column]:.4f}",
                     f"{mine:.4f} against {theirs:.4f}",
                     d.verdict(sign),
                     f"difference {d}, {d.interval}",

@@ -48,7 +48,7 @@ def run_estimation(job: Job) -> Outcome:
     repetitions, seeds = 200 if job.quick else 1000, max(2, job.seeds)
     asked = [{"m": m, "repetitions": repetitions, "seed": seed} for seed in range(seeds) for m in SIZES]
     found = job.map(errors, asked)
-    again = [found[place * len(SIZES) : (place + 1) * len(SIZES)] for place in range(seeds)]
+    again = [found[k * len(SIZES) : (k + 1) * len(SIZES)] for k in range(seeds)]
     answers = again[0]
     slopes = {
         name: [slope(SIZES, [one[name][0] for one in each]) for each in again] for name in ("mae", "mse")

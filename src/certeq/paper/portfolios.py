@@ -162,7 +162,7 @@ def row_claim(market: str, row: str, spread: Any, fit: Fit, best: Fit, quick: bo
     verdict, beyond = of_row(printed, spread)
     why = []
     if beyond.any():
-        missed = ", ".join(SHORT[place] for place in np.flatnonzero(beyond))
+        missed = ", ".join(SHORT[column] for column in np.flatnonzero(beyond))
         above = fit["value"] - best["value"]
         why.append(
             f"Further off than 2 sd over the starts: {missed}. No parameter is stated, and after "
@@ -209,8 +209,8 @@ def outperform_claims(market: str, differences: Differences, benchmarks: tuple[s
     claims, printed = [], PORTFOLIOS[market]
     for other in benchmarks:
         for key in (RETURN, SHARPE):
-            place = KEYS.index(key)
-            rows = [row for row in OCES if printed[row][place] > printed[other][place]]
+            column = KEYS.index(key)
+            rows = [row for row in OCES if printed[row][column] > printed[other][column]]
             text = f"OCE portfolios outperform {ROWS[other].title} in {'return' if key == RETURN else 'Sharpe ratio'}"
             if not rows:
                 higher = sum(differences[row, "protocol", other][key].value > 0 for row in OCES)
@@ -225,7 +225,7 @@ def outperform_claims(market: str, differences: Differences, benchmarks: tuple[s
                 Claim(
                     text,
                     f"{len(rows)} of 7 higher: "
-                    + ", ".join(f"{ROWS[r].title} {printed[r][place] - printed[other][place]:+.4f}" for r in rows),
+                    + ", ".join(f"{ROWS[r].title} {printed[r][column] - printed[other][column]:+.4f}" for r in rows),
                     f"{len(rows) - len(less)} of those {len(rows)} higher: "
                     + ", ".join(f"{ROWS[r].title} {d.value:+.4f}" for r, d in found.items()),
                     weakest(d.verdict() for d in found.values()),
@@ -347,13 +347,13 @@ def _furthest(found: Any, printed: tuple[float, ...]) -> float:
 def cumulative_returns(returns: ReturnsPanel, benchmarks: Fits, ours: Fits, best: Fits) -> Figure:
     """Sums of daily returns on the held-out days: the paper's protocol, and the true optima."""
     n = len(returns.test)
-    places = np.unique(np.linspace(0, n - 1, min(n, _DAYS)).astype(int))
-    days = [f"{day:%Y-%m-%d}" for day in returns.test.index[places]]
+    days_shown = np.unique(np.linspace(0, n - 1, min(n, _DAYS)).astype(int))
+    days = [f"{day:%Y-%m-%d}" for day in returns.test.index[days_shown]]
 
     def curves(fits: Fits) -> tuple[Series, ...]:
         lines = []
         for row, fit in {**fits, **benchmarks}.items():
-            path = np.cumsum(returns.held_out(fit["weights"]))[places]
+            path = np.cumsum(returns.held_out(fit["weights"]))[days_shown]
             lines.append(Series(ROWS[row].title, days, path.tolist(), "dashed" if row in benchmarks else "line"))
         return tuple(lines)
 
@@ -437,7 +437,7 @@ def largest_assets(returns: ReturnsPanel, portfolios: list[Any]) -> list[str]:
     """The assets that some portfolio holds most of, in the order of the panel."""
     most = np.max(np.asarray(portfolios), axis=0)
     chosen = sorted(np.argsort(-most, kind="stable")[:_LARGEST])
-    return [str(returns.train.columns[place]) for place in chosen]
+    return [str(returns.train.columns[column]) for column in chosen]
 
 
 def _name(returns: ReturnsPanel) -> str:

@@ -112,7 +112,7 @@ def _stochastic(segmented: SegmentedProblem, theta0: Floats | None, params: dict
     gap = domain.support_gap(found.theta, slope)
     value = problem.objective(segmented.segments.fold(found.theta))
     w = np.clip(segmented.segments.fold(found.theta), problem.lower, problem.upper)
-    # What the iterates' distance from the rows, which is rounding, is worth: nothing says more of its multipliers.
+    # What the iterates' distance from the rows, which is rounding, can gain: nothing says more of its multipliers.
     outside = 1e-10 * float(np.abs(slope) @ np.abs(found.theta))
     return _allocation(segmented, w, value - gap, outside, q, found)
 
@@ -171,7 +171,7 @@ def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, t: flo
 def _allocation(
     segmented: SegmentedProblem, w: Floats, lower: float, outside: float, q: Floats, solution: Any
 ) -> Allocation:
-    """What there is to say of weights, from a lower bound of the objective and what their distance from rows is worth.
+    """What there is to say of weights, from a lower bound of the objective and what leaving the rows can gain.
 
     Segments filled out of order cost more than the weights they make up, so the gap is that of the weights.
     """

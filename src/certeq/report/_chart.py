@@ -56,9 +56,9 @@ def color(name: str) -> Node:
     return {"$css": f"--{name}"}
 
 
-def series(place: int) -> Node:
+def series(index: int) -> Node:
     """The color of the n-th line, area or bar; they repeat after `SERIES`."""
-    return color(f"series-{place % SERIES + 1}")
+    return color(f"series-{index % SERIES + 1}")
 
 
 def shared(name: str) -> Node:
@@ -67,7 +67,7 @@ def shared(name: str) -> Node:
 
 
 def axis(title: str, **more: Any) -> Node:
-    """An axis that makes room for its own labels."""
+    """An axis with as much margin as its labels need."""
     return {"title": {"text": title, "standoff": 8}, "automargin": True, **more}
 
 
@@ -84,7 +84,7 @@ def rounded(values: Any, digits: int = 5) -> list[float | None]:
 
 
 def thin(n: int, keep: Sequence[int] = (), most: int = 4000) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """At most about ``most`` of n places, evenly spread, the ends and ``keep`` among them."""
+    """At most about ``most`` of n indices, evenly spread, the ends and ``keep`` among them."""
     if n <= most:
         return np.arange(n)
     even = np.linspace(0, n - 1, most).astype(np.intp)

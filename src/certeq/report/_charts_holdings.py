@@ -90,7 +90,7 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
     """Each asset's part of the OCE beside its weight: who holds more risk than money."""
     weights, parts = _held(study), study.focused.contributions
     what = "OCE less OCE(0)"
-    if parts is None:  # weights from elsewhere: Euler's rule, w_j E_q[loss_j]
+    if parts is None:  # weights that came with none: Euler's rule, w_j E_q[loss_j]
         parts = weights * (tail.tilt @ -study.fitted_on.to_numpy(dtype=float))
         what = "expected loss under the tilt"
     total = float(parts.sum())
@@ -134,7 +134,7 @@ def gathered(assets: list[str], columns: list[Floats], size: Floats) -> tuple[li
     if order.size == 0:
         order = np.arange(min(MOST, size.size))
     shown = order[:MOST]
-    labels = distinct(assets[place] for place in shown)
+    labels = distinct(assets[k] for k in shown)
     values = [column[shown] for column in columns]
     rest = np.setdiff1d(np.arange(size.size), shown)
     if any(np.abs(column[rest]).sum() > 1e-6 for column in columns):
@@ -157,12 +157,12 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     edges = _edges(losses, tail.threshold)
     days, _ = np.histogram(losses, edges)
     tilted, _ = np.histogram(losses, edges, weights=tail.tilt)
-    middle = 0.5 * (edges[1:] + edges[:-1])
+    centers = 0.5 * (edges[1:] + edges[:-1])
     traces: list[Node] = [
         {
             "type": "bar",
             "name": name,
-            "x": rounded(middle),
+            "x": rounded(centers),
             "y": rounded(heights),
             "width": float(f"{edges[1] - edges[0]:.5g}"),
             "marker": {"color": tone, "line": {"width": 0}},
@@ -181,13 +181,13 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": f"{name} = {percent(place, 2)}",
-            "x": [place, place],
+            "name": f"{name} = {percent(at, 2)}",
+            "x": [at, at],
             "y": [0.0, 1.05 * top],
             "line": {"color": tone, "dash": dash, "width": 2},
-            "hovertemplate": f"{name} = {percent(place, 3)}<extra></extra>",
+            "hovertemplate": f"{name} = {percent(at, 3)}<extra></extra>",
         }
-        for name, place, tone, dash in marks
+        for name, at, tone, dash in marks
     ]
     beyond = losses > tail.threshold
     order = np.argsort(losses)
@@ -240,7 +240,7 @@ def days_chart(study: Study, tail: Tail) -> Chart:
     carried = tail.tilt * losses
     total = float(carried.sum())
     share = carried / total if total != 0.0 else np.full(n, np.nan)
-    dates = [str(study.fitted_on.index[place])[:10] for place in order]
+    dates = [str(study.fitted_on.index[k])[:10] for k in order]
     # Two days of one date cannot happen in daily data, but a chart would add them up.
     labels = [f"{date} " if dates[:i].count(date) else date for i, date in enumerate(dates)]
     bars = {
@@ -249,10 +249,10 @@ def days_chart(study: Study, tail: Tail) -> Chart:
         "y": labels,
         "x": rounded(losses[order]),
         "marker": {"color": series(1)},
-        "text": [f"counts as {tail.tilt[place] * n:.1f} days" for place in order],
+        "text": [f"counts as {tail.tilt[k] * n:.1f} days" for k in order],
         "textposition": "auto",
         "insidetextfont": {"color": color("on-series")},
-        "customdata": [[round(float(100 * share[place]), 3)] for place in order],
+        "customdata": [[round(float(100 * share[k]), 3)] for k in order],
         "hovertemplate": "%{y}: loss %{x:.2%}, %{text}, %{customdata[0]} % of the risk<extra></extra>",
     }
     first = int(order[0])
@@ -267,8 +267,8 @@ def days_chart(study: Study, tail: Tail) -> Chart:
         "xaxis": axis("Loss on the day", tickformat=".0%"),
     }
     rows = tuple(
-        (date, percent(float(losses[place]), 2), f"{tail.tilt[place] * n:.2f}", percent(float(share[place]), 2))
-        for date, place in zip(dates, order, strict=True)
+        (date, percent(float(losses[k]), 2), f"{tail.tilt[k] * n:.2f}", percent(float(share[k]), 2))
+        for date, k in zip(dates, order, strict=True)
     )
     table = PageTable(("Day", "Loss", "Counts as days", "Share of risk"), rows, frozenset({1, 2, 3}))
     return Chart("days", "Worst days by tilt", text, [bars], layout, table, 110 + 24 * len(order))

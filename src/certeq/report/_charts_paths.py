@@ -36,8 +36,8 @@ def time_charts(study: Study) -> list[Chart]:
     """Cumulative returns and drawdowns of every strategy, on the data they are judged on."""
     wealth: Paths = {s.name: np.cumprod(1.0 + study.judged_returns(s), dtype=np.float64) for s in study.held}
     under = {name: path / np.maximum(np.maximum.accumulate(path), 1.0) - 1.0 for name, path in wealth.items()}
-    places = thin(len(study.judged_on), [int(path.argmin()) for path in under.values()])
-    return [_wealth_chart(study, wealth, places), _under_chart(study, under, places)]
+    indices = thin(len(study.judged_on), [int(path.argmin()) for path in under.values()])
+    return [_wealth_chart(study, wealth, indices), _under_chart(study, under, indices)]
 
 
 def day(when: object) -> str:
@@ -61,7 +61,7 @@ def _line_styles(study: Study) -> dict[str, Node]:
     return styles
 
 
-def _lines(study: Study, paths: Paths, places: NDArray[np.intp], form: str) -> list[Node]:
+def _lines(study: Study, paths: Paths, indices: NDArray[np.intp], form: str) -> list[Node]:
     styles = _line_styles(study)
     return [
         {
@@ -69,7 +69,7 @@ def _lines(study: Study, paths: Paths, places: NDArray[np.intp], form: str) -> l
             "mode": "lines",
             "name": in_chart(name),
             "x": shared("days"),
-            "y": rounded(path[places]),
+            "y": rounded(path[indices]),
             "line": styles[name],
             "hovertemplate": f"%{{y:{form}}}",
         }
@@ -77,8 +77,8 @@ def _lines(study: Study, paths: Paths, places: NDArray[np.intp], form: str) -> l
     ]
 
 
-def _wealth_chart(study: Study, wealth: Paths, places: NDArray[np.intp]) -> Chart:
-    days = [day(study.judged_on.index[place]) for place in places]
+def _wealth_chart(study: Study, wealth: Paths, indices: NDArray[np.intp]) -> Chart:
+    days = [day(study.judged_on.index[k]) for k in indices]
     ends = {name: float(path[-1]) for name, path in wealth.items()}
     best, worst = max(ends, key=lambda k: ends[k]), min(ends, key=lambda k: ends[k])
     text = f"1 invested on {days[0]} became {ends[study.focus]:.2f} by {days[-1]} with {study.focus}"
@@ -89,7 +89,7 @@ def _wealth_chart(study: Study, wealth: Paths, places: NDArray[np.intp]) -> Char
         "wealth",
         "Cumulative returns",
         f"{text}. Compounded, weights kept constant by daily rebalancing, no costs.",
-        _lines(study, wealth, places, ".3f"),
+        _lines(study, wealth, indices, ".3f"),
         {"xaxis": axis("", type="date"), "yaxis": _money_axis(wealth), "hovermode": "x unified"},
         PageTable(("Strategy", "Value of 1 at the end"), rows, frozenset({1})),
         420,
@@ -98,14 +98,14 @@ def _wealth_chart(study: Study, wealth: Paths, places: NDArray[np.intp]) -> Char
     )
 
 
-def _under_chart(study: Study, under: Paths, places: NDArray[np.intp]) -> Chart:
+def _under_chart(study: Study, under: Paths, indices: NDArray[np.intp]) -> Chart:
     index, rows = study.judged_on.index, []
     for name, path in under.items():
         low = int(path.argmin())
         rows.append((name, percent(-float(path[low])), day(index[low]), percent(float((path < 0).mean()), 0)))
     mine = next(row for row in rows if row[0] == study.focus)
     text = f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; {mine[3]} of its days lie below a peak."
-    traces = _lines(study, under, places, ".1%")
+    traces = _lines(study, under, indices, ".1%")
     if len(traces) > _CROWD:
         for trace, strategy in zip(traces, study.held, strict=True):
             if not strategy.is_benchmark and strategy.name != study.focus:
@@ -168,7 +168,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
         f"fitted on it runs from OCE {percent(float(x[0]), 2)} a day with {percent(float(y[0]))} a year "
         f"to OCE {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
     )
-    # The riskiest portfolios and assets can lie far to the right and squeeze the bend, where one would choose.
+    # The riskiest portfolios and assets can lie far to the right and squeeze the curved part, where one would choose.
     inside = [float(x[0]), float(np.quantile(x, 0.75)), *[value for trace in traces[shown:] for value in trace["x"]]]
     reach = max(inside) - float(x[0])
     if reach > 0.0 and float(x[-1]) > float(x[0]) + 1.5 * reach:
@@ -198,8 +198,8 @@ def sensitivity_charts(study: Study, sweep: Sweep) -> list[Chart]:
 def _weights_path(study: Study, sweep: Sweep) -> Chart:
     largest = np.argsort(-np.abs(sweep.weights).max(axis=0), kind="stable")[: SERIES - 1]
     largest = largest[np.abs(sweep.weights).max(axis=0)[largest] > 1e-6]
-    labels = distinct((study.assets[place] for place in largest), 16)
-    paths = [sweep.weights[:, place] for place in largest]
+    labels = distinct((study.assets[k] for k in largest), 16)
+    paths = [sweep.weights[:, k] for k in largest]
     rest = sweep.weights.sum(axis=1) - np.sum(paths, axis=0)
     tones = [series(i) for i in range(len(paths))]
     if np.abs(rest).max() > 1e-6:
@@ -230,7 +230,7 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
         "hovermode": "x unified",
         **_current_mark(sweep),
     }
-    rows = tuple((f"{place:.4g}", *[percent(float(path[i])) for path in paths]) for i, place in enumerate(sweep.places))
+    rows = tuple((f"{value:.4g}", *[percent(float(path[i])) for path in paths]) for i, value in enumerate(sweep.places))
     table = PageTable((label, *labels), rows, frozenset(range(len(labels) + 1)))
     return Chart("sensitivity", f"Sensitivity of the weights to {label}", text, traces, layout, table, 420, True)
 
@@ -248,10 +248,10 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
             "x": rounded(sweep.places),
             "y": rounded([figure[key] for figure in figures]),
             "yaxis": axis_name,
-            "line": {"color": series(place), "width": 2},
+            "line": {"color": series(k), "width": 2},
             "hovertemplate": f"{label}: %{{y:.2%}}<extra></extra>",
         }
-        for key, label, axis_name, place in drawn
+        for key, label, axis_name, k in drawn
     ]
     layout = {
         "xaxis": _parameter_axis(sweep, anchor="y2"),
@@ -267,8 +267,8 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         f"daily CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} over this range of {label}."
     )
     rows = tuple(
-        (f"{place:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
-        for place, f in zip(sweep.places, figures, strict=True)
+        (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
+        for value, f in zip(sweep.places, figures, strict=True)
     )
     table = PageTable((label, "Annualized return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
     return Chart("outcome", f"Sensitivity of return and risk to {label}", text, traces, layout, table, 420)

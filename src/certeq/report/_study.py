@@ -288,8 +288,8 @@ def sensitivity(
         rows.append(np.asarray(fitted.weights_, dtype=np.float64))
         gaps.append(float(fitted.gap_))
         tick()
-    places = np.array([place for place, _ in cases], dtype=np.float64)
-    return Sweep(label, places, np.array(rows), current, max(gaps))
+    values = np.array([value for value, _ in cases], dtype=np.float64)
+    return Sweep(label, values, np.array(rows), current, max(gaps))
 
 
 def _weights(strategy: Strategy) -> Floats:

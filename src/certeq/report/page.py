@@ -59,7 +59,7 @@ def cards_html(cards: Iterable[tuple[str, str]]) -> str:
 
 
 def figure_section(chart: Chart) -> str:
-    """A chart's place, its caption, and its numbers behind a fold."""
+    """Where a chart is drawn, its caption, and its numbers behind a fold."""
     about = in_page(f"{chart.title}. {chart.summary}")
     fold = ""
     if chart.table is not None:
@@ -168,8 +168,8 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _flush(place: int, table: PageTable) -> str:
-    return ' class="number"' if place in table.numeric else ""
+def _flush(column: int, table: PageTable) -> str:
+    return ' class="number"' if column in table.numeric else ""
 
 
 def _cell(text: str) -> str:

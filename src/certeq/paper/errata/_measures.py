@@ -83,13 +83,14 @@ def mean_variance() -> Finding:
         return float(ce.oce([0.5 * theta**2 + 10.0, 1.5 * theta**2 - 10.0], utility))
 
     h = 1e-2
-    bend = (risk(h) - 2.0 * risk(0.0) + risk(-h)) / h**2
+    curvature = (risk(h) - 2.0 * risk(0.0) + risk(-h)) / h**2
     return Finding(
         "Mean-variance, example",
         "not monotone, hence no convex risk measure; OCE of convex losses can be non-convex",
         "a convex risk measure",
-        f"risk of (0, -10) is {better:g}, above that of (0, 0); second derivative at 0 of a convex family {bend:.3f}",
-        better == 7.5 and abs(bend + 8.0) < 1e-2,
+        f"risk of (0, -10) is {better:g}, above that of (0, 0); second derivative at 0 of a convex family "
+        f"{curvature:.3f}",
+        better == 7.5 and abs(curvature + 8.0) < 1e-2,
     )
 
 

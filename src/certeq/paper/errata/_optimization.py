@@ -43,15 +43,15 @@ def smoothness() -> Finding:
     def risk(theta: float) -> float:
         return float(ce.oce(xi[:, 0] * theta, ce.Entropic(beta)))
 
-    bend = (risk(h) - 2.0 * risk(0.0) + risk(-h)) / h**2
+    curvature = (risk(h) - 2.0 * risk(0.0) + risk(-h)) / h**2
     constant = oce_smoothness(loss, ce.Entropic(beta))
     return Finding(
         "Smoothness lemma",
         "L_OCE = L_F + kappa_u M^2; the printed chain of inequalities gives weak convexity",
         "OCE is as smooth as F",
-        f"F = theta xi, xi = +-1, entropic 3: L_F = {loss.smoothness(None):g}, curvature at 0 {bend:.4f}, L_OCE "
+        f"F = theta xi, xi = +-1, entropic 3: L_F = {loss.smoothness(None):g}, curvature at 0 {curvature:.4f}, L_OCE "
         f"{constant:g}",
-        loss.smoothness(None) == 0.0 and abs(bend - beta) < 1e-3 and constant >= bend - 1e-3,
+        loss.smoothness(None) == 0.0 and abs(curvature - beta) < 1e-3 and constant >= curvature - 1e-3,
     )
 
 
