@@ -28,10 +28,16 @@
 #else
 #define WIDE
 #endif
-#if defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
 #define INLINE static inline __attribute__((always_inline)) /* also into a function for other instructions */
-#else
+#define SUM_OF(...) _Pragma(SIMD_TEXT(omp simd reduction(+ : __VA_ARGS__)))
+#define RANGE_AND_SUM_OF(...) \
+    _Pragma(SIMD_TEXT(omp simd reduction(min : least) reduction(max : most) reduction(+ : __VA_ARGS__)))
+#define SIMD_TEXT(...) #__VA_ARGS__
+#else /* other compilers add one number after the other */
 #define INLINE static inline
+#define SUM_OF(...)
+#define RANGE_AND_SUM_OF(...)
 #endif
 
 enum { EXPONENTIAL, LOGISTIC, ARCTANGENT, POWER, LINEAR, CURVES };
@@ -102,21 +108,26 @@ INLINE double exponential(double x)
     double q = 1.0 + a * y, c = a;
 
 #define LOOP(...)                                                                                                      \
-    _Pragma("omp simd reduction(+ : total, rise)") for (Py_ssize_t i = 0; i < n; i++)                                  \
+    SUM_OF(total, rise) for (Py_ssize_t i = 0; i < n; i++)                                                             \
     {                                                                                                                  \
-        double y = z[i] - s;                                                                                           \
+        double y = (z[i] - center) - s;                                                                                \
         __VA_ARGS__                                                                                                    \
     }
 
-/* Slopes of z - s into out, their sum and that of the curvatures: weighted, or with the curvatures into bend. */
+/* Sums of slopes and curvatures of (z - center) - s, weighted or not. Slopes are written into out, if that is given,
+   and where there are no weights curvatures into bend. */
 #define PASS(NAME, AT)                                                                                                 \
-    WIDE static Sums NAME(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double *out,   \
-                          double *bend)                                                                                \
+    WIDE static Sums NAME(double a, double b, const double *z, const double *w, Py_ssize_t n, double center, double s, \
+                          double *out, double *bend)                                                                   \
     {                                                                                                                  \
         const double odds = b - 1.0, one_over_a = 1.0 / a, one_over_b = 1.0 / b, root = sqrt(odds > 0.0 ? odds : 0.0); \
         (void)odds, (void)one_over_a, (void)one_over_b, (void)root;                                                    \
         double total = 0.0, rise = 0.0;                                                                                \
-        if (w != NULL)                                                                                                 \
+        if (out == NULL && w != NULL)                                                                                  \
+            LOOP(AT total += w[i] * q; rise += w[i] * c;)                                                              \
+        else if (out == NULL)                                                                                          \
+            LOOP(AT total += q; rise += c;)                                                                            \
+        else if (w != NULL)                                                                                            \
             LOOP(AT out[i] = q; total += w[i] * q; rise += w[i] * c;)                                                  \
         else if (bend != NULL)                                                                                         \
             LOOP(AT out[i] = q; bend[i] = c; total += q; rise += c;)                                                   \
@@ -129,53 +140,70 @@ PASS(pass_exponential, AT_EXPONENTIAL)
 PASS(pass_logistic, AT_LOGISTIC)
 PASS(pass_arctangent, AT_ARCTANGENT)
 PASS(pass_power_1, AT_POWER(v > 0.0 ? 1.0 : 0.0))
+PASS(pass_power_1_half, AT_POWER(sqrt(v)))
 PASS(pass_power_2, AT_POWER(v))
 PASS(pass_power_3, AT_POWER(v *v))
 PASS(pass_power_any, AT_POWER(v > 0.0 ? pow(v, b - 1.0) : 0.0))
 PASS(pass_linear, AT_LINEAR)
 
-static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double s, double *out, double *bend)
+static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double center, double s, double *out,
+                 double *bend)
 {
     switch (u.kind) {
     case EXPONENTIAL:
-        return pass_exponential(u.a, u.b, z, w, n, s, out, bend);
+        return pass_exponential(u.a, u.b, z, w, n, center, s, out, bend);
     case LOGISTIC:
-        return pass_logistic(u.a, u.b, z, w, n, s, out, bend);
+        return pass_logistic(u.a, u.b, z, w, n, center, s, out, bend);
     case ARCTANGENT:
-        return pass_arctangent(u.a, u.b, z, w, n, s, out, bend);
+        return pass_arctangent(u.a, u.b, z, w, n, center, s, out, bend);
     case LINEAR:
-        return pass_linear(u.a, u.b, z, w, n, s, out, bend);
+        return pass_linear(u.a, u.b, z, w, n, center, s, out, bend);
     default:
         if (u.b == 1.0)
-            return pass_power_1(u.a, u.b, z, w, n, s, out, bend);
+            return pass_power_1(u.a, u.b, z, w, n, center, s, out, bend);
+        if (u.b == 1.5)
+            return pass_power_1_half(u.a, u.b, z, w, n, center, s, out, bend);
         if (u.b == 2.0)
-            return pass_power_2(u.a, u.b, z, w, n, s, out, bend);
+            return pass_power_2(u.a, u.b, z, w, n, center, s, out, bend);
         if (u.b == 3.0)
-            return pass_power_3(u.a, u.b, z, w, n, s, out, bend);
-        return pass_power_any(u.a, u.b, z, w, n, s, out, bend);
+            return pass_power_3(u.a, u.b, z, w, n, center, s, out, bend);
+        return pass_power_any(u.a, u.b, z, w, n, center, s, out, bend);
     }
 }
 
 /* -- u(x0 + y) - u(x0), the integral of the slope from 0 to y, summed ---------------------------------------------- */
 
+/* total += what comes of one loss, times its weight if it has one: a loop for each, so that neither has a branch. */
+#define ADD_UP(ONE, ...)                                                                                               \
+    if (w == NULL)                                                                                                     \
+        SUM_OF(total) for (Py_ssize_t i = 0; i < n; i++)                                                               \
+        {                                                                                                              \
+            double y = (z[i] - center) - s;                                                                            \
+            __VA_ARGS__                                                                                                \
+            total += ONE;                                                                                              \
+        }                                                                                                              \
+    else                                                                                                               \
+        SUM_OF(total) for (Py_ssize_t i = 0; i < n; i++)                                                               \
+        {                                                                                                              \
+            double y = (z[i] - center) - s;                                                                            \
+            __VA_ARGS__                                                                                                \
+            total += w[i] * (ONE);                                                                                     \
+        }
+
 /* Logistic: b/a times the sum of log(g) and of positive parts of a y. A product of eight g, each between 1/b and 1,
    takes one logarithm, where roundings of g are small beside the losses; weights leave no such choice. g is room to
    work in, and low the least loss. */
-WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double s,
-                             double low, double *g)
+WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double center,
+                                  double s, double low, double *g)
 {
-    double straight = 0.0, bent = 0.0;
+    double straight = 0.0, bent = 0.0, total = 0.0;
     if (w != NULL || b / a > 50.0 * fabs(low)) {
-        for (Py_ssize_t i = 0; i < n; i++) {
-            double v = a * (z[i] - s);
-            double one = v < 700.0 ? log1p(expm1(v) / b) : v + log1p(expm1(-v) * (1.0 - 1.0 / b));
-            straight += (w == NULL ? 1.0 : w[i]) * one;
-        }
-        return b / a * straight;
+        ADD_UP(v < 700.0 ? log1p(expm1(v) / b) : v + log1p(expm1(-v) * (1.0 - 1.0 / b)), double v = a * y;)
+        return b / a * total;
     }
-    _Pragma("omp simd reduction(+ : straight)") for (Py_ssize_t i = 0; i < n; i++)
+    SUM_OF(straight) for (Py_ssize_t i = 0; i < n; i++)
     {
-        double v = a * (z[i] - s), share = v > 0.0 ? 1.0 - 1.0 / b : 1.0 / b;
+        double v = a * ((z[i] - center) - s), share = v > 0.0 ? 1.0 - 1.0 / b : 1.0 / b;
         g[i] = 1.0 + share * (exponential(v > 0.0 ? -v : v) - 1.0);
         straight += v > 0.0 ? v : 0.0;
     }
@@ -188,39 +216,82 @@ WIDE static double risen_logistic(double a, double b, const double *z, const dou
     return b / a * (straight + bent);
 }
 
-static double risen_arctangent(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double low)
+/* atan(x) for x >= 0, without a branch: of x, (x - 1)/(x + 1) or -1/x, whichever is small, a rational function (Cephes);
+   pi/4 or pi/2 is added, in two parts. */
+INLINE double arctangent(double x)
 {
-    double root = sqrt(b - 1.0), whole = atan(root), total = 0.0;
-    int fine = a * b > 50.0 * fabs(low); /* losses close together: two arctangents would cancel, in one they do not */
-    for (Py_ssize_t i = 0; i < n; i++) {
-        double y = (z[i] - s) / a, v = y - root;
-        double one = v >= 0.0 ? v + whole : fine ? atan2(y, 1.0 - v * root) : atan(v) + whole;
-        total += (w == NULL ? 1.0 : w[i]) * one;
+    double top = x > 2.414213562373095 ? -1.0 : x > 0.66 ? x - 1.0 : x;
+    double below = x > 2.414213562373095 ? x : x > 0.66 ? x + 1.0 : 1.0;
+    double start = x > 2.414213562373095 ? 0x1.921fb54442d18p0 : x > 0.66 ? 0x1.921fb54442d18p-1 : 0.0;
+    double r = top / below, r2 = r * r;
+    double p = -8.750608600031904122785e-1;
+    p = p * r2 - 1.615753718733365076637e1;
+    p = p * r2 - 7.500855792314704667340e1;
+    p = p * r2 - 1.228866684490136173410e2;
+    p = p * r2 - 6.485021904942025371773e1;
+    double q = r2 + 2.485846490142306297962e1;
+    q = q * r2 + 1.650270098316988542046e2;
+    q = q * r2 + 4.328810604912902668951e2;
+    q = q * r2 + 4.853903996359136964868e2;
+    q = q * r2 + 1.945506571482613964425e2;
+    return start + (r * (r2 * p / q) + (start * 3.8981718325193755e-17 + r));
+}
+
+WIDE static double risen_arctangent(double a, double b, const double *z, const double *w, Py_ssize_t n, double center,
+                                    double s, double low)
+{
+    const double root = sqrt(b - 1.0), whole = atan(root), one_over_a = 1.0 / a;
+    double total = 0.0;
+    if (a * b > 50.0 * fabs(low)) { /* losses close together: two arctangents would cancel, in one they do not */
+        ADD_UP(v >= 0.0 ? v + whole : atan2(y / a, 1.0 - v * root), double v = y / a - root;)
+        return a * b * total;
     }
+    ADD_UP((v > 0.0 ? v : -bent) + whole, double v = y * one_over_a - root; double bent = arctangent(v < 0.0 ? -v : 0.0);)
     return a * b * total;
 }
 
-static double risen_power(double a, double b, const double *z, const double *w, Py_ssize_t n, double s, double low,
-                          const double *q)
+WIDE static double risen_power(double a, double b, const double *z, const double *w, Py_ssize_t n, double center,
+                               double s, double low, const double *q)
 {
     double total = 0.0;
-    if (b == 1.0 || b == 3.0) { /* v**(b + 1) - 1 in factors, which do not cancel where losses are close together */
-        for (Py_ssize_t i = 0; i < n; i++) {
-            double y = fmax((z[i] - s) / a, -1.0), one = y * (2.0 + y);
-            total += (w == NULL ? 1.0 : w[i]) * (b == 1.0 ? one : one * (2.0 + one));
-        }
-        return a / (b + 1.0) * total;
-    }
-    if (fmax(-s, s - low) < 0.02 * a) {
-        for (Py_ssize_t i = 0; i < n; i++)
-            total += (w == NULL ? 1.0 : w[i]) * expm1((b + 1.0) * log1p((z[i] - s) / a));
-        return a / (b + 1.0) * total;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        double v = 1.0 + (z[i] - s) / a;
-        total += (w == NULL ? 1.0 : w[i]) * (v > 0.0 ? q[i] * v - 1.0 : -1.0);
+    /* v**(b + 1) - 1 in factors, which do not cancel where losses are close together */
+    if (b == 1.0) {
+        ADD_UP(v * (2.0 + v), double v = y / a; v = v > -1.0 ? v : -1.0;)
+    } else if (b == 3.0) {
+        ADD_UP(v * (2.0 + v), double v = y / a; v = v > -1.0 ? v : -1.0; v = v * (2.0 + v);)
+    } else if (fmax(-s, s - low) < 0.02 * a) {
+        ADD_UP(expm1((b + 1.0) * log1p(y / a)), )
+    } else {
+        ADD_UP(v > 0.0 ? q[i] * v - 1.0 : -1.0, double v = 1.0 + y / a;)
     }
     return a / (b + 1.0) * total;
+}
+
+/* Of losses at z - center, none below low; q are the slopes there, and work has room for as many numbers. */
+static double risen(Curve u, const double *z, const double *w, Py_ssize_t n, double center, double s, double low,
+                    const double *q, double *work)
+{
+    if (u.kind == LOGISTIC)
+        return risen_logistic(u.a, u.b, z, w, n, center, s, low, work);
+    if (u.kind == ARCTANGENT)
+        return risen_arctangent(u.a, u.b, z, w, n, center, s, low);
+    return risen_power(u.a, u.b, z, w, n, center, s, low, q);
+}
+
+#define CHUNK 1024 /* losses whose slopes fit the first cache */
+
+/* The same without slopes at hand, and nothing written. */
+static double risen_alone(Curve u, const double *z, const double *w, Py_ssize_t n, double center, double s, double low)
+{
+    double q[CHUNK], work[CHUNK], total = 0.0;
+    for (Py_ssize_t i = 0; i < n; i += CHUNK) {
+        Py_ssize_t m = n - i < CHUNK ? n - i : CHUNK;
+        const double *part = w == NULL ? NULL : w + i;
+        if (u.kind == POWER && u.b != 1.0 && u.b != 3.0)
+            pass(u, z + i, part, m, center, s, q, NULL);
+        total += risen(u, z + i, part, m, center, s, low, q, work);
+    }
+    return total;
 }
 
 /* -- the threshold of a vector ------------------------------------------------------------------------------------- */
@@ -232,37 +303,43 @@ typedef struct {
     double stiff;     /* the mean curvature times the distance from the center: what its rounding does to the slope */
 } Answer;
 
-static double sum(const double *z, const double *w, Py_ssize_t n)
+WIDE static double sum(const double *z, const double *w, Py_ssize_t n, double center, double s)
 {
     double total = 0.0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        total += w == NULL ? z[i] : w[i] * z[i];
+    ADD_UP(y, )
     return total;
 }
 
-static Answer log_mean_exp(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double *q)
+/* q may be missing in what follows: then only value and threshold are wanted. */
+
+static Answer log_mean_exp(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double center,
+                           double *q)
 {
-    double total = pass(u, z, w, n, 0.0, q, NULL).slope, certain = log(total / mass) / u.a;
+    double total = pass(u, z, w, n, center, 0.0, q, NULL).slope, certain = log(total / mass) / u.a;
     if (total > 0.9 * mass) { /* nearly constant losses: 1 + a small mean would round the answer away */
         double less = 0.0;
         for (Py_ssize_t i = 0; i < n; i++)
-            less += (w == NULL ? 1.0 : w[i]) * expm1(u.a * z[i]);
+            less += (w == NULL ? 1.0 : w[i]) * expm1(u.a * (z[i] - center));
         certain = log1p(less / mass) / u.a;
     }
     return (Answer){certain, certain, total, 0.0};
 }
 
-static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double *q)
+WIDE static double sum_of_squares(const double *z, const double *w, Py_ssize_t n, double center, double middle)
 {
-    double middle = sum(z, w, n) / mass, missed = 0.0, square = 0.0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        missed += (w == NULL ? 1.0 : w[i]) * (z[i] - middle);
-    middle += missed / mass; /* what the first sum rounded away would be multiplied by the bend */
-    for (Py_ssize_t i = 0; i < n; i++) {
-        double y = z[i] - middle;
-        square += (w == NULL ? 1.0 : w[i]) * y * y;
-        q[i] = 1.0 + u.a * y;
-    }
+    double total = 0.0, s = middle;
+    ADD_UP(y * y, )
+    return total;
+}
+
+static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double center,
+                                double *q)
+{
+    double middle = sum(z, w, n, center, 0.0) / mass;
+    middle += sum(z, w, n, center, middle) / mass; /* what the first sum rounded away would be multiplied by the curvature */
+    for (Py_ssize_t i = 0; q != NULL && i < n; i++)
+        q[i] = 1.0 + u.a * ((z[i] - center) - middle);
+    double square = sum_of_squares(z, w, n, center, middle);
     return (Answer){middle + 0.5 * u.a * square / mass, middle, mass, 0.0};
 }
 
@@ -283,7 +360,8 @@ static double newton_step(Curve u, double m, double rise)
 static double between(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double high,
                       double *q, double *work)
 {
-    double above = pass(u, z, w, n, low, work, NULL).slope / mass, below = pass(u, z, w, n, high, q, NULL).slope / mass;
+    double above = pass(u, z, w, n, 0.0, low, work, NULL).slope / mass;
+    double below = pass(u, z, w, n, 0.0, high, q, NULL).slope / mass;
     if (!(above > 1.0 && below < 1.0))
         return below;
     double share = (1.0 - below) / (above - below);
@@ -294,14 +372,14 @@ static double between(Curve u, const double *z, const double *w, Py_ssize_t n, d
 
 /* The threshold in [low, high], from s. A step out of the bracket, or a residual that does not halve, is replaced by a
    bisection. Returns 0 where it does not settle. */
-static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double low, double high,
-                  double s, double *q, double *work, Answer *found)
+static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double center, double low,
+                  double high, double s, double *q, double *work, Answer *found)
 {
     const double tolerance = 1e-14, least = low;
     double last = INFINITY, m = 1.0, stiff = INFINITY;
     s = s < low ? low : s > high ? high : s;
     for (int trial = 0;; trial++) {
-        Sums sums = pass(u, z, w, n, s, q, NULL);
+        Sums sums = pass(u, z, w, n, center, s, q, NULL);
         m = sums.slope / mass;
         double error = fabs(m - 1.0);
         stiff = fabs(s) * sums.bend / mass;
@@ -317,7 +395,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
         if (!(low < middle && middle < high)) {
             s = high;
             stiff = INFINITY;
-            m = between(u, z, w, n, mass, low, high, q, work);
+            m = q == NULL ? 1.0 : between(u, z, w, n, mass, low, high, q, work);
             break;
         }
         if (trial == 4000 || isnan(m))
@@ -331,10 +409,9 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
             last = INFINITY;
         }
     }
-    double risen = u.kind == LOGISTIC     ? risen_logistic(u.a, u.b, z, w, n, s, least, work)
-                   : u.kind == ARCTANGENT ? risen_arctangent(u.a, u.b, z, w, n, s, least)
-                                          : risen_power(u.a, u.b, z, w, n, s, least, q);
-    *found = (Answer){s + risen / mass, s, m > 0.0 ? m * mass : mass, stiff};
+    double value = q == NULL ? risen_alone(u, z, w, n, center, s, least)
+                             : risen(u, z, w, n, center, s, least, q, work);
+    *found = (Answer){s + value / mass, s, m > 0.0 ? m * mass : mass, stiff};
     return 1;
 }
 
@@ -343,7 +420,7 @@ WIDE static Sums moved_logistic(double a, double b, Py_ssize_t n, double by, dou
 {
     const double k = exponential(a * by);
     double total = 0.0, rise = 0.0;
-    _Pragma("omp simd reduction(+ : total, rise)") for (Py_ssize_t i = 0; i < n; i++)
+    SUM_OF(total, rise) for (Py_ssize_t i = 0; i < n; i++)
     {
         double rest = (b - q[i]) * k, share = 1.0 / (q[i] + rest);
         double now = b * q[i] * share, c = a * now * rest * share;
@@ -364,7 +441,7 @@ static int settle(Curve u, const double *z, Py_ssize_t n, double *s, double *q, 
         if (passes > 1 && u.kind == LOGISTIC && fabs(u.a * step) < 1.0)
             *sums = moved_logistic(u.a, u.b, n, step, q, bend);
         else
-            *sums = pass(u, z, NULL, n, *s, q, bend);
+            *sums = pass(u, z, NULL, n, 0.0, *s, q, bend);
         double m = sums->slope / (double)n, error = fabs(m - 1.0);
         step = newton_step(u, m, sums->bend / (double)n);
         if (!isfinite(step) || error > last)
@@ -480,7 +557,7 @@ static PyObject *slopes(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (begin(args, count, "slopes(kind, a, b, z, s, q, bend)", 1, &call) < 0)
         return NULL;
     double *bend = call.bent ? call.bend.buf : NULL;
-    Py_BEGIN_ALLOW_THREADS sums = pass(call.u, call.z.buf, NULL, call.z.shape[0], call.s, call.q.buf, bend);
+    Py_BEGIN_ALLOW_THREADS sums = pass(call.u, call.z.buf, NULL, call.z.shape[0], 0.0, call.s, call.q.buf, bend);
     Py_END_ALLOW_THREADS end(&call);
     return Py_BuildValue("dd", sums.slope, sums.bend);
 }
@@ -505,6 +582,29 @@ static PyObject *settled(PyObject *self, PyObject *const *args, Py_ssize_t count
 static double loss(const Py_buffer *x, Py_ssize_t i)
 {
     return x->itemsize == 4 ? (double)((const float *)x->buf)[i] : ((const double *)x->buf)[i];
+}
+
+/* The least and the greatest; NaN is returned where one is not finite, else 0. Both may be wrong where one is NaN. */
+WIDE static double range_of(const double *x, Py_ssize_t n, double *low, double *high)
+{
+    double least = INFINITY, most = -INFINITY, spoilt = 0.0;
+    RANGE_AND_SUM_OF(spoilt) for (Py_ssize_t i = 0; i < n; i++)
+    {
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+        spoilt += x[i] - x[i];
+    }
+    *low = least;
+    *high = most;
+    return spoilt;
+}
+
+static int has_nan(const double *x, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (isnan(x[i]))
+            return 1;
+    return 0;
 }
 
 #define STIFF 256.0 /* a distance of so many widths of u costs 256 roundings of the mean slope */
@@ -557,6 +657,49 @@ static void recentered(const Py_buffer *x, const double *w, double *z, double ce
         z[i] = w[i] > 0.0 ? z[i] : *low;
 }
 
+#define PART 512
+
+/* The threshold of some of the losses, less the center: from there all of them take a few steps. NaN if it has none. */
+static double start_of_part(Curve u, const double *x, Py_ssize_t n, double center, double low)
+{
+    double part[PART], total = 0.0;
+    for (Py_ssize_t i = 0; i < PART; i++)
+        total += part[i] = x[i * (n / PART)];
+    Answer found;
+    double start = fmin(fmax(total / PART - center, low), 0.0);
+    return search(u, part, NULL, PART, PART, center, low, 0.0, start, NULL, NULL, &found) ? found.threshold : NAN;
+}
+
+/* Value and threshold alone, of float64 losses without weights, which are read where they are. */
+static int valued(Curve u, const double *x, Py_ssize_t n, double *center, Answer *found)
+{
+    double least, most, mass = (double)n;
+    double spoilt = range_of(x, n, &least, &most);
+    if (u.kind == EXPONENTIAL ? !isfinite(most) || (isnan(spoilt) && has_nan(x, n)) : isnan(spoilt + (most - least)))
+        return 0;
+    if (!isfinite(most - least) && u.kind != EXPONENTIAL)
+        return 0;
+    *center = most;
+    if (u.kind == EXPONENTIAL)
+        *found = log_mean_exp(u, x, NULL, n, mass, most, NULL);
+    else if (u.kind == LINEAR)
+        *found = mean_and_variance(u, x, NULL, n, mass, most, NULL);
+    else {
+        double low = least - most, start = n > 8 * PART ? start_of_part(u, x, n, most, low) : NAN;
+        if (isnan(start))
+            start = fmin(fmax(sum(x, NULL, n, most, 0.0) / mass, low), 0.0);
+        if (!search(u, x, NULL, n, mass, most, low, 0.0, start, NULL, NULL, found))
+            return 0;
+        if (found->stiff > STIFF) {
+            *center += found->threshold;
+            low = least - *center;
+            if (!search(u, x, NULL, n, mass, *center, low, most - *center, 0.0, NULL, NULL, found))
+                return 0;
+        }
+    }
+    return isfinite(found->value);
+}
+
 static int solved(Curve u, const Py_buffer *x, const double *w, double *work, const Py_buffer *tilt, double *center,
                   Answer *found)
 {
@@ -570,20 +713,20 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
             mass += w[i];
     }
     if (u.kind == EXPONENTIAL)
-        *found = log_mean_exp(u, z, w, n, mass, q);
+        *found = log_mean_exp(u, z, w, n, mass, 0.0, q);
     else if (u.kind == LINEAR)
-        *found = mean_and_variance(u, z, w, n, mass, q);
+        *found = mean_and_variance(u, z, w, n, mass, 0.0, q);
     else {
-        double mean = sum(z, w, n) / mass;
+        double mean = sum(z, w, n, 0.0, 0.0) / mass;
         mean = mean < low ? low : mean > 0.0 ? 0.0 : mean;
-        if (!search(u, z, w, n, mass, low, 0.0, mean, q, work + 2 * n, found))
+        if (!search(u, z, w, n, mass, 0.0, low, 0.0, mean, q, work + 2 * n, found))
             return 0;
         /* The greatest loss may lie so far off that losses less it have few digits left. Once the threshold is known
            roughly they are taken less that, unless the rounding is harmless. */
         if (found->stiff > STIFF) {
             *center += found->threshold;
             recentered(x, w, z, *center, &low, &high);
-            if (!search(u, z, w, n, mass, low, high, 0.0, q, work + 2 * n, found))
+            if (!search(u, z, w, n, mass, 0.0, low, high, 0.0, q, work + 2 * n, found))
                 return 0;
         }
     }
@@ -648,9 +791,121 @@ without_weights:
     return answer;
 }
 
+PyDoc_STRVAR(value_doc, "value(kind, a, b, x, /) -> (value, threshold) or None\n--\n\n"
+                        "What solve() returns for float64 losses without weights; no tilt is made.");
+
+static PyObject *value(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer x;
+    int good;
+    double center;
+    Answer found;
+    if (take(count, 4, "value(kind, a, b, x)") < 0 || curve(args, &u) < 0 || floats(args[3], &x, 0, 0, "x") < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS good = x.shape[0] > 0 && valued(u, x.buf, x.shape[0], &center, &found);
+    Py_END_ALLOW_THREADS PyBuffer_Release(&x);
+    return good ? Py_BuildValue("dd", center + found.value, center + found.threshold) : Py_BuildValue("");
+}
+
+PyDoc_STRVAR(sums_doc, "sums(kind, a, b, z, weights, center, s, low, /) -> (slopes, curvatures, value)\n--\n\n"
+                       "Sums over the losses z of slope and curvature at (z - center) - s, and of u(x0 + y) - u(x0)\n"
+                       "unless low, the least z - center of all, is None; nothing is written.");
+
+static PyObject *sums(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer z, w;
+    PyObject *answer = NULL;
+    if (take(count, 8, "sums(kind, a, b, z, weights, center, s, low)") < 0 || curve(args, &u) < 0)
+        return NULL;
+    int weighted = args[4] != Py_None, valued = args[7] != Py_None;
+    double center = PyFloat_AsDouble(args[5]), s = PyFloat_AsDouble(args[6]), total = 0.0;
+    double low = valued ? PyFloat_AsDouble(args[7]) : 0.0;
+    if (PyErr_Occurred() || floats(args[3], &z, 0, 0, "z") < 0)
+        return NULL;
+    if (weighted && floats(args[4], &w, 0, 0, "weights") < 0)
+        goto without_weights;
+    Py_ssize_t n = z.shape[0];
+    if (!weighted || same_size(n, w.shape[0], "weights") == 0) {
+        const double *mass = weighted ? w.buf : NULL;
+        Sums found;
+        Py_BEGIN_ALLOW_THREADS found = pass(u, z.buf, mass, n, center, s, NULL, NULL);
+        if (valued && u.kind != EXPONENTIAL && u.kind != LINEAR)
+            total = risen_alone(u, z.buf, mass, n, center, s, low);
+        Py_END_ALLOW_THREADS answer = Py_BuildValue("ddd", found.slope, found.bend, total);
+    }
+    if (weighted)
+        PyBuffer_Release(&w);
+without_weights:
+    PyBuffer_Release(&z);
+    return answer;
+}
+
+typedef struct {
+    double least, most, above, excess, spoilt;
+} Window;
+
+WIDE static Window above_window(const double *z, Py_ssize_t n, double b)
+{
+    double least = INFINITY, most = -INFINITY, spoilt = 0.0, above = 0.0, excess = 0.0;
+    RANGE_AND_SUM_OF(spoilt, above, excess) for (Py_ssize_t i = 0; i < n; i++)
+    {
+        double over = z[i] - b;
+        least = z[i] < least ? z[i] : least;
+        most = z[i] > most ? z[i] : most;
+        spoilt += z[i] - z[i];
+        above += z[i] > b ? 1.0 : 0.0;
+        excess += z[i] > b ? over : 0.0;
+    }
+    return (Window){least, most, above, excess, spoilt};
+}
+
+/* Losses in [a, b] into out, as many as it has room for; returns how many there are. */
+WIDE static Py_ssize_t list_window(const double *z, Py_ssize_t n, double a, double b, double *out, Py_ssize_t room)
+{
+    Py_ssize_t found = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (found < room)
+            out[found] = z[i];
+        found += (z[i] >= a) & (z[i] <= b);
+    }
+    return found;
+}
+
+PyDoc_STRVAR(window_doc, "window(z, a, b, inside, /) -> (least, greatest, above, excess, listed) or None\n--\n\n"
+                         "Range of the losses z, number of those above b and their excess over it, and the number in\n"
+                         "[a, b], of which as many as fit are written. None where one is not finite.");
+
+static PyObject *window(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer z, inside;
+    if (take(count, 4, "window(z, a, b, inside)") < 0)
+        return NULL;
+    double a = PyFloat_AsDouble(args[1]), b = PyFloat_AsDouble(args[2]);
+    if (PyErr_Occurred() || floats(args[0], &z, 0, 0, "z") < 0)
+        return NULL;
+    if (floats(args[3], &inside, 1, 0, "inside") < 0) {
+        PyBuffer_Release(&z);
+        return NULL;
+    }
+    Window found;
+    Py_ssize_t listed;
+    Py_BEGIN_ALLOW_THREADS found = above_window(z.buf, z.shape[0], b);
+    listed = list_window(z.buf, z.shape[0], a, b, inside.buf, inside.shape[0]);
+    Py_END_ALLOW_THREADS PyBuffer_Release(&inside);
+    PyBuffer_Release(&z);
+    if (isnan(found.spoilt))
+        return Py_BuildValue("");
+    return Py_BuildValue("ddddn", found.least, found.most, found.above, found.excess, listed);
+}
+
 static PyMethodDef methods[] = {
     {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
     {"settle", (PyCFunction)(void (*)(void))settled, METH_FASTCALL, settle_doc},
+    {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},
+    {"sums", (PyCFunction)(void (*)(void))sums, METH_FASTCALL, sums_doc},
+    {"window", (PyCFunction)(void (*)(void))window, METH_FASTCALL, window_doc},
     {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},
     {NULL, NULL, 0, NULL},
 };
