@@ -26,7 +26,7 @@ WORKER = """
 import json, resource, sys, time
 import numpy as np
 import certeq as ce
-from certeq.risk._long import solve_sample
+from certeq.risk.solvers import solve_table
 from certeq._table import ArrayTable
 
 path, route, seconds, chunk = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
@@ -51,7 +51,7 @@ utilities = [
     ce.Quartic(), ce.CVaR(0.05), ce.LeakyCVaR(0.05), ce.SmoothCVaR(0.05), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05),
     0.5 * ce.Entropic(0.5) + 0.5 * ce.CVaR(0.2),
 ]
-solve_sample(ArrayTable(np.arange(1e5)), ce.Mean())  # imports and threads are not what is timed
+solve_table(ArrayTable(np.arange(1e5)), ce.Mean())  # imports and threads are not what is timed
 sample()
 for utility in utilities:
     best = busy = float("inf")
@@ -60,7 +60,7 @@ for utility in utilities:
         runs += 1
         start, worked = time.perf_counter(), time.process_time()
         read = sample()
-        solved = solve_sample(read, utility)
+        solved = solve_table(read, utility)
         best, busy = min(best, time.perf_counter() - start), min(busy, time.process_time() - worked)
     passes = max(solved.passes, getattr(read, "passes", 0))  # a draw through Dask is a pass as well
     found = {"case": repr(utility), "seconds": best, "busy": busy, "passes": passes, "peak MB": peak()}

@@ -12,11 +12,11 @@ import pytest
 
 import certeq as ce
 from certeq.risk import _compiled
-from certeq.risk._compiled import coded, slopes, solve
+from certeq.risk._compiled import code_of, slopes, solve
 from tests.conftest import UTILITIES
 
 compiled = pytest.mark.skipif(not _compiled.AVAILABLE, reason="certeq was installed without a C compiler")
-CODED = {name: u for name, u in UTILITIES.items() if coded(u) is not None}
+CODED = {name: u for name, u in UTILITIES.items() if code_of(u) is not None}
 CODED |= {
     "entropic_scaled": ce.Entropic(2.0).scaled(0.3),
     "smooth_sharp": ce.SmoothCVaR(0.01, 1e-3),
@@ -38,7 +38,7 @@ def test_it_was_compiled_wherever_a_compiler_is():
 @compiled
 def test_the_curves_of_all_single_smooth_utilities_are_known():
     smooth = ("entropic", "mean_variance", "mmv2", "mmv3", "mmv2.5", "quartic", "leaky", "leaky.7", "smooth", "scaled")
-    assert {*smooth, "smooth_tau", "normalized"} == {name for name, u in UTILITIES.items() if coded(u) is not None}
+    assert {*smooth, "smooth_tau", "normalized"} == {name for name, u in UTILITIES.items() if code_of(u) is not None}
 
 
 @compiled
@@ -47,7 +47,7 @@ def test_the_curves_of_all_single_smooth_utilities_are_known():
 def test_slopes_and_curvatures_are_those_of_the_utility(name, size):
     utility = CODED[name]
     z, t = 2.0 * np.random.default_rng(size).standard_normal(size), 0.3
-    slope, bend, code = np.empty(z.size), np.empty(z.size), coded(utility)
+    slope, bend, code = np.empty(z.size), np.empty(z.size), code_of(utility)
     total, rise = slopes(code, z, t + utility.anchor, slope, bend)
     np.testing.assert_allclose(slope, utility.slope(z - t), rtol=1e-11, atol=1e-13 * np.max(abs(slope)))
     np.testing.assert_allclose(bend, utility.curvature(z - t), rtol=1e-9, atol=1e-12 * (1e-3 + np.max(abs(bend))))
@@ -61,7 +61,7 @@ def test_slopes_and_curvatures_are_those_of_the_utility(name, size):
 
 def exponential(x):
     out = np.empty(x.size)
-    return out, slopes(coded(ce.Entropic(1.0)), x, ce.Entropic(1.0).anchor, out)[0]
+    return out, slopes(code_of(ce.Entropic(1.0)), x, ce.Entropic(1.0).anchor, out)[0]
 
 
 @compiled
@@ -78,7 +78,7 @@ def test_the_exponential_is_good_to_two_roundings_and_0_far_out():
 
 def answer(utility, x, weights=None, dtype=np.float64):
     tilt = np.empty(len(x), dtype)
-    found = solve(coded(utility), x, weights, tilt)
+    found = solve(code_of(utility), x, weights, tilt)
     assert found is not None
     return found[0] + utility.oce_of_zero, found[1] - utility.anchor, tilt
 
@@ -154,14 +154,14 @@ def test_a_loss_without_weight_counts_for_nothing_even_where_it_is_none():
 def test_losses_that_are_not_finite_have_no_answer(bad):
     x, tilt = np.array([0.0, bad, 1.0]), np.empty(3)
     for name in ("smooth", "leaky", "quartic", "mean_variance"):
-        assert solve(coded(UTILITIES[name]), x, None, tilt) is None
-    entropic = solve(coded(ce.Entropic(1.0)), x, None, tilt)
+        assert solve(code_of(UTILITIES[name]), x, None, tilt) is None
+    entropic = solve(code_of(ce.Entropic(1.0)), x, None, tilt)
     if bad == -np.inf:  # a loss of -inf is no trouble to an exponential
         assert entropic[0] == pytest.approx(np.log((1 + np.e) / 3))
         assert tilt[1] == 0.0
     else:
         assert entropic is None
-    assert solve(coded(ce.Entropic(1.0)), np.empty(0), None, np.empty(0)) is None
+    assert solve(code_of(ce.Entropic(1.0)), np.empty(0), None, np.empty(0)) is None
 
 
 @compiled
@@ -190,7 +190,7 @@ def test_arguments_of_the_wrong_kind_are_named(arguments, error, text):
 def test_memory_is_given_back():
     import tracemalloc
 
-    x, tilt, code = np.random.default_rng(0).standard_normal(4096), np.empty(4096), coded(ce.SmoothCVaR(0.1))
+    x, tilt, code = np.random.default_rng(0).standard_normal(4096), np.empty(4096), code_of(ce.SmoothCVaR(0.1))
     tracemalloc.start()
     for k in range(300):
         solve(code, x, None, tilt)
@@ -204,7 +204,7 @@ def test_memory_is_given_back():
 @pytest.mark.parametrize("name", [name for name, u in CODED.items() if u.shape is None and u.kappa < 100])
 def test_from_nearby_the_threshold_settles_where_it_is_and_from_afar_it_says_so(name):
     utility, z = CODED[name], np.random.default_rng(9).standard_normal(400)
-    q, bend, code = np.empty(400), np.empty(400), coded(utility)
+    q, bend, code = np.empty(400), np.empty(400), code_of(utility)
     known = answer(utility, z)[1] + utility.anchor
     near = _compiled.newton_from(code, z, known + 1e-4 * min(1.0, 1.0 / utility.kappa), q, bend)
     assert near is not None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.risk._root import find_root
+from certeq.risk._rows import find_root
 from certeq.utilities.forms import Form
 
 RNG = np.random.default_rng(0)

@@ -5,8 +5,9 @@ import pytest
 
 import certeq as ce
 from certeq._table import ArrayTable
-from certeq.risk import _estimate, _ubsr
-from certeq.risk._long import solve_long
+from certeq.risk import _estimate
+from certeq.risk._api import _crossing
+from certeq.risk._long import Rising, solve_long, solve_rising
 from certeq.risk._rows import solve_rows
 from certeq.risk._sketch import features_of
 from tests.conftest import UTILITIES
@@ -17,12 +18,16 @@ SAMPLES = hostile_samples(N)
 NORMAL = SAMPLES["normal"]
 
 
+def smallest(table, loss, level):
+    return solve_rising(table, Rising(loss, level, _crossing(loss, level)))
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_at_most_eight_reads(name):
     z = SAMPLES[name]
     for k, (label, utility) in enumerate(HARD.items()):
         w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 3 == 0 else None
-        solved, reads = reads_of(lambda u=utility, w=w, k=k: solve_long(Counted(z, w), u, k % 2 == 0))
+        solved, reads = reads_of(lambda u=utility, w=w: solve_long(Counted(z, w), u))
         assert reads == solved.passes <= 7, label  # on Dask the draw is one more
         y = z - solved.center
         with np.errstate(over="ignore"):
@@ -60,7 +65,7 @@ def test_utility_based_shortfall_reads_no_oftener(name):
     z = SAMPLES[name]
     for k, (label, (loss, level)) in enumerate(LOSSES.items()):
         w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 2 else None
-        t, reads = reads_of(lambda loss=loss, level=level, w=w: _ubsr._solve_long(Counted(z, w), loss, level))
+        t, reads = reads_of(lambda loss=loss, level=level, w=w: smallest(Counted(z, w), loss, level))
         assert reads <= 7, label
         held = slice(None) if w is None else w > 0
         with np.errstate(over="ignore"):
@@ -74,7 +79,7 @@ def test_utility_based_shortfall_reads_no_oftener(name):
 
 def test_a_quantile_is_one_of_the_losses():
     for level in (0.1, 0.013, 0.5):
-        found = _ubsr._solve_long(ArrayTable(NORMAL), LOSSES["step"][0], level)
+        found = smallest(ArrayTable(NORMAL), LOSSES["step"][0], level)
         assert found == np.sort(NORMAL)[N - round(level * N) - 1]
 
 

@@ -14,7 +14,7 @@ from dask.base import get_scheduler
 from distributed import Client, get_worker
 
 import certeq as ce
-from certeq.risk._long import solve_sample
+from certeq.risk.solvers import solve_table
 from certeq.scale import ClusterLost, DaskSample, as_sample
 
 LOSSES = np.random.default_rng(22).standard_normal(60_000)
@@ -73,7 +73,7 @@ def test_a_client_closed_between_two_passes_ends_it(before):
     sample.client, sample.left = client, before
     for _ in range(2):
         with pytest.raises(ClusterLost, match=f"at {address} was lost: its client is closed. Nothing was computed in"):
-            solve_sample(sample, ce.Quartic())
+            solve_table(sample, ce.Quartic())
     assert client.status == "closed"
     assert get_scheduler() is None
     assert ce.oce(sample.values, ce.Quartic()) == pytest.approx(ce.oce(LOSSES, ce.Quartic()), rel=1e-12)
@@ -88,7 +88,7 @@ def test_a_client_closed_between_two_passes_does_not_hand_over_to_an_older_one()
         sample = ClosingSample(da.from_array(LOSSES, chunks=20_000))
         sample.client, sample.left = newer, 2
         with pytest.raises(ClusterLost, match=f"at {address} was lost"):
-            solve_sample(sample, ce.Quartic())
+            solve_table(sample, ce.Quartic())
         assert Client.current() is older
         with pytest.raises(ClusterLost, match=f"at {address} was lost.*Make a new LinearLoss"):
             ce.minimize(panel, ce.Entropic(), domain=ce.Simplex())

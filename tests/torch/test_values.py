@@ -231,7 +231,7 @@ def test_without_the_compiled_solver_values_and_gradients_are_the_same(monkeypat
     x = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).requires_grad_()
     value = oce(x, utility)
     (q,) = torch.autograd.grad(value, x)
-    monkeypatch.setattr("certeq.risk._compiled.coded", lambda utility: None)
+    monkeypatch.setattr("certeq.risk._compiled.code_of", lambda utility: None)
     plain = oce(x, copy.deepcopy(utility))  # without what was worked out for the first one
     (p,) = torch.autograd.grad(plain, x)
     assert float(plain) == pytest.approx(float(value), rel=1e-12, abs=1e-12)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from certeq.cli import _compare, _estimate, _portfolio, _reproduce, _utilities
-from certeq.risk._compiled import AVAILABLE
+from certeq.risk.solvers import AVAILABLE
 
 app = typer.Typer(
     name="certeq",

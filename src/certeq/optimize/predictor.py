@@ -15,7 +15,7 @@ from scipy.special import xlogy
 
 from certeq._threads import run_all
 from certeq.optimize.gaps import proved_gap
-from certeq.risk._rows import solve_rows, tilt_rows
+from certeq.risk.solvers import solve_rows
 from certeq.utilities import Utility
 from certeq.utilities.forms import form
 
@@ -219,7 +219,7 @@ class LinearObjective:
         """Return value, gradient, tilt and threshold at theta."""
         losses, slopes = self.loss.evaluate(self.scores(theta))
         solved = solve_rows(losses[None, :], self._row(), self.utility)
-        tilt = tilt_rows(solved, self.utility)[0]
+        tilt = solved.tilt()[0]
         value = float(solved.value[0]) + self.ridge(theta)
         gradient = self.gradient(theta, slopes, tilt)
         return At(theta, value, gradient, losses, slopes, tilt, float(solved.threshold[0]))

@@ -23,7 +23,7 @@ from sklearn.utils.validation import validate_data
 from certeq._checks import check_choice, check_count, check_number, did_you_mean
 from certeq.portfolio._prior import ScenarioPrior
 from certeq.portfolio._problem import Costs, PortfolioProblem, Row
-from certeq.risk._input import check_utility
+from certeq.risk.solvers import check_utility
 from certeq.utilities import Utility
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from certeq.portfolio._inputs import (
 from certeq.portfolio._problem import PortfolioProblem, to_segments
 from certeq.portfolio._results import Frontier
 from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
-from certeq.risk._input import check_utility
+from certeq.risk.solvers import check_utility
 from certeq.utilities import CVaR, Utility
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from skfolio.metrics import make_scorer
 from skfolio.portfolio import BasePortfolio, FailedPortfolio
 
 from certeq.risk import oce
-from certeq.risk._input import check_utility
+from certeq.risk.solvers import check_utility
 from certeq.utilities import Utility
 
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ AVAILABLE = _fused is not None
 Floats = NDArray[np.float64]
 
 
-class Coded(NamedTuple):
+class CurveCode(NamedTuple):
     """A slope in the words of ``_fused.c``."""
 
     kind: int
@@ -32,26 +32,26 @@ class Coded(NamedTuple):
     b: float
 
 
-def coded(utility: Utility) -> Coded | None:
+def code_of(utility: Utility) -> CurveCode | None:
     """The compiled curve that the slope of a utility is; None where it is none, or nothing is compiled."""
     if _fused is None:
         return None
     curve: Any = utility.shape or utility.curve
     match curve:
         case Exponential(rate):
-            return Coded(_fused.EXPONENTIAL, rate, 0.0)
+            return CurveCode(_fused.EXPONENTIAL, rate, 0.0)
         case Quadratic(bend):
-            return Coded(_fused.LINEAR, bend, 0.0)
+            return CurveCode(_fused.LINEAR, bend, 0.0)
         case Logistic(rate, high):
-            return Coded(_fused.LOGISTIC, rate, high)
+            return CurveCode(_fused.LOGISTIC, rate, high)
         case Arctangent(width, high):
-            return Coded(_fused.ARCTANGENT, width, high)
+            return CurveCode(_fused.ARCTANGENT, width, high)
         case Power(degree, width):
-            return Coded(_fused.POWER, width, degree)
+            return CurveCode(_fused.POWER, width, degree)
     return None
 
 
-def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:
+def solve(code: CurveCode, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:
     """OCE less that of a sure loss of 0, and the threshold plus the anchor, of one vector; the tilt is written.
 
     ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer has no place
@@ -61,7 +61,9 @@ def solve(code: Coded, x: NDArray[Any], weights: Floats | None, tilt: NDArray[An
     return found
 
 
-def newton_from(code: Coded, z: Floats, s: float, q: Floats, curvature: Floats) -> tuple[float, float, float] | None:
+def newton_from(
+    code: CurveCode, z: Floats, s: float, q: Floats, curvature: Floats
+) -> tuple[float, float, float] | None:
     """The threshold plus the anchor from an ``s`` nearby, and the sums of the slopes and curvatures that are written.
 
     Slopes are good to abs(mean - 1) <= 1e-12. None where a few steps of Newton's method do not do.
@@ -70,7 +72,50 @@ def newton_from(code: Coded, z: Floats, s: float, q: Floats, curvature: Floats) 
     return found
 
 
-def slopes(code: Coded, z: Floats, s: float, q: Floats, curvature: Floats | None = None) -> tuple[float, float]:
+def slopes(code: CurveCode, z: Floats, s: float, q: Floats, curvature: Floats | None = None) -> tuple[float, float]:
     """The sums of slopes at z - s plus the anchor, and of curvatures where they are wanted; both are written."""
     found: tuple[float, float] = _fused.slopes(*code, z, s, q, curvature)
     return found
+
+
+def value(code: CurveCode, x: Floats) -> tuple[float, float] | None:
+    """What `solve` returns, of contiguous float64 losses without weights; no tilt is made."""
+    found: tuple[float, float] | None = _fused.value(*code, x)
+    return found
+
+
+def sums(
+    code: CurveCode, z: Floats, w: Floats | None, center: float, s: float, low: float | None
+) -> tuple[float, float, float]:
+    """Sums of slopes and curvatures at (z - center) - s, with s the threshold plus the anchor, of one block.
+
+    With ``low``, the least z - center of all blocks, also that of u less its value at the anchor.
+    """
+    found: tuple[float, float, float] = _fused.sums(*code, z, w, center, s, low)
+    return found
+
+
+def sum_exp(z: Floats, w: Floats | None, rate: float, center: float) -> float:
+    """Sum of exp(rate (z - center)), weighted."""
+    if _fused is not None:
+        return float(_fused.sums(_fused.EXPONENTIAL, rate, 0.0, z, w, center, 0.0, None)[0])
+    with np.errstate(under="ignore", over="ignore"):
+        power = z - center
+        power *= rate
+        np.exp(power, out=power)
+        return float(power.sum()) if w is None else float((w * power).sum())
+
+
+def window(z: Floats, a: float, b: float, most: int) -> tuple[float, float, float, float, float, Floats | None] | None:
+    """Range of the losses, number and excess of those above b, number of those in [a, b], and a list of these.
+
+    The list is None where there are more than ``most``. None where nothing is compiled, or a loss is not finite.
+    """
+    if _fused is None:
+        return None
+    inside = np.empty(most)
+    found = _fused.window(z, a, b, inside)
+    if found is None:
+        return None
+    *known, count = found
+    return *known, float(count), inside[:count].copy() if count <= most else None

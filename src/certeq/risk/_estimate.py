@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from certeq._checks import check_choice, check_count, check_number
 from certeq._table import ArrayTable, Sums, Table, as_sample, is_remote
-from certeq.risk._frames import columns_of, is_frame, is_series
+from certeq.risk._api import columns_of, is_frame, is_series, oce, tilt
 from certeq.risk._inference import densities_at, reliability
 from certeq.risk._input import (
     Floats,
@@ -23,11 +23,9 @@ from certeq.risk._input import (
     check_utility,
     free_to_overflow,
 )
-from certeq.risk._long import LongSolved, solve_sample
-from certeq.risk._oce import oce, tilt
-from certeq.risk._rows import slope_and_bend
-from certeq.risk._sketch import centered, weighted_sum
-from certeq.risk._survey import NotFinite, raise_not_finite, survey
+from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_table, survey
+from certeq.risk._rows import slope_and_curvature
+from certeq.risk._sketch import centered, shifted, weighted_sum
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
 
@@ -226,10 +224,10 @@ def estimate(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None) -
     check_utility(utility)
     sample, losses, held = _as_sample(x, weights)
     takes_low = isinstance(utility.shape, Exponential)
-    solved = solve_sample(sample, utility)
-    if not np.isfinite(solved.extent.low):  # a closed form may not have needed the range
+    solved = solve_table(sample, utility)
+    if not np.isfinite(solved.summary.low):  # a closed form may not have needed the range
         try:
-            solved.extent = survey(sample, allow_low=takes_low)[0]
+            solved.summary = survey(sample, allow_low=takes_low)[0]
         except NotFinite:
             raise_not_finite(sample, takes_low)
             raise
@@ -283,7 +281,7 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
         y = centered(z, center)
         with np.errstate(over="ignore", under="ignore"):
             # Each array is summed up before the next is made: a pass is to need a few MB.
-            slope, curvature = slope_and_bend(shape, y, s)
+            slope, curvature = slope_and_curvature(shape, y, s)
             bend = weighted_sum(curvature, w)
             del curvature
             if shape.kinks:
@@ -297,8 +295,8 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
             away = np.asarray(utility.value(y - s)) - level
             return weighted_sum(away * away, w2), spread, slopes2, mixed, jumps2, slopes, jumps, bend
 
-    away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.sample.reduce(Sums(kernel))
-    mass, square = solved.extent.mass, solved.extent.square
+    away, spread, slope2, mixed, jump2, slope, jump, curvature = solved.table.reduce(Sums(kernel))
+    mass, square = solved.summary.mass, solved.summary.square
     # With equal weights of 1 these are the usual formulas; ``square`` is 1/n then.
     k = 1.0 / square
     correction = k / (k - 1.0) if k > 1.0 else 1.0
@@ -307,9 +305,9 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     share = min(max((mass - slope) / jump, 0.0), 1.0) if jump > 0.0 else 0.0
     ess = mass**2 / (slope2 + 2.0 * share * mixed + share**2 * jump2)
     if not utility.has_curvature:
-        curvature = mass * _bend_by_difference(solved, utility)
+        curvature = mass * _curvature_by_difference(solved, utility)
     places, jumps = zip(*utility.kinks, strict=True) if utility.kinks else ((), ())
-    densities = densities_at(solved.sample, [solved.threshold + kink for kink in places])
+    densities = densities_at(solved.table, [solved.threshold + kink for kink in places])
     bend = curvature / mass + sum(size * density for size, density in zip(jumps, densities, strict=True))
     bias = 0.0
     if spread > 0.0:
@@ -318,10 +316,16 @@ def _moments(solved: LongSolved, utility: Utility) -> dict[str, float]:
     return {"stderr": stderr, "bias": float(bias) + 0.0, "ess": float(ess)}
 
 
-def _bend_by_difference(solved: LongSolved, utility: Utility) -> float:
+def _curvature_by_difference(solved: LongSolved, utility: Utility) -> float:
     """Mean curvature as the drop of the mean slope across a short step in t: good to a few digits."""
-    step = 1e-4 * (solved.extent.high - solved.extent.low)
+    step = 1e-4 * (solved.summary.high - solved.summary.low)
     if step == 0.0:
         return 0.0
-    left, right = solved.means(lambda x: (np.asarray(utility.slope(x + step)), np.asarray(utility.slope(x - step))))
-    return float((left - right) / (2.0 * step))
+    center, s = solved.center, solved.s
+
+    def sums(z: Floats, w: Floats | None) -> tuple[float, ...]:
+        x = shifted(z, center, s)
+        return tuple(weighted_sum(np.asarray(utility.slope(x + away)), w) for away in (step, -step))
+
+    left, right = solved.table.reduce(Sums(sums))
+    return float((left - right) / (2.0 * step)) / solved.summary.mass

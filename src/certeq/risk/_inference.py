@@ -99,7 +99,7 @@ def _tail_index(sample: Table, solved: LongSolved, utility: Utility) -> float | 
     far = np.concatenate(ends)
     power, sizes = 1.0, np.zeros(1)
     if not np.isfinite(utility.lipschitz):
-        low = solved.extent.low if np.isfinite(solved.extent.low) else float(far.min())
+        low = solved.summary.low if np.isfinite(solved.summary.low) else float(far.min())
         with np.errstate(over="ignore"):
             values = np.asarray(utility.value((far - solved.center) - solved.s))
             base = float(utility.value((low - solved.center) - solved.s)) if utility.is_monotone else 0.0

@@ -167,7 +167,7 @@ def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
     return rows
 
 
-def complain_not_finite(rows: Floats, allow_low: bool, locate: Locate | None = None) -> None:
+def raise_not_finite_rows(rows: Floats, allow_low: bool, locate: Locate | None = None) -> None:
     """Say which loss is NaN or infinite, and what that means. ``allow_low`` lets -inf pass.
 
     ``locate`` turns a row and a place in it into the index that the caller's array has there.

@@ -1,42 +1,85 @@
-"""One long sample: threshold and OCE in one to three passes over its blocks.
+"""One long sample: threshold and OCE in one to seven passes over its blocks.
 
 A small random draw gives the start, so that the first pass, which has to look at every loss anyway for NaN and the
-range, already does the work of a closed form or of a first Newton step.
+range, already does the work of a closed form or of a first Newton step. What follows depends on what is known of u:
+
+- a closed form needs nothing more, or a second pass;
+- where the curvature is known and nothing jumps, Newton's method, with sums that are compiled where they can be;
+- where slopes jump, rise sharply or have heavy tails to add up, each pass takes the exact sums at a trial and a sketch
+  of the sample around it (`_sketch`). The sketch says how the mean slope changes from there on, the sums what it is
+  there; where both together pass 1 is the next trial. Far from the root that gains a factor of hundreds a pass; near
+  it, with the losses around the root listed one by one, it is exact;
+- of an opaque increasing function (`solve_rising`, for shortfall risk) not even jumps are known: each pass tries
+  several points around where sketch and sums together come down to the level.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from certeq._table import BLOCK, ArrayTable, Block, Summary, Sums, Table, WideSums
-from certeq.risk._input import check_utility
-from certeq.risk._jumps import JumpSearch, Probe, probing
-from certeq.risk._root import step_of
-from certeq.risk._rows import slope_and_bend, solve_rows
-from certeq.risk._select import upper_quantile
-from certeq.risk._sketch import Floats, Sketch, centered
-from certeq.risk._sketch import shifted as _shift
-from certeq.risk._sketch import weighted_sum as _sum
-from certeq.risk._survey import LONG, Draw, NotFinite, drawn_from, raise_not_finite, survey
+from certeq._checks import check_weight_sums
+from certeq._table import ArrayTable, Block, Both, Summary, Sums, Table, WideSums, first_bad, summary
+from certeq.risk import _compiled
+from certeq.risk._input import check_utility, not_finite
+from certeq.risk._quantile import upper_quantile
+from certeq.risk._rows import (
+    Bisection,
+    below_all,
+    bisect,
+    check_tolerances,
+    excess_of,
+    no_mean,
+    solve_rising_rows,
+    solve_rows,
+    step_of,
+)
+from certeq.risk._sketch import (
+    Floats,
+    Frame,
+    Sketch,
+    centered,
+    falls_to_zero,
+    features_of,
+    flattened,
+    middle_float,
+    shifted,
+    steep_places,
+    weighted_sum,
+)
+from certeq.risk._vector import facts_of, value_of_vector
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
-from certeq.utilities.forms import form
+from certeq.utilities.forms import Form, form
 
-_FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
-_FAST = 0.1  # what a Newton step leaves of the residual at most, where it works
+LONG = 1 << 16  # losses from which on a sample is read in blocks
+_DRAW = 1 << 17  # at most so many losses are drawn for the start
 _EPS = float(np.finfo(np.float64).eps)
-_HEADROOM = 12.0  # the greatest loss of all lies a little above the greatest one drawn
+_ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
+_FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
+_NEAR = (
+    0.5  # a residual, in mean sizes of what is added up, up to which sums correct what a sketch says of other points
+)
+_FAST = 0.1  # what a Newton step leaves of the residual at most, where it works
+_EVEN = 15  # evenly spaced trial points: four bits a pass
+_NOISE = 4.0 * _EPS  # of the mean size of what is added up: what rounding may do to a mean
+_MOST_PASSES = 2200  # bisection of the widest float interval ends well before
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class LongSolved:
-    """A long sample's center c, threshold c + s, OCE, and how many passes over the data that took."""
+    """A long sample's center c, threshold c + s and OCE, and how many passes over the data that took."""
 
-    sample: Table
-    extent: Summary
+    table: Table
+    utility: Utility
+    summary: Summary
     center: float
     s: float
     value: float
@@ -47,186 +90,326 @@ class LongSolved:
         """t* in the units of the losses."""
         return self.center + self.s
 
-    def means(self, function: Callable[[Floats], tuple[Floats, ...]]) -> Floats:
-        """Means of what ``function`` makes of the losses less their threshold; one pass."""
-        center, s = self.center, self.s
+    def tilt(self, normalized: bool = True) -> Tilt:
+        """The kernel of the tilt, for any block of these losses; ties at a kink share what is left of 1.
 
-        def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-            return tuple(_sum(part, w) for part in function(_shift(z, center, s)))
+        It takes one pass, and none for a smooth utility if the tilt need not sum to 1 to the last digits.
+        """
+        shape, kernel = self.utility.shape, Tilt(form(self.utility), self.center, self.s, 0.0, self.summary.mass)
+        if isinstance(shape, Pieces) and shape.low == shape.high:
+            return Tilt(kernel.form, self.center, 0.0, 0.0, self.summary.mass)
+        if not normalized and not self.utility.kinks:
+            return kernel
+        below, above = self.table.reduce(Sums(kernel.ends))
+        mass, share = self.summary.mass, 0.0
+        if above > below:
+            share = min(max((mass - below) / (above - below), 0.0), 1.0)
+        # Slopes of both signs: their sum has fewer digits than the mass it should be.
+        total = below + share * (above - below) if self.utility.is_monotone else mass
+        return Tilt(kernel.form, self.center, self.s, share, total)
 
-        return np.array(self.sample.reduce(Sums(kernel))) / self.extent.mass
+
+@dataclass(frozen=True)
+class Tilt:
+    """q_i = w_i (left slope + share (right slope - left slope)) / total of every loss of a block."""
+
+    form: Form
+    center: float
+    s: float
+    share: float
+    total: float
+
+    def __call__(self, block: Block) -> Floats:
+        """The tilt of a block, rows of weight 0 included."""
+        tilt = np.zeros(len(block.rows))
+        counts = slice(None) if block.weights is None else block.weights > 0
+        with np.errstate(under="ignore"):
+            left, right = self.form.slopes(centered(block.rows[counts], self.center), self.s)
+        tilt[counts] = left + self.share * (right - left)
+        if block.weights is not None:
+            tilt *= block.weights
+        tilt /= self.total
+        return tilt
+
+    def ends(self, z: Floats, w: Floats | None) -> tuple[float, float]:
+        """Sums of the left and the right slopes."""
+        with np.errstate(under="ignore"):
+            left, right = self.form.slopes(centered(z, self.center), self.s)
+        return weighted_sum(left, w), weighted_sum(right, w)
 
 
-def solve_long(sample: Table, utility: Utility, value_only: bool = False) -> LongSolved:
-    """Threshold and OCE of a long sample; `NotFinite` where a loss is NaN or infinite.
+# -- the first look ---------------------------------------------------------------------------------------------------
 
-    With ``value_only`` a pass may be saved: OCE is flat at the threshold, which then has half of its digits only.
+
+class NotFinite(ValueError):
+    """A sample holds NaN or an infinity that its utility cannot take; whoever knows the caller's array says where.
+
+    Where nobody finds one, the message is right: it was the sums.
     """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Sums of these losses and weights are beyond float64. Divide the losses by their size, and the weights by "
+            "the largest of them."
+        )
+
+
+def survey(table: Table, extra: Any = None, allow_low: bool = False) -> tuple[Summary, Floats]:
+    """One pass: range and weight of the sample, and means of what ``extra`` sums up; the least loss may be -inf."""
+    found = summary(table, extra)
+    if table.weighted:
+        check_weight_sums(found.lightest, found.mass, found.heaviest)
+    if not np.isfinite(found.high) or not (np.isfinite(found.low) or (allow_low and found.low == -np.inf)):
+        raise NotFinite
+    return found, np.array(() if extra is None else found.extra) / found.mass
+
+
+def raise_not_finite(table: Table, allow_low: bool) -> None:
+    """Raise a ValueError that says which loss is NaN or infinite, if any is; ``allow_low`` lets -inf pass."""
+    bad = first_bad(table, allow_low)
+    if bad is not None:
+        row, _, found = bad
+        raise not_finite(found, table.where(row))
+
+
+@dataclass
+class _Draw:
+    """A small random part of the sample."""
+
+    z: Floats
+    weights: Floats | None
+
+    @classmethod
+    def of(cls, table: Table, most: int = _DRAW) -> _Draw:
+        """Finite losses of positive weight."""
+        block = table.draw(min(most, max(len(table) // 32, 1 << 12))).positive()
+        finite = np.isfinite(block.rows)
+        if finite.all():
+            return cls(block.rows, block.weights)
+        return cls(block.rows[finite], None if block.weights is None else block.weights[finite])
+
+    @property
+    def center(self) -> float:
+        """0, unless the losses lie so far from 0, compared with their spread, that t* - center must be kept apart."""
+        if self.z.size == 0:
+            return 0.0
+        low, high = float(self.z.min()), float(self.z.max())
+        return 0.0 if max(abs(low), abs(high)) <= 16.0 * (high - low) else high
+
+    @property
+    def mean(self) -> float:
+        """The weighted mean, 0 of nothing."""
+        return float(np.average(self.z, weights=self.weights)) if self.z.size else 0.0
+
+    @property
+    def shares(self) -> Floats:
+        """Weights that sum to 1."""
+        w = np.ones(self.z.size) if self.weights is None else self.weights
+        return np.asarray(w / w.sum())
+
+    def sketch(self) -> Sketch:
+        """The draw as a sketch, which knows no more than where the losses are dense."""
+        if not self.z.size:
+            return Sketch(np.zeros(1), np.ones(1), np.ones(1))
+        return Sketch(self.z - self.center, self.shares, np.full(self.z.size, 1.0 / self.z.size))
+
+    def threshold(self, utility: Utility) -> float:
+        """The threshold of the draw, 0 of nothing; a large draw is a long sample itself, with a draw of its own."""
+        if not self.z.size:
+            return 0.0
+        if self.z.size >= LONG:
+            return solve_long(ArrayTable(self.z, self.weights), utility).threshold
+        if self.weights is None and facts_of(form(utility)).code is not None:
+            found = value_of_vector(self.z, form(utility))
+            if found is not None and math.isfinite(found[1]):
+                return found[1]
+        solved = solve_rows(self.z[None, :], None if self.weights is None else self.shares[None, :], utility)
+        t = float(solved.threshold[0])
+        # Rows are solved relative to their greatest loss, and what is far below its last digit is lost there.
+        all_of_it = Sketch(self.z, self.shares, self.shares)
+        left, right = all_of_it.slopes(form(utility), t)
+        if left - _FAR_OFF <= 1.0 <= right + _FAR_OFF:
+            return t
+        low, high = (float(end) - utility.anchor for end in (self.z.min(), self.z.max()))
+        return all_of_it.root(form(utility), low, high, lambda s: 0.0)[0]
+
+
+# -- solving ----------------------------------------------------------------------------------------------------------
+
+
+def solve_long(table: Table, utility: Utility) -> LongSolved:
+    """Threshold and OCE of a long sample; `NotFinite` where a loss is NaN or infinite."""
     match utility.shape:
         case Exponential(rate):  # a rough idea of the range is enough
-            return _log_mean_exp(sample, drawn_from(sample, 1 << 12), rate, utility)
-        case Quadratic(bend):
-            return _mean_and_variance(sample, drawn_from(sample, 1 << 12), bend, utility)
+            return _log_mean_exp(table, _Draw.of(table, 1 << 12), rate, utility)
+        case Quadratic(curvature):
+            return _mean_and_variance(table, _Draw.of(table, 1 << 12), curvature, utility)
         case Pieces() as pieces:
             # A longer draw makes a narrower window around the quantile; a mean needs a rough idea of itself only.
-            window = max(1 << 13, min(len(sample) >> 7, 1 << 15), min(len(sample) >> 10, 1 << 18))
-            draw = drawn_from(sample, window if pieces.low < pieces.high else 1 << 12)
-            return _quantile(sample, draw, pieces, utility)
-    if form(utility).kinks or not utility.has_curvature:
-        return _jumping(sample, drawn_from(sample), utility, value_only)
-    return _newton(sample, drawn_from(sample), utility, value_only)
+            window = max(1 << 13, min(len(table) >> 7, 1 << 15), min(len(table) >> 10, 1 << 18))
+            return _two_pieces(table, _Draw.of(table, window if pieces.low < pieces.high else 1 << 12), pieces, utility)
+    draw = _Draw.of(table)
+    if not form(utility).kinks and utility.has_curvature:
+        return _newton(table, draw, utility)
+    s = draw.threshold(utility) - draw.center
+    size, first = survey(table, Sums(_Evaluation.sums(form(utility), draw.center, s)))
+    return _search(table, draw, utility, size, [_Evaluation(s, *map(float, first))], 1)
 
 
-def solve_sample(sample: Table, utility: Utility, value_only: bool = False) -> LongSolved:
-    """`solve_long`, with a complaint that names the loss where one is not finite."""
+def solve_table(table: Table, utility: Utility) -> LongSolved:
+    """`solve_long`, with an error that names the loss where one is not finite."""
     check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
     try:
-        return solve_long(sample, utility, value_only)
+        return solve_long(table, utility)
     except NotFinite:
-        raise_not_finite(sample, isinstance(utility.shape, Exponential))
-        raise_not_finite(sample, False)  # nothing but -inf
+        raise_not_finite(table, isinstance(utility.shape, Exponential))
+        raise_not_finite(table, False)  # nothing but -inf
         raise
 
 
-def tilting(solved: LongSolved, utility: Utility) -> Callable[[Floats, Floats | None], Floats]:
-    """A kernel for the tilt of every loss but for a common factor; ties at a kink share what is left of 1."""
-    center, s, share = solved.center, solved.s, 0.0
-    shape, slopes = utility.shape, form(utility).slopes
-    if isinstance(shape, Pieces) and shape.low == shape.high:
-        s = 0.0
-    elif utility.kinks:
-
-        def ends(z: Floats, w: Floats | None) -> tuple[float, float]:
-            left, right = slopes(centered(z, center), s)
-            return _sum(left, w), _sum(right, w)
-
-        below, above = np.array(solved.sample.reduce(Sums(ends))) / solved.extent.mass
-        share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
-
-    def kernel(z: Floats, w: Floats | None) -> Floats:
-        part = np.zeros(z.shape)
-        held = slice(None) if w is None else w > 0
-        with np.errstate(under="ignore"):
-            left, right = slopes(centered(z[held], center), s)
-        part[held] = left + share * (right - left)
-        if w is not None:
-            part *= w
-        return part
-
-    return kernel
-
-
-def tilt_long(solved: LongSolved, utility: Utility, out: Floats) -> None:
-    """Write the tilt of every loss into ``out``, block by block."""
-    tilt_of = tilting(solved, utility)
-
-    def kernel(block: Block) -> Floats:
-        return tilt_of(block.rows, block.weights)
-
-    assert isinstance(solved.sample, ArrayTable)
-    solved.sample.elementwise(kernel, out)
-    if utility.is_monotone:
-        out /= math.fsum(float(out[i : i + BLOCK].sum()) for i in range(0, out.size, BLOCK))
-    else:  # slopes of both signs: their sum has fewer digits than the mass it should be
-        out /= solved.extent.mass
-
-
-def _log_mean_exp(sample: Table, draw: Draw, rate: float, utility: Utility) -> LongSolved:
-    passes = 0
-    center = float(draw.z.max()) if draw.z.size else 0.0
+def _log_mean_exp(table: Table, draw: _Draw, rate: float, utility: Utility) -> LongSolved:
+    passes, center = 0, float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
-    if draw.z.size and not flat:
-        # Nothing near overflow or underflow: a subtraction saved.
-        center = 0.0 if rate * float(np.abs(draw.z).max()) <= _HEADROOM else center - _HEADROOM / rate
     while True:
-
-        def kernel(z: Floats, w: Floats | None, center: float = center, flat: bool = flat) -> tuple[float]:
-            with np.errstate(under="ignore", over="ignore"):
-                x = z if center == 0.0 else z - center
-                if rate != 1.0:
-                    x = np.multiply(x, rate, out=None if x is z else x)
-                if flat:
-                    return (_sum(np.expm1(x), w),)
-                return (_sum(np.exp(x, out=None if x is z else x), w),)
-
-        size, (total,) = survey(sample, WideSums(kernel), allow_low=True)
+        size, (total,) = survey(table, WideSums(_ExpSum(rate, center, flat)), allow_low=True)
         passes += 1
         # Any center will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - center)) <= 300.0 and not (flat and total <= -0.9):
             break
-        center, flat = size.high - _HEADROOM / rate, False
+        center, flat = size.high, False
     level = float(np.log1p(total) if flat else np.log(total)) / rate
-    return LongSolved(sample, size, center, level - utility.anchor, center + level + utility.oce_of_zero, passes)
+    value = center + level + utility.oce_of_zero
+    return LongSolved(table, utility, size, center, level - utility.anchor, value, passes)
 
 
-def _mean_and_variance(sample: Table, draw: Draw, bend: float, utility: Utility) -> LongSolved:
-    middle = draw.mean
-    passes = 0
+@dataclass(frozen=True)
+class _ExpSum:
+    """Sum of exp(rate (z - center)); less 1 each where the losses are ``flat``, for that would round the rest away."""
+
+    rate: float
+    center: float
+    flat: bool
+
+    def __call__(self, z: Floats, w: Floats | None) -> tuple[float]:
+        if not self.flat:
+            return (_compiled.sum_exp(z, w, self.rate, self.center),)
+        with np.errstate(under="ignore", over="ignore"):
+            return (weighted_sum(np.expm1(self.rate * (z - self.center)), w),)
+
+
+def _mean_and_variance(table: Table, draw: _Draw, curvature: float, utility: Utility) -> LongSolved:
+    middle, passes = draw.mean, 0
     while True:
 
-        def kernel(z: Floats, w: Floats | None, middle: float = middle) -> tuple[float, float]:
+        def moments(z: Floats, w: Floats | None, middle: float = middle) -> tuple[float, float]:
             x = z - middle
-            return _sum(x, w), _sum(x * x, w)
+            return weighted_sum(x, w), weighted_sum(x * x, w)
 
-        size, (shift, square) = survey(sample, WideSums(kernel))
+        size, (shift, square) = survey(table, WideSums(moments))
         passes += 1
         # E x**2 - (E x)**2 keeps its digits while the guessed mean is within a standard deviation of the true one.
         if shift * shift <= 0.5 * square or passes == 3:
             break
         middle += float(shift)
-    value = middle + float(shift) + utility.oce_of_zero + 0.5 * bend * float(square - shift * shift)
-    return LongSolved(sample, size, middle, float(shift) - utility.anchor, value, passes)
+    value = middle + float(shift) + utility.oce_of_zero + 0.5 * curvature * float(square - shift * shift)
+    return LongSolved(table, utility, size, middle, float(shift) - utility.anchor, value, passes)
 
 
-def _quantile(sample: Table, draw: Draw, pieces: Pieces, utility: Utility) -> LongSolved:
-    base = float(utility.value(pieces.kink)) - pieces.kink
-    average = 0.0
-    if pieces.low != 0.0 or sample.weighted:
+def _two_pieces(table: Table, draw: _Draw, pieces: Pieces, utility: Utility) -> LongSolved:
+    at_kink = float(utility.value(pieces.kink)) - pieces.kink
+    average, passes = 0.0, 0
+    size = Summary(-np.inf, np.inf, float(len(table)), float(len(table)))
+    if pieces.low != 0.0 or table.weighted:
         middle = draw.mean
-        size, (shift,) = survey(sample, WideSums(lambda z, w: (_sum(z - middle, w),)))
-        average = middle + float(shift)
+        size, (shift,) = survey(table, WideSums(lambda z, w: (weighted_sum(z - middle, w),)))
+        average, passes = middle + float(shift), 1
         if pieces.low == pieces.high:
-            return LongSolved(sample, size, average, -utility.anchor, average + utility.oce_of_zero, 1)
-        found, surveyed = upper_quantile(sample, pieces.tail, size.mass, draw.z, draw.weights), 1
-    else:
-        size, surveyed = Summary(-np.inf, np.inf, float(len(sample)), float(len(sample))), 0
-        found = upper_quantile(sample, pieces.tail, size.mass, draw.z, draw.weights)
+            value = average + utility.oce_of_zero
+            return LongSolved(table, utility, size, average, -utility.anchor, value, passes)
+    found = upper_quantile(table, pieces.tail, size.mass, draw.z, draw.weights)
     if not np.isfinite(found.excess) or not np.isfinite(found.value):
         raise NotFinite
     level = pieces.low * (average - found.value) + (pieces.high - pieces.low) * found.excess
-    return LongSolved(sample, size, found.value, -pieces.kink, found.value + (level + base), surveyed + found.passes)
+    value = found.value + (level + at_kink)
+    return LongSolved(table, utility, size, found.value, -pieces.kink, value, passes + found.passes)
 
 
-class _Slopes:
+# -- Newton's method --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SlopeSums:
+    """The kernel of a Newton step: sums of slope and curvature at (z - center) - s, and of u there if asked for.
+
+    For u the least loss of all, less the center, is needed: ``low``.
+    """
+
+    form: Form
+    center: float
+    s: float
+    low: float | None = None
+
+    @property
+    def wide(self) -> bool:
+        """A compiled curve makes no temporaries."""
+        return facts_of(self.form).code is not None
+
+    def __call__(self, block: Block) -> tuple[float, ...]:
+        """The sums of a block."""
+        facts, z, w = facts_of(self.form), block.rows, block.weights
+        if facts.code is not None:
+            slope, curvature, risen = _compiled.sums(facts.code, z, w, self.center, self.s + facts.anchor, self.low)
+            if self.low is None:
+                return slope, curvature
+            mass = float(len(z)) if w is None else float(w.sum())
+            return slope, curvature, risen + mass * (facts.anchor + facts.of_zero)
+        y = centered(z, self.center)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            slopes, curvatures = self.form.derivatives(y, self.s)
+            pair = weighted_sum(slopes, w), weighted_sum(curvatures, w)
+            if self.low is None:
+                return pair
+            return *pair, weighted_sum(np.asarray(self.form.utility.value(y - self.s)), w)
+
+    def join(self, parts: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        """Each added up without rounding."""
+        return Sums.join(self, parts)  # type: ignore[arg-type]
+
+
+def _newton(table: Table, draw: _Draw, utility: Utility) -> LongSolved:
+    s = draw.threshold(utility) - draw.center if draw.z.size else 0.0
+    size, first = survey(table, SlopeSums(form(utility), draw.center, s))
+    newton = _Newton(table, utility, draw.center, size, {s: tuple(first)})
+    found = newton.descend(s)
+    if found is None:  # a tail so heavy that the draw missed what matters, or slopes that rise within a short stretch
+        seen = [_Evaluation(point, slope, slope, np.nan) for point, slope in newton.seen.items()]
+        return _search(table, draw, utility, size, seen, newton.passes)
+    value = float(draw.center + newton.value_at(found))
+    return LongSolved(table, utility, size, draw.center, found, value, newton.passes)
+
+
+@dataclass
+class _Newton:
     """Mean slope and curvature of the sample at a trial s, remembering the last answer."""
 
-    def __init__(self, sample: Table, utility: Utility, center: float) -> None:
-        self.sample, self.utility, self.center = sample, utility, center
-        self.mass = np.nan
-        self.passes = 0
-        self.known: dict[float, tuple[float, ...]] = {}
-        self.seen: dict[float, float] = {}  # mean slopes at all points tried
-
-    def sums(self, s: float, with_value: bool) -> Sums:
-        # The kernel may travel: it takes these along, not the sample.
-        utility, shape, center = self.utility, form(self.utility), self.center
-
-        def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
-            y = centered(z, center)
-            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                slope, curvature = slope_and_bend(shape, y, s)
-                pair = _sum(slope, w), _sum(curvature, w)
-                return (*pair, _sum(np.asarray(utility.value(y - s)), w)) if with_value else pair
-
-        return Sums(kernel)
+    table: Table
+    utility: Utility
+    center: float
+    summary: Summary
+    known: dict[float, tuple[float, ...]]
+    seen: dict[float, float] = field(default_factory=dict)  # mean slopes at all points tried
+    passes: int = 1
 
     def look(self, s: float, with_value: bool) -> None:
         """One pass at s; where it is to be the last, the value there is cheap alongside."""
-        self.known = {s: tuple(np.array(self.sample.reduce(self.sums(s, with_value))) / self.mass)}
+        low = self.summary.low - self.center if with_value else None
+        found = self.table.reduce(SlopeSums(form(self.utility), self.center, s, low))
+        self.known = {s: tuple(np.array(found) / self.summary.mass)}
         self.passes += 1
 
-    def descend(self, s: float, low: float, high: float) -> float | None:
+    def descend(self, s: float) -> float | None:
         """Newton's method from s, where the sums are known; None where it gets nowhere fast."""
+        low, high = (end - self.center - self.utility.anchor for end in (self.summary.low, self.summary.high))
         last, far = math.inf, 0
         while True:
             slope, curvature = self.known[s][:2]
@@ -237,7 +420,7 @@ class _Slopes:
             if residual <= 4.0 * _EPS or 0.5 * last < residual <= 256.0 * _EPS:
                 return s
             far += residual > _FAR_OFF
-            # A power is straightened by its root, so that a step from afar may land; two that do not will not.
+            # A power is straightened by its root, so that a step from afar may be right; after two that are not, none.
             if far > (2 if self.utility.growth > 1.0 else 0) or residual > _FAST * last:
                 return None
             with np.errstate(all="ignore"):
@@ -256,49 +439,13 @@ class _Slopes:
             last, s = residual, trial
             self.look(s, with_value=_after(ahead, residual) <= 64.0 * _EPS)
 
-    def least_value(self, start: float, low: float, high: float, growth: float) -> tuple[float, float | None]:
-        """One Newton step from ``start``, where the sums are known, and the least value s + E u as seen from there.
-
-        With g the mean slope less 1, the value at s falls by the integral of g up to its root. Newton's straight line
-        gives g**2/2h of it; the bend of g, known from slope and curvature at both points, corrects that. Where the
-        correction is near rounding itself, what it leaves is nothing. Else the value is None, and the new
-        point is where to go on.
-        """
-        m0, h0 = self.known[start][:2]
-        self.seen[start] = float(m0)
-        if not (abs(m0 - 1.0) <= _FAR_OFF or growth > 1.0) or not h0 < math.inf:
-            return start, None
-        step = float(step_of(m0, h0, growth)) if h0 > 0.0 else math.inf
-        s = start + step
-        if not (low < s < high and m0 > 0.0) or step == 0.0:
-            return start, None
-        self.known = {s: tuple(np.array(self.sample.reduce(self.sums(s, True))) / self.mass)}
-        self.passes += 1
-        m1, h1, value = self.known[s]
-        if not h1 > 0.0:
-            return s, None
-        ahead = (m1 - 1.0) / h1
-        bend = (4.0 * h1 + 2.0 * h0 - 6.0 * (m0 - m1) / step) / -step
-        correction = bend * ahead**3 / 6.0
-        # Slopes that fall as the step foresaw, and not a curve that happens to be steep where the step ends.
-        near = abs(m1 - 1.0) <= 0.1 * min(abs(m0 - 1.0), 1.0) and abs(ahead) <= 0.1 * abs(step)
-        if not (near and abs(correction) <= 2e-14 * (abs(s) + abs(value))):
-            return s, None
-        return s + ahead, s + value - 0.5 * (m1 - 1.0) * ahead - correction
-
     def value_at(self, s: float) -> float:
         """s + E u(z - center - s), from the last pass where it was close enough, else from a pass of its own."""
         ((at, known),) = self.known.items()
-        if len(known) == 3 and abs(s - at) * abs(known[0] - 1.0) <= 1e-14 * (abs(s) + abs(known[2])):
-            return at + known[2] - 0.5 * (s - at) * (known[0] - 1.0)
-
-        utility, center = self.utility, self.center
-
-        def kernel(z: Floats, w: Floats | None) -> tuple[float]:
-            return (_sum(np.asarray(utility.value(_shift(z, center, s))), w),)
-
-        self.passes += 1
-        return s + self.sample.reduce(Sums(kernel))[0] / self.mass
+        if not (len(known) == 3 and abs(s - at) * abs(known[0] - 1.0) <= 1e-14 * (abs(s) + abs(known[2]))):
+            self.look(s, with_value=True)
+            at, known = s, self.known[s]
+        return at + known[2] - 0.5 * (s - at) * (known[0] - 1.0)
 
 
 def _after(residual: float, last: float) -> float:
@@ -307,53 +454,393 @@ def _after(residual: float, last: float) -> float:
     return 16.0 * ratio * ratio * float(residual)  # vast ones overflow without a word, which no power of a float does
 
 
-def _newton(sample: Table, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
-    slopes = _Slopes(sample, utility, draw.center)
-    s = _rough(draw, utility) - draw.center if draw.z.size else 0.0
-    size, first = survey(sample, slopes.sums(s, False))
-    slopes.mass, slopes.passes, slopes.known = size.mass, 1, {s: tuple(first)}
-    low, high = (end - draw.center - utility.anchor for end in (size.low, size.high))
-    if value_only:
-        s, least = slopes.least_value(s, low, high, utility.growth)
-        if least is not None:
-            return LongSolved(sample, size, draw.center, s, draw.center + least, slopes.passes)
-    found = slopes.descend(s, low, high)
-    if found is None:  # a tail so heavy that the draw missed what matters, or slopes that rise within a short stretch
-        probes = [Probe(point, slope, slope, np.nan) for point, slope in slopes.seen.items()]
-        return _search(sample, draw, utility, size, probes, slopes.passes, value_only)
-    return LongSolved(sample, size, draw.center, found, float(draw.center + slopes.value_at(found)), slopes.passes)
+# -- exact sums and a sketch, pass by pass ----------------------------------------------------------------------------
 
 
-def _jumping(sample: Table, draw: Draw, utility: Utility, value_only: bool) -> LongSolved:
-    start = _rough(draw, utility) - draw.center if draw.z.size else 0.0
-    size, first = survey(sample, probing(utility, draw.center, start))
-    return _search(sample, draw, utility, size, [Probe(start, *map(float, first))], 1, value_only)
+@dataclass
+class _Search:
+    """What searches with sketches share: losses in [least, greatest] less the center, and passes around a trial."""
+
+    table: Table
+    center: float
+    mass: float
+    least: float
+    greatest: float
+    features: tuple[float, ...]
+    passes: int
+
+    def look(self, sums: Sums, around: float, known: Sketch) -> tuple[list[float], Sketch]:
+        """One pass: means of what is summed up, and a sketch of the sample around a point."""
+        self.passes += 1
+        reach = known.reach(self.features, around, len(self.table))
+        frame = Frame.around(self.center, around, self.features, self.least, self.greatest, reach)
+        totals, parts = self.table.reduce(Both(sums, frame))
+        return [float(total) / self.mass for total in totals], frame.sketch(parts, self.mass)
+
+
+@dataclass
+class _Evaluation:
+    """Mean left and right slope and value at a trial s."""
+
+    s: float
+    left: float
+    right: float
+    value: float
+
+    @property
+    def residual(self) -> float:
+        """How far the mean slope is from 1."""
+        return self.left - 1.0
+
+    @property
+    def jumps_past_1(self) -> bool:
+        """Whether the mean slope does so here."""
+        return self.left <= _ONE < self.right
+
+    @staticmethod
+    def sums(form: Form, center: float, s: float) -> Callable[[Floats, Floats | None], tuple[float, ...]]:
+        """The three sums behind the means."""
+
+        def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                y = centered(z, center)
+                left, right = form.slopes(y, s)
+                below = weighted_sum(left, w)
+                above = below if right is left else weighted_sum(right, w)
+                return below, above, weighted_sum(np.asarray(form.utility.value(y - s)), w)
+
+        return kernel
 
 
 def _search(
-    sample: Table, draw: Draw, utility: Utility, size: Summary, probes: list[Probe], passes: int, value_only: bool
+    table: Table, draw: _Draw, utility: Utility, size: Summary, seen: list[_Evaluation], passes: int
 ) -> LongSolved:
-    low, high = size.low - draw.center, size.high - draw.center
-    search = JumpSearch(sample, utility, draw.center, size.mass, low, high)
-    for probe in probes:
-        search.bound(probe)
-    best = min(probes, key=lambda probe: abs(probe.residual) if math.isfinite(probe.residual) else math.inf)
-    s, value = search.run(best, draw.sketch(), value_only)
-    return LongSolved(sample, size, draw.center, s, draw.center + value, passes + search.passes)
+    least, greatest = size.low - draw.center, size.high - draw.center
+    search = _SlopeSearch(table, draw.center, size.mass, least, greatest, features_of(utility), 0, form(utility))
+    for one in seen:
+        search.bound(one)
+    best = min(seen, key=lambda one: abs(one.residual) if math.isfinite(one.residual) else math.inf)
+    s, value = search.run(best, draw.sketch())
+    return LongSolved(table, utility, size, draw.center, s, draw.center + value, passes + search.passes)
 
 
-def _rough(draw: Draw, utility: Utility) -> float:
-    """The threshold of the draw; a large draw is a long sample itself, with a draw of its own."""
-    if draw.z.size >= LONG:
-        return solve_long(ArrayTable(draw.z, draw.weights), utility).threshold
-    w = draw.weights
-    share = None if w is None else (w / w.sum())[None, :]
-    found = float(solve_rows(draw.z[None, :], share, utility).threshold[0])
-    # Rows are solved relative to their greatest loss, and what is far below its last digit is lost there.
-    equal = np.full(draw.z.size, 1.0 / draw.z.size)
-    all_of_it = Sketch(draw.z, equal if w is None else w / w.sum(), equal)
-    left, right = all_of_it.slopes(utility, found)
-    if left - _FAR_OFF <= 1.0 <= right + _FAR_OFF:
+@dataclass
+class _Model:
+    """The mean slope near an evaluation: what the sketch says, corrected by what the last two evaluations saw."""
+
+    sketch: Sketch
+    form: Form
+    at: _Evaluation
+    scale: float  # mean size of the slopes, 1 at least: what residuals and their rounding are measured by
+    near: bool
+    off: float = 0.0  # what the sketch is off by at the evaluation,
+    drift: float = 0.0  # and how that changes with s
+
+    @classmethod
+    def of(cls, sketch: Sketch, form: Form, at: _Evaluation, last: _Evaluation) -> _Model:
+        scale = max(1.0, sketch.size_of_slopes(form, at.s))
+        # From afar the sketch is the better guide without a correction that was right for another slope.
+        if not (math.isfinite(scale) and abs(at.residual) <= _NEAR * scale):
+            return cls(sketch, form, at, 1.0, False)
+        off, drift = at.left - sketch.slopes(form, at.s)[0], 0.0
+        apart = abs(at.s - last.s)
+        # Across breakpoints the sketch has lumped together, its error jumps rather than drifts.
+        if abs(last.residual) <= _NEAR * scale and apart > 0.0 and (apart < sketch.sure or not form.kinks):
+            change = off - (last.left - sketch.slopes(form, last.s)[0])
+            drift = change / (at.s - last.s) if abs(change) > 1e3 * _EPS * scale else 0.0  # rounding drifts nowhere
+        return cls(sketch, form, at, scale, True, off, drift if math.isfinite(drift) else 0.0)
+
+    def lift(self, s: float) -> float:
+        """What to add to the sketch's slope at s."""
+        return self.off + self.drift * (s - self.at.s)
+
+    def change(self, s: float) -> float:
+        """How the value differs between s, where it is least, and the evaluation.
+
+        It is convex: it falls by no more than its slope there says, however far the sketch is asked about.
+        """
+        step = s - self.at.s
+        change = self.sketch.value(self.form, s) - self.sketch.value(self.form, self.at.s)
+        change -= (self.off + 0.5 * self.drift * step) * step
+        return max(min(change, 0.0), -abs(self.at.residual * step))
+
+    def root(self, low: float, high: float) -> tuple[float, float]:
+        """Where the model passes 1, and by how much it jumps there."""
+        found = self.sketch.root(self.form, low, high, self.lift)
+        if self.drift == 0.0:
+            return found
+        # What the error does further away is a guess. Where that moves the root by a multiple, it is not made.
+        drift, self.drift = self.drift, 0.0
+        plain = self.sketch.root(self.form, low, high, self.lift)
+        there, here = found[0] - self.at.s, plain[0] - self.at.s
+        if not (there * here > 0.0 and 0.25 <= there / here <= 4.0):
+            return plain
+        self.drift = drift
         return found
-    low, high = (float(end) - utility.anchor for end in (draw.z.min(), draw.z.max()))
-    return all_of_it.root(utility, low, high, lambda s: 0.0)[0]
+
+
+@dataclass
+class _SlopeSearch(_Search):
+    """Where the mean slope passes 1: one trial a pass, from a first evaluation and a sketch that may be rough."""
+
+    form: Form
+    low: float = field(init=False)
+    high: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The threshold lies between the least and the greatest loss less the anchor."""
+        anchor = facts_of(self.form).anchor
+        self.low, self.high = self.least - anchor, self.greatest - anchor
+
+    def run(self, first: _Evaluation, rough: Sketch) -> tuple[float, float]:
+        """s, and s + E u there."""
+        if first.jumps_past_1:
+            return first.s, first.s + first.value
+        last, sketch, stalls, repeats = first, rough, 0, 0
+        trial, _ = rough.root(self.form, self.low, self.high, _Model.of(rough, self.form, first, first).lift)
+        if trial == self.high and first.s < trial:
+            # The draw knows nothing of what made the slope so large: a sketch of all losses, seen from the same point.
+            trial = float(np.nextafter(first.s, np.inf))
+        ends: dict[float, _Evaluation] = {}  # what has been seen at the ends of the bracket
+        for _ in range(_MOST_PASSES):
+            closed = not self.low < 0.5 * (self.low + self.high) < self.high
+            if closed and self.high in ends:
+                seen = [ends[s] for s in (self.low, self.high) if s in ends]
+                return min(((end.s, end.s + end.value) for end in seen), key=lambda pair: pair[1])
+            # A sketch that points to where a look has been means a root right beside, it may be between two floats.
+            repeats = repeats + 1 if self._same_point(trial, ends) else 0
+            if repeats:
+                inward = -1.0 if trial == self.high else 1.0
+                trial += inward * float(np.spacing(abs(trial))) * 16.0 ** (repeats - 1)
+            if closed:
+                trial = self.high
+            elif not self.low < trial <= self.high or stalls >= 3:
+                trial, stalls = 0.5 * (self.low + self.high), 0
+            means, sketch = self.look(Sums(_Evaluation.sums(self.form, self.center, trial)), trial, sketch)
+            at = _Evaluation(trial, *means)
+            if at.jumps_past_1:
+                return at.s, at.s + at.value
+            self.bound(at)
+            ends[at.s] = at
+            model = _Model.of(sketch, self.form, at, last)
+            # A fall from afar says nothing of what the next step will do.
+            ratio = abs(at.residual) / max(min(abs(last.residual), model.scale), _EPS)
+            stalls += not abs(at.residual) <= 0.5 * abs(last.residual)
+            trial, jump = model.root(self.low, self.high)
+            # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end,
+            # unless the slope is 1 on a whole stretch: the left end of that is wanted.
+            wobble = abs(at.residual) <= (4.0 if ratio <= 0.5 else 256.0) * _EPS * model.scale
+            if jump == 0.0 and model.near and (wobble or abs(trial - at.s) <= 2.0 * _EPS * abs(at.s)):
+                return at.s, at.s + at.value
+            if self._trusted(model, trial, jump, ratio):
+                return trial, at.s + at.value + model.change(trial)
+            last = at
+        raise RuntimeError(f"No threshold found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
+
+    def bound(self, at: _Evaluation) -> None:
+        """Let the root lie on the side of an evaluation that its slope says."""
+        if at.left > _ONE:
+            self.low = max(self.low, at.s)
+        else:
+            self.high = min(self.high, at.s)
+
+    def _same_point(self, trial: float, ends: dict[float, _Evaluation]) -> bool:
+        return (trial == self.high and trial in ends) or (
+            self.low in ends and trial == float(np.nextafter(self.low, np.inf)) and trial < self.high
+        )
+
+    def _trusted(self, model: _Model, trial: float, jump: float, ratio: float) -> bool:
+        """Whether a look at the trial would tell nothing new.
+
+        The last sketch brought the residual down by ``ratio``, and this one is finer: what it leaves is far below
+        rounding, or far below the jump at the trial.
+        """
+        at, step = model.at, abs(trial - model.at.s)
+        if not (ratio <= 1e-2 and abs(at.residual) <= 0.1 * model.scale):
+            return False
+        if self.form.kinks and not step < model.sketch.sure:
+            return False
+        to_come = 16.0 * ratio * abs(at.residual)
+        if jump > 0.0:
+            even = to_come * step <= 1e-15 * (abs(at.s) + abs(at.value))
+            return even and to_come + 256.0 * _EPS * model.scale < jump
+        return to_come <= 4.0 * _EPS * model.scale
+
+
+# -- an opaque increasing function: several trial points a pass --------------------------------------------------------
+
+
+@dataclass
+class Rising:
+    """An increasing function, the level its mean is to come down to, and the largest point where it is no higher."""
+
+    function: Callable[[Any], Any]
+    level: float
+    anchor: float
+
+    def at(self, x: Floats) -> Floats:
+        """The function, in double precision."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.function(x), dtype=float)
+
+    def sums(self, center: float, points: tuple[float, ...]) -> Sums:
+        """Sums of the function at the losses less their center and each of the points."""
+
+        def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
+            with np.errstate(all="ignore"):
+                return tuple(weighted_sum(self.at(shifted(z, center, t)), w) for t in points)
+
+        return Sums(kernel)
+
+    def excess(self, sketch: Sketch, t: float) -> tuple[float, float]:
+        """What a sketch says of the mean, less the level and rounding; and the mean size of what is added up."""
+        with np.errstate(all="ignore"):
+            values = self.at(sketch.points - t)
+            size = weighted_sum(np.abs(values), sketch.masses)
+            return float(excess_of(weighted_sum(values, sketch.masses), size, self.level)), size
+
+
+def solve_rising(table: Table, rising: Rising) -> float:
+    """The smallest t at which the mean of rising.function(X - t) is at most its level; `NotFinite` as `solve_long`."""
+    draw = _Draw.of(table, 1 << 15)
+    points = _around_draw(draw, rising) if draw.z.size else (0.0,)
+    size, means = survey(table, rising.sums(draw.center, points))
+    least, greatest = size.low - draw.center, size.high - draw.center
+    features = steep_places(rising.at, [rising.anchor])
+    search = _RisingSearch(table, draw.center, size.mass, least, greatest, features, 1, rising, draw.sketch())
+    search.learn(points, [float(found) for found in means])
+    return draw.center + search.run()
+
+
+def _around_draw(draw: _Draw, rising: Rising) -> tuple[float, ...]:
+    """The answer of the draw, and what it could be off by on either side."""
+    y, shares = draw.z - draw.center, draw.shares
+    t = float(solve_rising_rows(y[None, :], shares[None, :], rising.function, rising.level, rising.anchor)[0])
+    reach = 1e-2 * float(y.max() - y.min())
+    with np.errstate(all="ignore"):
+        value, left, right = (rising.at(y - s) for s in (t, t - reach, t + reach))
+        noise = float(np.sqrt((shares**2 * (value - rising.level) ** 2).sum()))
+        fall = float((shares * (left - right)).sum()) / (2.0 * reach) if reach > 0.0 else 0.0
+        off = 5.0 * noise / fall if fall > 0.0 else reach
+    return (t - off, t, t + off) if np.isfinite(off) and off > 0.0 else (t,)
+
+
+@dataclass
+class _RisingSearch(_Search):
+    """The smallest t with an excess of at most 0, all less the center of the sample.
+
+    The trial points stand where the last sketch, corrected by what the sums were, comes down to the level: one there, a
+    pair as far apart as rounding can tell, and a pair by the likely error. Where guesses fail, evenly spaced ones are
+    tried beside them.
+    """
+
+    rising: Rising
+    sketch: Sketch
+    known: dict[float, float] = field(default_factory=dict)  # t -> the mean less the level and what rounding may add
+
+    def run(self) -> float:
+        """To neighboring floats, or to where sums of rounded numbers no longer tell one t from another."""
+        furthest = max(abs(self.least), abs(self.greatest))
+        low = float(below_all(self.least, furthest, self.rising.anchor))
+        high, trusting, evens = self.greatest - self.rising.anchor, True, 0
+        self.known = {t: excess for t, excess in self.known.items() if low < t < high}
+        for _ in range(_MOST_PASSES):
+            low, high = self._bracket(low, high)
+            if not low < 0.5 * (low + high) < high:
+                return high
+            noise = _NOISE * (self.rising.excess(self.sketch, high)[1] + abs(self.rising.level))
+            noise = noise if math.isfinite(noise) else 0.0
+            if self.known.get(low, math.inf) <= 4.0 * noise and self.known.get(high, -math.inf) >= -4.0 * noise:
+                return high
+            guess, points = self._around_guess(low, high, noise)
+            if not trusting or high - low <= _EVEN * math.ulp(high):  # so few floats are left that all can be tried
+                points += _evenly_spaced(low, high, evens % 2 == 1)
+                evens += 1
+            width = high - low
+            points = tuple(sorted({t for t in points if low < t < high}))
+            means, self.sketch = self.look(self.rising.sums(self.center, points), guess, self.sketch)
+            self.learn(points, means)
+            above, below = self._bracket(low, high)
+            trusting = below - above <= width / _EVEN  # evenly spaced points are what a guess has to beat
+        raise RuntimeError(f"No root found in {_MOST_PASSES} passes; the mean does not fall with t.")
+
+    def learn(self, points: tuple[float, ...], means: list[float]) -> None:
+        """Remember the means at these points."""
+        for t, mean in zip(points, means, strict=True):
+            if math.isnan(mean):
+                raise no_mean(self.center + t)
+            size = self.rising.excess(self.sketch, t)[1]
+            self.known[t] = float(excess_of(mean, size, self.rising.level))
+
+    def _bracket(self, low: float, high: float) -> tuple[float, float]:
+        low = max((t for t, excess in self.known.items() if excess > 0.0), default=low)
+        return low, min((t for t, excess in self.known.items() if excess <= 0.0 and t > low), default=high)
+
+    def _around_guess(self, low: float, high: float, noise: float) -> tuple[float, tuple[float, ...]]:
+        """Where the corrected sketch comes down to the level, and points on either side."""
+        lift, seen = self._lift()
+
+        def modelled(t: float) -> float:
+            return self.rising.excess(self.sketch, t)[0] + lift(t)
+
+        guess = falls_to_zero(lambda t: flattened(modelled(t)), low, high, 0.25 * noise)
+        if not low < guess <= high:
+            guess = 0.5 * (low + high)
+        # As far apart as rounding of the sums can tell, where the function does not jump.
+        reach, fall = 16.0 * math.ulp(guess), 0.0
+        while reach < high - low and not fall >= 64.0 * noise:
+            reach *= 8.0
+            fall = modelled(guess - reach) - modelled(guess + reach)
+        fine = 2.0 * noise * 2.0 * reach / fall if fall > 0.0 and math.isfinite(fall) else 0.0
+        fine = max(min(fine, 0.25 * (high - low)), math.ulp(guess))
+        error = max(0.01 * abs(guess - seen), 8.0 * fine)
+        before = float(np.nextafter(guess, -np.inf))
+        return guess, (guess - error, guess - fine, before, guess, guess + fine, guess + error)
+
+    def _lift(self) -> tuple[Callable[[float], float], float]:
+        """What to add to the sketch's excess, from the two nearest t tried; and the nearest of them."""
+        tried = sorted((t for t in self.known if math.isfinite(self.known[t])), key=lambda t: abs(self.known[t]))
+        if not tried:
+            return (lambda t: 0.0), 0.0
+        one = tried[0]
+        said, size = self.rising.excess(self.sketch, one)
+        if not abs(self.known[one]) <= _NEAR * size:
+            return (lambda t: 0.0), one  # from afar the sketch is the better guide
+        off, drift = self.known[one] - said, 0.0
+        for other in tried[1:]:
+            said, size = self.rising.excess(self.sketch, other)
+            change = self.known[other] - said - off
+            # Further apart, the sketch has lumped what lies between; and rounding drifts nowhere.
+            if abs(other - one) < self.sketch.sure and abs(self.known[other]) <= _NEAR * size:
+                if abs(change) > 1e3 * _EPS * size:
+                    drift = change / (other - one)
+                break
+        return (lambda t: off + drift * (t - one)), one
+
+
+def _evenly_spaced(low: float, high: float, in_order: bool) -> tuple[float, ...]:
+    """Points that cut (low, high) into equal parts, or into parts of equally many floats."""
+    points = [low, high]
+    for _ in range(4):
+        cuts = [middle_float(a, b, in_order) for a, b in itertools.pairwise(points)]
+        points = sorted({*points, *cuts})
+    return tuple(points[1:-1])
+
+
+# -- the paper's bisection ---------------------------------------------------------------------------------------------
+
+
+def bisect_long(table: Table, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
+    """OCE-SB of one long sample, a pass over its blocks for every step."""
+    check_tolerances(delta, epsilon)
+    size, _ = survey(table)
+
+    def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
+        def sums(z: Floats, w: Floats | None) -> tuple[float]:
+            with np.errstate(over="ignore"):
+                return (weighted_sum(np.asarray(function((z - size.high) - t[0])), w),)
+
+        return np.array(table.reduce(Sums(sums))) / size.mass
+
+    low = np.array([size.low - size.high - utility.anchor])
+    return bisect(means, np.array([size.high]), low, utility, delta, epsilon)

@@ -2,31 +2,41 @@
 
 All arithmetic is on losses less a center near the threshold: at an offset of 1e9 a float has seven digits left for
 what matters, and t* - center keeps all of them. Where slopes are bounded t* lies near a quantile, however far away
-the greatest loss is; where they are not, the greatest loss holds it close.
+the greatest loss is; where they are not, the greatest loss is never far from it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._root import Floats, find_root
+from certeq._checks import check_number
 from certeq.risk._vector import ONE, bracket_by_breakpoints, furthest
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of
 
+Floats = NDArray[np.float64]
+# (t of the rows still open, their indices) -> mean slope and mean curvature there
+MeanSlope = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
+Means = Callable[[Callable[[Floats], Floats], Floats], Floats]  # of a function of the losses less t
+
 _EPS = float(np.finfo(np.float64).eps)
+_NOISE = 4.0 * _EPS  # a mean may be so many of its terms' mean sizes above the level and still be level
+_STEPS = 2200  # bisection of the widest float interval ends well before
 _TOGETHER = 1 << 20  # breakpoints of all rows that are sorted at once
 
 
 @dataclass
-class Solved:
+class SolvedRows:
     """Rows with their center c and threshold c + s; ``y`` is the losses less c."""
 
+    utility: Utility
     y: Floats
     weights: Floats | None
     center: Floats
@@ -39,6 +49,24 @@ class Solved:
         """t* in the units of the losses."""
         return self.center + self.s
 
+    def tilt(self) -> Floats:
+        """q_i = w_i u'(z_i - t*), ties at a kink sharing what is left so that each row sums to 1."""
+        y, shape = self.y, self.utility.shape
+        weights = np.full(y.shape, 1.0 / y.shape[1]) if self.weights is None else self.weights
+        if isinstance(shape, Pieces) and shape.low == shape.high:
+            return weights
+        with np.errstate(under="ignore"):
+            left, right = form_of(self.utility).slopes(y, self.s[:, None])
+        q = weights * left
+        if right is not left:
+            below, above = q.sum(axis=1), (weights * right).sum(axis=1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = np.clip(np.where(above > below, (1.0 - below) / (above - below), 0.0), 0.0, 1.0)
+            q = weights * (left + share[:, None] * (right - left))
+        if not self.utility.is_monotone:  # slopes of both signs: their sum has fewer digits than the 1 it should be
+            return np.asarray(q)
+        return np.asarray(q / q.sum(axis=1, keepdims=True))
+
 
 def mean(a: Floats, weights: Floats | None) -> Floats:
     """Mean along rows, under weights that sum to 1."""
@@ -47,7 +75,7 @@ def mean(a: Floats, weights: Floats | None) -> Floats:
     return np.asarray((a * weights).sum(axis=1))
 
 
-def slope_and_bend(form: Form, y: Floats, t: Floats | float) -> tuple[Floats, Floats]:
+def slope_and_curvature(form: Form, y: Floats, t: Floats | float) -> tuple[Floats, Floats]:
     """Slope and curvature at y - t; an unknown curvature counts as 0, which turns Newton into bisection."""
     if form.utility.has_curvature:
         return form.derivatives(y, t)
@@ -55,7 +83,7 @@ def slope_and_bend(form: Form, y: Floats, t: Floats | float) -> tuple[Floats, Fl
     return slope, np.zeros_like(slope)
 
 
-def without_idle(y: Floats, weights: Floats) -> Floats:
+def with_least_for_zero_weight(y: Floats, weights: Floats) -> Floats:
     """Rows of y with the least loss that counts in place of those without weight.
 
     Such a loss may lie anywhere, and must not overflow anything; the least has the least slope.
@@ -65,7 +93,7 @@ def without_idle(y: Floats, weights: Floats) -> Floats:
     return np.where(counts, y, np.where(np.isfinite(least), least, 0.0))
 
 
-def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
+def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> SolvedRows:
     """Threshold and OCE of each row of z (float64, contiguous). Weights, if any, sum to 1 along rows."""
     shape = utility.shape
     least, most = utility.slope_range
@@ -75,16 +103,16 @@ def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> Solved:
         center = z.max(axis=1)
     else:
         center = np.where(weights > 0, z, -np.inf).max(axis=1)
-    with np.errstate(over="ignore"):  # losses too far apart for their difference to be a number: see Solved.value
+    with np.errstate(over="ignore"):  # losses too far apart for their difference to be a number: see SolvedRows.value
         y = z - center[:, None]
     if weights is not None:
-        y = without_idle(y, weights)
-    solved = Solved(y, weights, center, np.zeros_like(center), center)
+        y = with_least_for_zero_weight(y, weights)
+    solved = SolvedRows(utility, y, weights, center, np.zeros_like(center), center)
     match shape:
         case Exponential(rate):
             _log_mean_exp(solved, rate, utility)
-        case Quadratic(bend):
-            _mean_and_variance(solved, bend, utility)
+        case Quadratic(curvature):
+            _mean_and_variance(solved, curvature, utility)
         case Pieces() as pieces:
             _two_pieces(solved, pieces, utility)
         case _:
@@ -108,7 +136,7 @@ def upper_quantile(z: Floats, weights: Floats | None, tail: float) -> Floats:
     return np.asarray(np.take_along_axis(np.take_along_axis(z, order, axis=1), last[:, None], axis=1)[:, 0])
 
 
-def _log_mean_exp(solved: Solved, rate: float, utility: Utility) -> None:
+def _log_mean_exp(solved: SolvedRows, rate: float, utility: Utility) -> None:
     with np.errstate(under="ignore"):
         exponent = rate * solved.y
         flat = exponent.min(axis=1) > -1.0
@@ -123,15 +151,15 @@ def _log_mean_exp(solved: Solved, rate: float, utility: Utility) -> None:
     solved.value = solved.center + total / rate + utility.oce_of_zero
 
 
-def _mean_and_variance(solved: Solved, bend: float, utility: Utility) -> None:
+def _mean_and_variance(solved: SolvedRows, curvature: float, utility: Utility) -> None:
     average = mean(solved.y, solved.weights)
     deviation = solved.y - average[:, None]
     variance = mean(deviation * deviation, solved.weights)
     solved.s = average - utility.anchor
-    solved.value = solved.center + average + utility.oce_of_zero + 0.5 * bend * variance
+    solved.value = solved.center + average + utility.oce_of_zero + 0.5 * curvature * variance
 
 
-def _two_pieces(solved: Solved, pieces: Pieces, utility: Utility) -> None:
+def _two_pieces(solved: SolvedRows, pieces: Pieces, utility: Utility) -> None:
     """low * mean + (1 - low) * CVaR; the center is the quantile."""
     average = mean(solved.y, solved.weights) if pieces.low != 0.0 else np.zeros_like(solved.center)
     if pieces.low == pieces.high:
@@ -149,7 +177,7 @@ def tail_count(tail: float, samples: int) -> int:
     return min(int(tail * samples * (1.0 + 4.0 * _EPS)), samples - 1)
 
 
-def _newton(solved: Solved, utility: Utility) -> None:
+def _newton(solved: SolvedRows, utility: Utility) -> None:
     y, weights, anchor, form = solved.y, solved.weights, utility.anchor, form_of(utility)
     low, high = y.min(axis=1) - anchor, y.max(axis=1) - anchor
     bounded = utility.slope_range[1] < np.inf  # then the center is a good guess
@@ -163,7 +191,7 @@ def _newton(solved: Solved, utility: Utility) -> None:
         part, w = y, weights
         if rows.size < len(y):
             part, w = y[rows], None if weights is None else weights[rows]
-        slope, curvature = slope_and_bend(form, part, t[:, None])
+        slope, curvature = slope_and_curvature(form, part, t[:, None])
         return mean(slope, w), mean(curvature, w)
 
     opened = np.arange(len(y))
@@ -211,20 +239,211 @@ def _mean_of_one(weights: Floats | None, a: Floats) -> float:
     return float(mean(a[None, :], weights)[0])
 
 
-def tilt_rows(solved: Solved, utility: Utility) -> Floats:
-    """q_i = w_i u'(z_i - t*), ties at a kink sharing what is left so that each row sums to 1."""
-    y, t, shape = solved.y, solved.s[:, None], utility.shape
-    weights = np.full(y.shape, 1.0 / y.shape[1]) if solved.weights is None else solved.weights
-    if isinstance(shape, Pieces) and shape.low == shape.high:
-        return weights
-    with np.errstate(under="ignore"):
-        left, right = form_of(utility).slopes(y, t)
-    q = weights * left
-    if right is not left:
-        below, above = q.sum(axis=1), (weights * right).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.clip(np.where(above > below, (1.0 - below) / (above - below), 0.0), 0.0, 1.0)
-        q = weights * (left + share[:, None] * (right - left))
-    if not utility.is_monotone:  # slopes of both signs: their sum has fewer digits than the 1 it should be
-        return np.asarray(q)
-    return np.asarray(q / q.sum(axis=1, keepdims=True))
+# -- the root finder --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Root:
+    """t with mean slope 1, the slope reached there, and the final bracket; one entry per row."""
+
+    t: Floats
+    slope: Floats
+    low: Floats
+    high: Floats
+    evaluations: int
+
+
+def find_root(
+    mean_slope: MeanSlope,
+    low: Floats,
+    high: Floats,
+    start: Floats,
+    growth: float = 1.0,
+    target: float = 1.0,
+) -> Root:
+    """Safeguarded Newton for ``mean slope(t) = target``, many rows at once.
+
+    Newton works on the growth-th root of the mean slope: far from the root of a power the plain step contracts by
+    1 - 1/p only. A step that leaves the bracket, or a residual that does not halve, is replaced by bisection.
+
+    A row ends when its step or its residual is down to rounding, or its bracket has closed.
+    """
+    t = np.clip(start, low, high)
+    low, high = low.copy(), high.copy()
+    slope = np.full(t.shape, np.nan)
+    rows = np.arange(t.size)
+    last = np.full(t.shape, np.inf)  # size of the previous residual
+    evaluations = 0
+    with np.errstate(all="ignore"):
+        for _ in range(_STEPS):
+            at = t[rows]
+            m, h = mean_slope(at, rows)
+            evaluations += 1
+            slope[rows] = m
+            above = m > target
+            low[rows] = np.where(above, at, low[rows])
+            high[rows] = np.where(above, high[rows], at)
+            lo, hi = low[rows], high[rows]
+            residual = np.abs(m - target)
+            step = step_of(m, h, growth, target)
+            trial, middle = at + step, 0.5 * (lo + hi)
+            inside = (trial > lo) & (trial < hi)
+            before = last[rows]
+            slow = residual > 0.5 * before
+            last[rows] = np.where(slow, np.inf, residual)
+            # Sums of rounded slopes wobble by some eps; a residual of that size which no longer falls is the end.
+            done = residual <= 4.0 * _EPS * target
+            # A step below rounding is the end too, unless the curve is steep just here (or its slope has overflowed).
+            done |= (np.abs(step) <= _EPS * np.abs(at)) & (residual <= 1e-3 * target)
+            done |= slow & (residual <= 256.0 * _EPS * target)
+            # Newton squares the error: the residual to come is about (residual / before**2) * residual**2. When that
+            # is far below rounding the last step is taken on trust, which saves one pass over the data. Only near the
+            # root, though: from afar a residual can fall a millionfold and still be large.
+            trusted = inside & ~slow & (16.0 * (residual / before) ** 2 * residual <= 4.0 * _EPS * target)
+            trusted &= (before <= 0.1 * target) & (residual <= 1e-2 * before) & ~done
+            closed = ~((middle > lo) & (middle < hi))
+            t[rows] = np.where(closed, hi, np.where(done, at, np.where(inside & ~slow, trial, middle)))
+            rows = rows[~(done | closed | trusted)]
+            if rows.size == 0:
+                return Root(t, slope, low, high, evaluations)
+    raise RuntimeError(f"No threshold found in {_STEPS} steps; the slope is not a decreasing function of t.")
+
+
+def step_of(m: Any, h: Any, growth: float = 1.0, target: float = 1.0) -> Any:
+    """Newton's step from a mean slope m of mean curvature h, on the growth-th root of m."""
+    if growth == 1.0:
+        return (m - target) / h
+    return growth * m * (1.0 - (m / target) ** (-1.0 / growth)) / h
+
+
+# -- the paper's bisection, OCE-SB, with its bracket, sign and stopping rule corrected --------------------------------
+
+
+@dataclass
+class Bisection:
+    """What OCE-SB reached for each row; ``value`` exceeds the exact OCE by at most ``width * |residual|``."""
+
+    value: Floats
+    threshold: Floats
+    residual: Floats
+    width: Floats
+    iterations: int
+
+
+def bisect_rows(
+    z: Floats, weights: Floats | None, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6
+) -> Bisection:
+    """Bisect mean u'(z - t) = 1 on [min z - x0, max z - x0] to a bracket of ``delta`` and a residual of ``epsilon``.
+
+    The printed rule asks for both whatever the utility; for CVaR the residual may never get there (m = 10, alpha = 0.15
+    leaves 1/3), so a bracket of two neighboring floats ends it too.
+    """
+    check_tolerances(delta, epsilon)
+    held = z if weights is None else np.where(weights > 0, z, np.nan)
+    center = np.nanmax(held, axis=1)
+    y = z - center[:, None]
+    if weights is not None:
+        y = with_least_for_zero_weight(y, weights)
+
+    def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            return mean(np.asarray(function(y - t[:, None])), weights)
+
+    low = np.nanmin(held, axis=1) - center - utility.anchor
+    return bisect(means, center, low, utility, delta, epsilon)
+
+
+def check_tolerances(delta: float, epsilon: float) -> None:
+    """Refuse tolerances that are not above 0."""
+    check_number("delta", delta, above=0.0, finite=False)
+    check_number("epsilon", epsilon, above=0.0, finite=False)
+
+
+def bisect(means: Means, center: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:
+    """Bisect in (low, -anchor], all less the center; ``means`` of a function of the losses less t."""
+    # One float below the least possible threshold, so that the slope there exceeds 1 strictly.
+    low = np.nextafter(low, -np.inf)
+    high = np.full(len(low), -utility.anchor)
+    residual = means(utility.slope, high) - 1.0
+    iterations = 0
+    while True:
+        middle = 0.5 * (low + high)
+        split = (middle > low) & (middle < high)
+        open_ = split & ((high - low > delta) | (np.abs(residual) > epsilon))
+        if not np.any(open_):
+            break
+        g = means(utility.slope, middle) - 1.0
+        iterations += 1
+        low = np.where(open_ & (g > 0), middle, low)
+        high = np.where(open_ & (g <= 0), middle, high)
+        residual = np.where(open_ & (g <= 0), g, residual)
+    value = center + (high + means(utility.value, high))
+    return Bisection(value, center + high, residual, high - low, iterations)
+
+
+# -- an opaque increasing function ------------------------------------------------------------------------------------
+
+
+def solve_rising_rows(
+    z: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float
+) -> Floats:
+    """The smallest t of each row at which the mean of function(z - t) is at most the level; the function rises."""
+    held = z if w is None else np.where(w > 0, z, np.nan)
+    center = np.nanmax(held, axis=1)
+    y = z - center[:, None] if w is None else with_least_for_zero_weight(z - center[:, None], w)
+    least = np.nanmin(held, axis=1) - center
+    low = below_all(least, least, anchor)
+
+    def excess(t: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            values = np.asarray(function(y - t[:, None]), dtype=float)
+            means = mean(values, w)
+        if np.isnan(means).any():
+            raise no_mean(float((center + t)[np.isnan(means)][0]))
+        return np.asarray(excess_of(means, mean(np.abs(values), w), level))
+
+    return np.asarray(center + _smallest(excess, low, np.full(len(z), -anchor), level))
+
+
+def _smallest(excess: Callable[[Floats], Floats], low: Floats, high: Floats, level: float) -> Floats:
+    """The smallest t with excess(t) <= 0, by chords safeguarded by bisection, to neighboring floats."""
+    above, below = excess(low), excess(high)
+    noise = 1e-9 * (np.abs(level) + np.abs(above) + np.abs(below))
+    if np.any(below > noise) or np.any(above < -noise):
+        raise ValueError("loss must be increasing; on these losses its mean rises with t.")
+    for step in range(2200):
+        middle = 0.5 * (low + high)
+        closed = ~((middle > low) & (middle < high))
+        # Reaching the level exactly from the right is not yet the smallest t of a flat stretch; a closed bracket is.
+        if np.all(closed):
+            break
+        with np.errstate(all="ignore"):
+            chord = high - below * (high - low) / (below - above)
+        # Every third step bisects, so that a jump cannot hold the chord at one end.
+        trial = np.where((step % 3 < 2) & (chord > low) & (chord < high), chord, middle)
+        trial = np.where(closed, high, trial)
+        g = excess(trial)
+        up = (g > 0) & ~closed
+        low, above = np.where(up, trial, low), np.where(up, g, above)
+        high, below = np.where(up, high, trial), np.where(up, below, g)
+    return high
+
+
+def excess_of(mean: Any, size: Any, level: float) -> Any:
+    """How far a mean of numbers of this mean size is above the level, less what rounding may have added."""
+    with np.errstate(all="ignore"):
+        return mean - level - _NOISE * (np.where(np.isfinite(size), size, 0.0) + abs(level))
+
+
+def below_all(least: Any, furthest: Any, anchor: float) -> Any:
+    """A t below every answer: so far below least - anchor that x - t passes the anchor in rounded numbers too."""
+    t = least - anchor
+    return np.nextafter(t, -np.inf) - 2.0 * np.spacing(np.abs(furthest) + abs(anchor))
+
+
+def no_mean(t: float) -> OverflowError:
+    """What to raise where the function overflows to both sides."""
+    return OverflowError(
+        f"The mean of loss(x - t) is not a number at t = {t:g}: loss overflows to +inf for some losses and to -inf for "
+        "others. Use larger units for x, or a loss that grows more slowly."
+    )

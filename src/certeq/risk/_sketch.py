@@ -1,9 +1,10 @@
-"""A long sample in a few thousand weighted points, from one pass: fine where u bends at a trial threshold, coarse afar.
+"""A long sample in a few thousand weighted points, from one pass: fine near the features of u, coarse afar.
 
-Losses next to a bend of u (at distance x - f of a feature f, x the loss less the trial) are listed as they are. The
-others go to bins whose width is a fixed share of that distance, on a scale of octaves, so that any range and any
-heap of ties fits; a bin is two points that have its mass, mean and variance. The next trial is where these points
-have a mean slope of 1, and a sketch around it sees finer still.
+A feature is a kink of u, or a point where its slope rises sharply. Losses near one at the trial threshold (x, the loss
+less the trial, at a small distance x - f of a feature f) are listed as they are. The others go to bins whose width is a
+fixed share of that distance, on a scale of octaves, so that any range and any heap of ties fits; a bin is two points
+that have its mass, mean and variance. The next trial is where these points have a mean slope of 1, and a sketch around
+it sees finer still.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from numpy.typing import NDArray
 
 from certeq._table import BLOCK, Block
 from certeq.utilities import Utility
-from certeq.utilities.forms import form
+from certeq.utilities.forms import Form
 
 _EPS = float(np.finfo(np.float64).eps)
 _MANTISSA = 52
-_FINE = 5  # bins per octave, as a power of 2, where there is room for so many
-_ROOM = 1 << 16  # bins in all, about
+_FINE = 5  # bins per octave, as a power of 2, where so many fit
+_BINS = 1 << 16  # bins in all, about
 _OCTAVES = 64  # below the furthest loss, at least,
 _BELOW = 16  # and so many below the distance up to which losses are listed
 _LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
 _MOST_LISTED = 1 << 17
 _PER_BLOCK = BLOCK // 16
 _MOST_FEATURES = 2048
-_MOST_BENDS = 64
+_MOST_STEEP = 64
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
 Floats = NDArray[np.float64]
 Parts = tuple[NDArray[Any], ...]
@@ -82,7 +83,7 @@ class Frame:
         Features are in rising order.
         """
         furthest = max(abs(end - s - feature) for end in (low, high) for feature in (features[0], features[-1]))
-        fine = min(_FINE, max(1, (_ROOM // (2 * _OCTAVES * len(features))).bit_length() - 1))
+        fine = min(_FINE, max(1, (_BINS // (2 * _OCTAVES * len(features))).bit_length() - 1))
         top, listed = (_level_of(max(distance, 1e-290), fine) for distance in (furthest, reach))
         levels = max(_OCTAVES << fine, top - listed + (_BELOW << fine))
         base = top - levels + 1
@@ -124,35 +125,35 @@ class Frame:
 
     def join(self, parts: Sequence[Parts]) -> Parts:
         """Sketches of neighbors as one."""
-        held, ones, *moments, points, loads = (np.concatenate(part) for part in zip(*parts, strict=True))
+        filled, ones, *moments, points, masses = (np.concatenate(part) for part in zip(*parts, strict=True))
         bins = self._bins
         one = np.empty(bins)
-        one[held] = ones
-        totals = [np.bincount(held, moment, minlength=bins) for moment in moments]
+        one[filled] = ones
+        totals = [np.bincount(filled, moment, minlength=bins) for moment in moments]
         kept = np.flatnonzero(totals[0])
         if points.size > 4 * _MOST_LISTED or np.isnan(points).any():
-            points, loads = np.array([np.nan]), np.zeros(1)
-        return kept, one[kept], *(total[kept] for total in totals), points, loads
+            points, masses = np.array([np.nan]), np.zeros(1)
+        return kept, one[kept], *(total[kept] for total in totals), points, masses
 
     def sketch(self, parts: Parts, mass: float) -> Sketch:
         """The points that stand for the sample."""
-        held, one, count, first, second, number, points, loads = parts
+        filled, one, count, first, second, number, points, masses = parts
         losses = float(number.sum())
         sure = _distance_of(self.near + self.base, self.fine)
         if np.isnan(points).any():
-            points, loads, sure = np.empty(0), np.empty(0), 0.0
+            points, masses, sure = np.empty(0), np.empty(0), 0.0
         else:
-            rest = held % self.levels >= self.near
-            held, one, count, first, second, number = (part[rest] for part in parts[:-2])
+            rest = filled % self.levels >= self.near
+            filled, one, count, first, second, number = (part[rest] for part in parts[:-2])
         mean = first / count
         with np.errstate(invalid="ignore", over="ignore"):
             variance = second / count - mean * mean
             tied = ~(variance > _SPREAD * mean * mean) | ~np.isfinite(variance)
         spread = np.sqrt(np.where(tied, 0.0, variance))
-        at = np.where(tied, one, self.s + np.array(self.features)[held // (2 * self.levels)] + mean)
+        at = np.where(tied, one, self.s + np.array(self.features)[filled // (2 * self.levels)] + mean)
         return Sketch(
             np.concatenate([points, at - spread, at + spread]),
-            np.concatenate([loads, 0.5 * count, 0.5 * count]) / mass,
+            np.concatenate([masses, 0.5 * count, 0.5 * count]) / mass,
             np.concatenate([np.ones(points.size), 0.5 * number, 0.5 * number]) / losses,
             sure,
         )
@@ -186,21 +187,21 @@ class Sketch:
     shares: Floats
     sure: float = 0.0  # steps from the trial up to this length meet no breakpoint but those of listed losses
 
-    def slopes(self, utility: Utility, s: float) -> tuple[float, float]:
+    def slopes(self, form: Form, s: float) -> tuple[float, float]:
         """Mean left and right slope at s."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            left, right = form(utility).slopes(self.points, s)
+            left, right = form.slopes(self.points, s)
             return weighted_sum(left, self.masses), weighted_sum(right, self.masses)
 
-    def size_of_slopes(self, utility: Utility, s: float) -> float:
+    def size_of_slopes(self, form: Form, s: float) -> float:
         """Mean size of the slopes at s."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return weighted_sum(np.abs(form(utility).slopes(self.points, s)[0]), self.masses)
+            return weighted_sum(np.abs(form.slopes(self.points, s)[0]), self.masses)
 
-    def value(self, utility: Utility, s: float) -> float:
+    def value(self, form: Form, s: float) -> float:
         """s + E u at s."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return s + weighted_sum(np.asarray(utility.value(self.points - s)), self.masses)
+            return s + weighted_sum(np.asarray(form.utility.value(self.points - s)), self.masses)
 
     def reach(self, features: tuple[float, ...], s: float, size: int) -> float:
         """How far from the features one may list losses at s before there are too many."""
@@ -208,11 +209,11 @@ class Sketch:
         x = self.points - s
         distance = np.abs(x - np.array(features)[_nearest(x, features)])
         order = np.argsort(distance)
-        # A block may list a sixteenth of its losses; half of that leaves room for uneven blocks.
+        # A block may list a sixteenth of its losses; half of that allows for uneven blocks.
         many = int(np.searchsorted(np.cumsum(self.shares[order]), min(wanted / size, 1.0 / 32.0)))
         return float(distance[order[min(many, order.size - 1)]])
 
-    def root(self, utility: Utility, low: float, high: float, lift: Callable[[float], float]) -> tuple[float, float]:
+    def root(self, form: Form, low: float, high: float, lift: Callable[[float], float]) -> tuple[float, float]:
         """The least s in (low, high] with a mean slope plus ``lift`` of at most 1; by how much it jumps past 1 there.
 
         The second number is the lesser of the two parts of the jump, above and below 1; 0 between breakpoints.
@@ -220,10 +221,10 @@ class Sketch:
         one = 1.0 + 64.0 * _EPS
 
         def excess(s: float) -> float:
-            return _flattened(self.slopes(utility, s)[0] + lift(s) - (one if utility.kinks else 1.0))
+            return flattened(self.slopes(form, s)[0] + lift(s) - (one if form.kinks else 1.0))
 
-        if utility.kinks:
-            breaks = np.unique(np.concatenate([self.points - kink for kink, _ in utility.kinks]))
+        if form.kinks:
+            breaks = np.unique(np.concatenate([self.points - at for at in form.places]))
             breaks = breaks[(breaks > low) & (breaks < high)]
             first, last = 0, breaks.size  # the first breakpoint at which the slope has come down is among these
             while first < last:
@@ -231,14 +232,14 @@ class Sketch:
                 first, last = (first, middle) if excess(float(breaks[middle])) <= 0.0 else (middle + 1, last)
             if first < breaks.size:
                 high = float(breaks[first])
-                left, right = (slope + lift(high) - one for slope in self.slopes(utility, high))
+                left, right = (slope + lift(high) - one for slope in self.slopes(form, high))
                 if right > 0.0:
                     return high, min(right, -left)
             low = float(breaks[first - 1]) if first > 0 else low
         return falls_to_zero(excess, low, high), 0.0
 
 
-def _flattened(excess: float) -> float:
+def flattened(excess: float) -> float:
     """The excess itself near its root, and its logarithm where it is vast: chords then find exponentials too."""
     return math.log1p(excess) if excess > 0.0 else excess
 
@@ -295,26 +296,26 @@ def _floats_at(places: NDArray[np.int64]) -> Floats:
 
 
 def features_of(utility: Utility) -> tuple[float, ...]:
-    """Where u bends, sorted: its kinks, its anchor, and other places where the slope rises within a short stretch."""
-    sharpest = sorted(utility.kinks, key=lambda kink: -kink[1])[: _MOST_FEATURES - _MOST_BENDS]
+    """The features of u, sorted: its kinks, its anchor, and other points where the slope rises sharply."""
+    sharpest = sorted(utility.kinks, key=lambda kink: -kink[1])[: _MOST_FEATURES - _MOST_STEEP]
     found = [kink for kink, _ in sharpest]
     found = found if any(abs(kink - utility.anchor) < 1e-9 for kink in found) else [*found, utility.anchor]
-    return bends_of(utility.slope, found)
+    return steep_places(utility.slope, found)
 
 
-def bends_of(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
+def steep_places(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
     """The known places and those where an increasing function rises within a short stretch; sorted."""
     found, octaves = list(known), 2.0 ** np.arange(-50.0, 50.0, 0.125)
-    for _ in range(8 if len(known) <= _MOST_BENDS else 0):  # near what was found the grid is finer, and may show more
+    for _ in range(8 if len(known) <= _MOST_STEEP else 0):  # near what was found the grid is finer, and may show more
         grid = np.unique(np.concatenate([feature + sign * octaves for feature in found for sign in (-1.0, 1.0)]))
-        bends = _bends_within(function, grid, found)[: _MOST_BENDS + len(known) - len(found)]
-        if not bends:
+        steep = _steep_within(function, grid, found)[: _MOST_STEEP + len(known) - len(found)]
+        if not steep:
             break
-        found += bends
+        found += steep
     return tuple(sorted(found))
 
 
-def _bends_within(function: Callable[[Any], Any], grid: Floats, known: list[float]) -> list[float]:
+def _steep_within(function: Callable[[Any], Any], grid: Floats, known: list[float]) -> list[float]:
     """Middles of stretches, short for their cells of the grid, in which the slope rises by a share; steepest first.
 
     Known features, and slopes that no sample can hold, are left out.
@@ -323,7 +324,7 @@ def _bends_within(function: Callable[[Any], Any], grid: Floats, known: list[floa
     with np.errstate(all="ignore"):
         slope = np.asarray(function(parts), dtype=np.float64)
         rises = np.diff(slope, axis=1)
-        # Two neighboring parts of sixteen: one of them may cut the bend in half.
+        # Two neighboring parts of sixteen: one of them may cut the rise in half.
         pairs = rises[:, 1:] + rises[:, :-1]
         steepest = pairs.max(axis=1)
         share = steepest / (1.0 + np.abs(slope[:, 0]))

@@ -66,7 +66,8 @@ class _Facts(NamedTuple):
     most: float
     growth: float
     code: Any  # the compiled curve, if the slope is one
-    any_length: bool  # whether the compiled solver is the better one of long vectors too
+    long_tilt: bool  # whether the compiled solver is the better one of long vectors too, with their tilt
+    long_value: bool  # and without
 
 
 def facts_of(form: Form) -> _Facts:
@@ -75,13 +76,13 @@ def facts_of(form: Form) -> _Facts:
     if kept is None:
         u = form.utility
         shape, curve, (least, most) = u.shape, u.curve, u.slope_range
-        code = _compiled.coded(u)
-        # A closed form of many losses is as good and faster in their own precision, and so is NumPy's general power.
-        long = code is not None and shape is None and not (isinstance(curve, Power) and curve.degree not in (1, 2, 3))
+        code = _compiled.code_of(u)
+        # NumPy's general power is the faster one of many losses, and so are its closed forms in their own precision.
+        long = code is not None and not (isinstance(curve, Power) and curve.degree not in (1, 1.5, 2, 3))
         tail = None
         if most - least < math.inf and least < 1.0 < most and not isinstance(shape, Exponential | Quadratic):
             tail = (1.0 - least) / (most - least)
-        kept = _Facts(shape, u.anchor, u.oce_of_zero, tail, least, most, u.growth, code, long)
+        kept = _Facts(shape, u.anchor, u.oce_of_zero, tail, least, most, u.growth, code, long and shape is None, long)
         form.facts["vector"] = kept
     return kept
 
@@ -98,7 +99,7 @@ def solve_vector(
     Weights, if any, sum to 1. ``tolerance`` bounds the mean slope's distance from 1; ``dtype`` is that of the tilt.
     """
     facts, size = facts_of(form), x.shape[0]
-    if facts.code is not None and (facts.any_length or size <= SMALL):
+    if facts.code is not None and (facts.long_tilt or size <= SMALL):
         tilt = np.empty(size, dtype)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
         found = _compiled.solve(facts.code, np.ascontiguousarray(x), w, tilt)
@@ -107,24 +108,32 @@ def solve_vector(
     return _by_numpy(x, weights, form, facts, tolerance, dtype)
 
 
-def value_of_vector(x: Floats, form: Form) -> float | None:
-    """OCE alone, of float64 losses without weights; None where `solve_vector` has none."""
-    facts = facts_of(form)
-    if facts.tail is None or not isinstance(facts.shape, Pieces):
-        found = solve_vector(x, None, form)
-        return None if found is None else float(found.value)
-    size, pieces = x.shape[0], facts.shape
-    place = rank_of(size, facts.tail)
-    parted = np.partition(x, place)
-    at = float(parted[place])
-    excess = float(np.add.reduce(parted[place + 1 :] - at)) / size
-    value = (pieces.high - pieces.low) * excess
-    if pieces.low != 0.0:
-        value += pieces.low * (float(np.add.reduce(parted - at)) / size)
+def any_length(form: Form) -> bool:
+    """Whether `value_of_vector` is the best way for vectors of any length."""
+    return facts_of(form).long_value
+
+
+def value_of_vector(x: Floats, form: Form) -> tuple[float, float] | None:
+    """OCE and threshold alone, of contiguous float64 losses without weights; None where `solve_vector` has none."""
+    facts, size = facts_of(form), x.shape[0]
+    if facts.code is not None and (facts.long_value or size <= SMALL):
+        found = _compiled.value(facts.code, np.asarray(x, np.float64))
+        return None if found is None else (found[0] + facts.of_zero, found[1] - facts.anchor)
+    with np.errstate(all="ignore"):
+        if facts.tail is None or not isinstance(facts.shape, Pieces):
+            solved = solve_vector(x, None, form)
+            return None if solved is None else (float(solved.value), float(solved.threshold))
+        pieces, place = facts.shape, rank_of(size, facts.tail)
+        parted = np.partition(x, place)
+        at = float(parted[place])
+        excess = float(np.add.reduce(parted[place + 1 :] - at)) / size
+        value = (pieces.high - pieces.low) * excess
+        if pieces.low != 0.0:
+            value += pieces.low * (float(np.add.reduce(parted - at)) / size)
     # Losses far down do not count, but none may be -inf; NaN is sorted to the upper end.
     if not math.isfinite(value) or float(np.minimum.reduce(x)) == -math.inf:
         return None
-    return float(at + (value + _at_kink(form, facts)))
+    return float(at + (value + _at_kink(form, facts))), at - pieces.kink
 
 
 def _at_kink(form: Form, facts: _Facts) -> float:

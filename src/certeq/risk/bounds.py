@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._checks import check_number
-from certeq.risk._input import as_array, check_not_empty, complain_not_finite
+from certeq.risk._input import as_array, check_not_empty, raise_not_finite_rows
 
 __all__ = [
     "bisect_bound",
@@ -45,7 +45,7 @@ def dispersion(x: ArrayLike) -> float:
     if array.ndim != 1:
         raise ValueError(f"x must be one-dimensional; found shape {array.shape}.")
     check_not_empty(array[None, :])
-    complain_not_finite(array[None, :], False)
+    raise_not_finite_rows(array[None, :], False)
     ranked = np.sort(np.asarray(array, dtype=np.float64))
     share = np.arange(1, ranked.size) / ranked.size
     return float(np.sum(np.diff(ranked) * np.sqrt(share * (1.0 - share))))
@@ -73,7 +73,7 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
     if array.ndim != 1:
         raise ValueError(f"x must be one-dimensional; found shape {array.shape}.")
     check_not_empty(array[None, :])
-    complain_not_finite(array[None, :], False)
+    raise_not_finite_rows(array[None, :], False)
     z = np.asarray(array, dtype=np.float64)
     middle, half = 0.5 * z.min() + 0.5 * z.max(), 0.5 * z.max() - 0.5 * z.min()
     if half == 0.0:

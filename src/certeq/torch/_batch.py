@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from certeq.risk import oce as risk_oce
 from certeq.risk import tilt as risk_tilt
-from certeq.risk._vector import SMALL, solve_vector
+from certeq.risk.solvers import SMALL, solve_vector
 from certeq.torch._checks import Dim, as_weights, check_values, normalize_dim, normalized
 from certeq.torch._rows import tilt_rows
 from certeq.torch._search import is_traced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.risk._vector import bracket_by_breakpoints, furthest
+from certeq.risk.solvers import bracket_by_breakpoints, furthest
 from certeq.utilities import Exponential, Pieces, Quadratic
 from certeq.utilities.forms import Form
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_weights, probabilities
-from certeq.risk._rows import solve_rows, tilt_rows
-from certeq.risk._vector import solve_vector
+from certeq.risk.solvers import solve_rows, solve_vector
 from certeq.utilities import Utility
 from certeq.utilities.forms import form
 
@@ -147,7 +146,7 @@ class Objective:
         solved = solve_vector(row, self.weights, form(self.utility))
         if solved is None or not math.isfinite(solved.value):  # losses too far apart for their differences
             rows = solve_rows(row[None, :], None if self.weights is None else self.weights[None, :], self.utility)
-            q = tilt_rows(rows, self.utility)[0]
+            q = rows.tilt()[0]
             return Evaluation(float(rows.value[0]), product(q), q, float(rows.threshold[0]), losses)
         q = np.asarray(solved.tilt, dtype=np.float64)
         return Evaluation(solved.value, product(q), q, solved.threshold, losses)

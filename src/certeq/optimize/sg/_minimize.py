@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,7 +41,7 @@ from certeq.optimize.sg._schedules import (
 )
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
-from certeq.risk._long import solve_sample, tilting
+from certeq.risk.solvers import Tilt, solve_table
 from certeq.utilities import Pieces, Utility
 
 
@@ -314,8 +314,8 @@ class PanelObjective(Objective):
 
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient and threshold at theta."""
-        solved = solve_sample(self.panel.losses(theta), self.utility)
-        gradient, mass = self.panel.reduce(_TiltedSum(theta, tilting(solved, self.utility)))
+        solved = solve_table(self.panel.losses(theta), self.utility)
+        gradient, mass = self.panel.reduce(_TiltedSum(theta, solved.tilt(normalized=False)))
         nothing = np.zeros(0)
         return Evaluation(float(solved.value), gradient / mass, nothing, float(solved.threshold), nothing)
 
@@ -325,11 +325,11 @@ class _TiltedSum:
     """Sums of q_i a_i and of q_i."""
 
     theta: Array
-    tilt: Callable[[Array, Array | None], Array]
+    tilt: Tilt
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> tuple[Array, float]:
-        q = self.tilt(block.rows @ self.theta, block.weights)
+        q = self.tilt(replace(block, rows=block.rows @ self.theta))
         return q @ block.rows, float(q.sum())
 
     def join(self, parts: Sequence[tuple[Array, float]]) -> tuple[Array, float]:

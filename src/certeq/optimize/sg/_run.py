@@ -21,7 +21,7 @@ from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
-from certeq.risk._rows import solve_rows
+from certeq.risk.solvers import solve_rows
 from certeq.utilities import Utility
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._checkpoint import Damaged
-from certeq.risk._vector import closed_density, rank_of, solve_near, solve_vector
+from certeq.risk.solvers import closed_density, rank_of, solve_near, solve_vector
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import form
 

@@ -15,7 +15,7 @@ from certeq.optimize.exact.certificate import distance, linear_minimum
 from certeq.optimize.exact.model import Model
 from certeq.optimize.exact.recession import Escape
 from certeq.optimize.qp import Subproblem, SubSolution, solve_rescaled, solve_subproblem
-from certeq.risk._long import solve_long
+from certeq.risk.solvers import solve_long
 from certeq.utilities import CVaR, Pieces
 
 _KEPT = 1 << 25  # bytes of rows near a kink that are kept

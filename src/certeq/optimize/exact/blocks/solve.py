@@ -25,7 +25,7 @@ from certeq.optimize.exact.scenarios import Scenarios
 from certeq.optimize.exact.solve import check_limits, solve_exact, status_of, tidied, unbounded_error
 from certeq.optimize.exact.threshold import threshold
 from certeq.optimize.exact.working_set import FEW
-from certeq.risk._long import solve_long
+from certeq.risk.solvers import solve_long
 from certeq.utilities import Utility
 from certeq.utilities.forms import form as form_of
 

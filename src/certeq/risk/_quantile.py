@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from certeq._table import BLOCK, Block, Table
+from certeq.risk import _compiled
 from certeq.risk._sketch import Floats, floats_between
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -128,6 +129,10 @@ class _List:
 
     def __call__(self, block: Block) -> _Window:
         z, w = block.rows, block.weights
+        if w is None:
+            compiled = _compiled.window(z, self.a, self.b, 0 if self.a == self.b else _PER_BLOCK)
+            if compiled is not None:
+                return _Window(*compiled, None)
         finite, single = bool(np.isfinite(self.b)), self.a == self.b
         least, greatest = float(z.min()), float(z.max())  # NaN, if there is one
         chosen = z >= self.a

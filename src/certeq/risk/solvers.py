@@ -1,0 +1,54 @@
+"""The solvers for the threshold, one for each kind of place that losses live in: what other packages import.
+
+One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is wanted), many rows at once (`solve_rows`),
+one long sample read in blocks (`solve_long`; `solve_table` names a loss that is not finite). The first returns its
+tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1; the answers of the others make it on demand.
+"""
+
+from certeq.risk._compiled import (
+    AVAILABLE,
+)
+from certeq.risk._input import (
+    check_utility,
+)
+from certeq.risk._long import (
+    LongSolved,
+    Tilt,
+    solve_long,
+    solve_table,
+)
+from certeq.risk._rows import (
+    SolvedRows,
+    solve_rows,
+)
+from certeq.risk._vector import (
+    SMALL,
+    Solved,
+    bracket_by_breakpoints,
+    closed_density,
+    furthest,
+    rank_of,
+    solve_near,
+    solve_vector,
+    value_of_vector,
+)
+
+__all__ = [
+    "AVAILABLE",
+    "SMALL",
+    "LongSolved",
+    "Solved",
+    "SolvedRows",
+    "Tilt",
+    "bracket_by_breakpoints",
+    "check_utility",
+    "closed_density",
+    "furthest",
+    "rank_of",
+    "solve_long",
+    "solve_near",
+    "solve_rows",
+    "solve_table",
+    "solve_vector",
+    "value_of_vector",
+]
