@@ -14,7 +14,7 @@ from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._log import Log, Snapshot
 from certeq.optimize.sg._minimize import check_limit, check_problem, check_start
-from certeq.optimize.solution import Solution, certified_gap, stationarity
+from certeq.optimize.solution import Solution, solution_at
 from certeq.utilities import Utility
 
 
@@ -108,16 +108,14 @@ def minimize_lbfgs(
         status = "iteration limit"
     else:
         status = "no further progress"
-    return Solution(
-        theta=found,
-        value=at.value,
-        gap=certified_gap(at, found, objective, domain),
+    return solution_at(
+        at,
+        found,
+        objective,
+        domain,
         status=status,
         trace=log.trace(),
         iterations=int(answer.nit),
-        residual=stationarity(at, found, domain),
-        threshold=at.threshold,
-        tilt=at.tilt,
         seconds=time.perf_counter() - start,
         method="lbfgs",
     )

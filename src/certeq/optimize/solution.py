@@ -143,6 +143,19 @@ def _show(found: object) -> str:
     return f"{found:.10g}" if isinstance(found, float) else str(found)
 
 
+def solution_at(at: Evaluation, theta: Floats, objective: Objective, domain: Domain, **rest: Any) -> Solution:
+    """Return theta as a solution, with its certificate; ``rest`` says how it was found."""
+    return Solution(
+        theta=theta,
+        value=at.value,
+        gap=certified_gap(at, theta, objective, domain),
+        residual=stationarity(at, theta, domain),
+        threshold=at.threshold,
+        tilt=at.tilt if at.tilt.size else None,  # of samples in blocks it is as long as they are, and not kept
+        **rest,
+    )
+
+
 def frank_wolfe_gap(at: Evaluation, theta: Floats, loss: Loss, utility: Utility, domain: Domain) -> float | None:
     """Return g.theta - min over v in the set of g.v, or None where OCE of the loss is not known to be convex.
 

@@ -225,45 +225,34 @@ def _hash(array: NDArray[Any]) -> str:
 # -- what a run leaves in it beside its arrays, checked when it is read -----------------------------------------------
 
 
-@dataclass(frozen=True)
-class Values:
-    """Plain values of a run."""
-
-    iteration: int
-    seconds: float
-    status: str
-    seed: int | None
-    weight: float
-    source: dict[str, Any]
+def _is_amount(found: Any) -> bool:
+    return isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found <= 1e300
 
 
-def check_values(saved: Checkpoint) -> Values:
+_RIGHT: dict[str, Callable[[Any], bool]] = {
+    "iteration": is_count,
+    "seconds": _is_amount,
+    "weight": _is_amount,
+    "status": lambda found: found in STATUSES,
+    "seed": lambda found: found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0),
+    "source": lambda found: isinstance(found, dict),
+}
+
+
+def check_values(saved: Checkpoint) -> dict[str, Any]:
     """Return the values of a checkpoint; what no run can have written is refused."""
-    values, arrays = saved.values, saved.arrays
+    arrays = saved.arrays
     for name in ("theta", "mean", "trace"):
         if name not in arrays:
             raise Damaged(f"array {name!r} is missing")
     for name in ("theta", "mean"):
         if not np.isfinite(arrays[name]).all():
             raise Damaged(f"{name} is not finite")
-    at = values.get("iteration")
-    if not is_count(at):
-        raise Damaged(f"iteration is {at!r:.40}")
-    _check_trace(arrays["trace"], at)
-    for name in ("seconds", "weight"):
-        found = values.get(name)
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1e300:
-            raise Damaged(f"{name} is {found!r:.40}")
-    if values.get("status") not in STATUSES:
-        raise Damaged(f"status is {values.get('status')!r:.40}")
-    seed = values.get("seed")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise Damaged(f"seed is {seed!r:.40}")
-    if not isinstance(values.get("source"), dict):
-        raise Damaged("the state of its samples is missing")
-    return Values(
-        at, float(values["seconds"]), values["status"], seed, float(values["weight"]), values["source"],
-    )  # fmt: skip
+    for name, is_right in _RIGHT.items():
+        if not is_right(saved.values.get(name)):
+            raise Damaged(f"{name} is {saved.values.get(name)!r:.40}")
+    _check_trace(arrays["trace"], saved.values["iteration"])
+    return saved.values
 
 
 def check_answers(saved: Checkpoint) -> dict[str, Floats]:

@@ -20,7 +20,7 @@ from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
 from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
-from certeq.optimize.solution import Solution, certified_gap, frank_wolfe_gap, stationarity
+from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
 from certeq.risk.solvers import solve_rows
 from certeq.utilities import Utility
 
@@ -185,33 +185,18 @@ class Run:
     def solution(self) -> Solution:
         """Return the iterate asked for, with its certificate."""
         theta = self.average.pick(self.theta).copy()
-        gap: float | None = None
-        residual: float | None = None
-        threshold: float | None = None
-        tilt: Floats | None = None
+        rest: dict[str, Any] = {
+            "status": self.status,
+            "trace": self.log.trace(),
+            "iterations": self.iteration,
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "method": "sg",
+            "promise": self.choice.promise,
+        }
         if self.objective is None:
-            value = self.log.rows[-1][1] if self.log.rows else math.nan
-        else:
-            at = self.objective.evaluate(theta)
-            value, threshold = at.value, at.threshold
-            tilt = None if isinstance(self.full, Table) else at.tilt  # as long as the panel, which is not held
-            gap = certified_gap(at, theta, self.objective, self.domain)
-            residual = stationarity(at, theta, self.domain)
-        return Solution(
-            theta=theta,
-            value=value,
-            gap=gap,
-            status=self.status,
-            trace=self.log.trace(),
-            iterations=self.iteration,
-            residual=residual,
-            threshold=threshold,
-            tilt=tilt,
-            seed=self.seed,
-            seconds=self.seconds,
-            method="sg",
-            promise=self.choice.promise,
-        )
+            return Solution(theta, self.log.rows[-1][1] if self.log.rows else math.nan, None, **rest)
+        return solution_at(self.objective.evaluate(theta), theta, self.objective, self.domain, **rest)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
@@ -246,13 +231,13 @@ class Run:
         saved = load(path, accept)
         values = check_values(saved)
         self._compare_steps(path, saved.arrays["trace"])
-        self.source.restore(values.source)
+        self.source.restore(values["source"])
         if identity.later is not None:
             refuse_other_problem(path, _parts_of(saved), identity.parts())
-        self.iteration, self.seconds, self.status, self.seed = (
-            values.iteration, values.seconds, values.status, values.seed,
-        )  # fmt: skip
-        self.theta, self.average.mean, self.average.weight = saved.arrays["theta"], saved.arrays["mean"], values.weight
+        self.iteration, self.seconds = values["iteration"], float(values["seconds"])
+        self.status, self.seed = values["status"], values["seed"]
+        self.theta = saved.arrays["theta"]
+        self.average.mean, self.average.weight = saved.arrays["mean"], float(values["weight"])
         self.log.restore(saved.arrays["trace"])
         for name, tilt in self._tilts().items():
             parts = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}.")}

@@ -22,8 +22,6 @@ Sampler = Callable[[np.random.Generator, int], Any]
 class Source(ABC):
     """Batches of samples, and the state from which the next ones follow."""
 
-    kind: str
-
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
 
@@ -71,8 +69,6 @@ def _plain(value: Any) -> Any:
 class ArraySource(Source):
     """Batches from a fixed set of samples; a batch as large as the set is the set itself, in order."""
 
-    kind = "array"
-
     def __init__(self, samples: Any, rng: np.random.Generator, replace: bool, weights: Floats | None) -> None:
         super().__init__(rng)
         self.samples, self.size, self.replace = samples, count_samples(samples), replace
@@ -96,8 +92,6 @@ class ArraySource(Source):
 
 class SamplerSource(Source):
     """Batches from a function f(rng, m) that returns m fresh samples."""
-
-    kind = "sampler"
 
     def __init__(self, sampler: Sampler, loss: Loss, rng: np.random.Generator) -> None:
         super().__init__(rng)
@@ -123,8 +117,6 @@ class IteratorSource(Source):
     What is left of a chunk opens the next batch. A run is resumed with an iterator that gives the same chunks from
     the beginning: those already used are passed over.
     """
-
-    kind = "iterator"
 
     def __init__(self, iterator: Iterator[Any], loss: Loss, rng: np.random.Generator) -> None:
         super().__init__(rng)
