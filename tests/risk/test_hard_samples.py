@@ -227,3 +227,20 @@ def test_a_steep_utility_with_a_kink_takes_few_steps_on_losses_over_many_decades
     assert 0 < len(calls) < 50
     weighted = ce.oce(x, u, weights=np.ones(x.size))
     np.testing.assert_allclose([found, weighted], ce.oce(np.tile(x, 4), u), rtol=1e-13)  # long enough for blocks
+
+
+@pytest.mark.parametrize("outlier", [1e20, 1e30, 1e50, 1e200, -1e50])
+@pytest.mark.parametrize("utility", [ce.SmoothCVaR(0.2), ce.LeakyCVaR(0.2)], ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_outlier_however_far_leaves_threshold_and_tilt_right(utility, outlier, weighted):
+    """Bounded slopes do not see how far: an outlier of 1e9 has the same threshold and tilt."""
+    x = np.random.default_rng(1).normal(size=1000)
+    weights = np.ones(1000) if weighted else None
+    far, near = x.copy(), x.copy()
+    far[7], near[7] = outlier, np.copysign(1e9, outlier)
+    np.testing.assert_allclose(
+        ce.threshold(far, utility, weights=weights), ce.threshold(near, utility, weights=weights), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        ce.tilt(far, utility, weights=weights), ce.tilt(near, utility, weights=weights), rtol=1e-13, atol=1e-18
+    )

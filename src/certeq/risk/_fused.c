@@ -607,6 +607,7 @@ static int has_nan(const double *x, Py_ssize_t n)
     return 0;
 }
 
+#define RECENTERINGS 24 /* each gains the digits of a float: enough from one end of the floats to the other */
 #define STIFF 256.0 /* a distance of so many widths of u costs 256 roundings of the mean slope */
 
 /* Losses less their greatest into z; returns 0 where one that counts is not finite. One that weighs nothing may lie
@@ -690,7 +691,7 @@ static int valued(Curve u, const double *x, Py_ssize_t n, double *center, Answer
             start = fmin(fmax(sum(x, NULL, n, most, 0.0) / mass, low), 0.0);
         if (!search(u, x, NULL, n, mass, most, low, 0.0, start, NULL, NULL, found))
             return 0;
-        if (found->stiff > STIFF) {
+        for (int again = 0; found->stiff > STIFF && found->threshold != 0.0 && again < RECENTERINGS; again++) {
             *center += found->threshold;
             low = least - *center;
             if (!search(u, x, NULL, n, mass, *center, low, most - *center, 0.0, NULL, NULL, found))
@@ -723,7 +724,7 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
             return 0;
         /* The greatest loss may lie so far off that losses less it have few digits left. Once the threshold is known
            roughly they are taken less that, unless the rounding is harmless. */
-        if (found->stiff > STIFF) {
+        for (int again = 0; found->stiff > STIFF && found->threshold != 0.0 && again < RECENTERINGS; again++) {
             *center += found->threshold;
             recentered(x, w, z, *center, &low, &high);
             if (!search(u, z, w, n, mass, 0.0, low, high, 0.0, q, work + 2 * n, found))
