@@ -202,7 +202,9 @@ def refuse_width(name: str, matrix: Floats, theta: Floats) -> None:
 def take_samples(samples: Any, index: Any) -> Any:
     """Return the samples at ``index`` (whole numbers or a slice), of every array where there are several."""
     if isinstance(samples, tuple):
-        return tuple(part[index] for part in samples)
+        return tuple(take_samples(part, index) for part in samples)
+    if type(samples) is np.ndarray and isinstance(index, np.ndarray) and samples.flags.c_contiguous:
+        return samples.take(index, axis=0)  # of rows that lie together, several times faster than indexing
     return samples[index]
 
 
