@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Table
 
@@ -23,7 +22,7 @@ from certeq.cli._console import (
 )
 from certeq.cli._inputs import LEAST_DAYS, DailyReturns, load_panel
 from certeq.cli._options import CHOICES, UNITS_HELP, AreReturns, AsJson, Choice, Force, Prices, UnknownChoice, find
-from certeq.cli._portfolio import benchmarks, fitted, minimizer, steps, swept
+from certeq.cli._portfolio import benchmarks, fitted, minimizer, split_days, steps, swept
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -96,8 +95,7 @@ def _compared(
 ) -> tuple[Study, Figures]:
     from certeq.report import Study, figures
 
-    held = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
-    fit_on, judge_on = panel.returns.iloc[:-held], panel.returns.iloc[-held:]
+    fit_on, judge_on = split_days(panel, test_size)
     if len(fit_on) < LEAST_DAYS or len(judge_on) < 2:
         raise BadData(f"{len(panel.returns)} days are too few to fit on {len(fit_on)} and judge on {len(judge_on)}.")
     assets = fit_on.shape[1]

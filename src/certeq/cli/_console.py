@@ -95,12 +95,18 @@ def cell(text: object, style: str = "") -> Text:
     return Text(str(text), style=style)
 
 
+def bars(*, quiet: bool, width: int = 0) -> Progress:
+    """Bars on standard error, with names of so many letters; nothing where nobody is watching."""
+    console = Console(stderr=True)
+    name = TextColumn(f"{{task.description:<{width}}}" if width else "{task.description}")
+    columns = (name, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+
+
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Any]:
-    """A bar on standard error that yields a function to call after each step; nothing where nobody is watching."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    """A bar that yields a function to call after each step."""
+    with bars(quiet=quiet) as bar:
         task = bar.add_task(what, total=total)
 
         def tick(now: str | None = None) -> None:

@@ -62,11 +62,9 @@ def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: in
         raise BadData(f"{path}: only {len(returns)} returns remain; at least {LEAST_DAYS} are needed.")
     large = np.abs(returns.to_numpy())
     if large.max() > _LARGE:
-        day, asset = divmod(int(large.argmax()), large.shape[1])
-        where = f"{returns.columns[asset]!r} on {_day(returns.index[day])}"
-        notes.append(
-            f"the largest return is {float(returns.to_numpy()[day, asset]):+.0%}, {where}: an error in the data?"
-        )
+        row, column, name, day = _first(returns, large == large.max())
+        value = float(returns.to_numpy()[row, column])
+        notes.append(f"the largest return is {value:+.0%}, {name} on {day}: an error in the data?")
     flat = [str(name) for name in returns.columns[(returns == 0.0).all()]]
     if flat:
         notes.append(f"{_some(flat)} never moved: a minimizer of risk will treat it as cash.")
@@ -116,8 +114,8 @@ def _numeric(table: pd.DataFrame, source: str) -> pd.DataFrame:
     numbers.columns = [str(name) for name in table.columns]
     endless = np.isinf(numbers.to_numpy(dtype=float))
     if endless.any():
-        row, column = np.argwhere(endless)[0]
-        raise BadData(f"{source}: {numbers.columns[column]!r} is infinite on {_day(numbers.index[row])}.")
+        *_, name, day = _first(numbers, endless)
+        raise BadData(f"{source}: {name} is infinite on {day}.")
     return numbers  # type: ignore[no-any-return]
 
 
@@ -142,11 +140,10 @@ def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFr
                 f"{path}: these look like returns in per cent, not prices (values around 0, many negative): divide "
                 "them by 100 and pass --returns."
             )
-        row, column = np.argwhere(bad)[0]
+        row, column, name, day = _first(table, bad)
         raise BadData(
-            f"{path}: the price of {table.columns[column]!r} is {values[row, column]:g} on "
-            f"{_day(table.index[row])}; prices must be "
-            f"above 0 ({int(bad.sum())} are not). Leave a missing price empty."
+            f"{path}: the price of {name} is {values[row, column]:g} on {day}; prices must be above 0 "
+            f"({int(bad.sum())} are not). Leave a missing price empty."
         )
     if _look_like_gross_returns(values):
         raise BadData(
@@ -164,10 +161,10 @@ def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFr
     returns = table.pct_change(fill_method=None).iloc[1:]
     largest = np.abs(returns.to_numpy())
     if largest.size and largest.max() > _ABSURD:
-        row, column = divmod(int(largest.argmax()), largest.shape[1])
+        row, column, name, day = _first(returns, largest == largest.max())
+        before, after = table.to_numpy()[row : row + 2, column]
         raise BadData(
-            f"{path}: the price of {returns.columns[column]!r} went from {table.to_numpy()[row, column]:g} to "
-            f"{table.to_numpy()[row + 1, column]:g} on {_day(returns.index[row])}: a change of currency or unit?"
+            f"{path}: the price of {name} went from {before:g} to {after:g} on {day}: a change of currency or unit?"
         )
     return returns
 
@@ -177,18 +174,16 @@ def _check_returns(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.Data
     values = table.to_numpy(dtype=float)
     missing = np.isnan(values)
     if missing.any():
-        row, column = np.argwhere(missing)[0]
+        *_, name, day = _first(table, missing)
         raise BadData(
-            f"{path}: the return of {table.columns[column]!r} is missing on {_day(table.index[row])} "
-            f"({int(missing.sum())} in "
-            "all). A gap in prices can be filled with the last price, a gap in returns cannot: give prices, or fill it."
+            f"{path}: the return of {name} is missing on {day} ({int(missing.sum())} in all). A gap in prices can be "
+            "filled with the last price, a gap in returns cannot: give prices, or fill it."
         )
     if (values < -1.0).any():
-        row, column = np.argwhere(values < -1.0)[0]
+        row, column, name, day = _first(table, values < -1.0)
         raise BadData(
-            f"{path}: the return of {table.columns[column]!r} is {values[row, column]:g} on "
-            f"{_day(table.index[row])}, a loss of "
-            f"more than 100 %. Are these percentages? Divide them by 100."
+            f"{path}: the return of {name} is {values[row, column]:g} on {day}, a loss of more than 100 %. Are these "
+            "percentages? Divide them by 100."
         )
     if np.median(np.abs(values)) > 0.5:
         raise BadData(f"{path}: these look like prices, not returns (half of them exceed 50 %): leave out --returns.")
@@ -249,6 +244,12 @@ def _some(names: list[str]) -> str:
     return f"column(s) {shown}{more}"
 
 
+def _first(table: pd.DataFrame, wrong: Any) -> tuple[int, int, str, str]:
+    """Row and column of the first cell that is marked, and what a message calls them."""
+    row, column = map(int, np.argwhere(wrong)[0])
+    return row, column, repr(table.columns[column]), _day(table.index[row])
+
+
 def _day(when: object) -> str:
     return str(when)[:10] if str(when).endswith("00:00:00") else str(when)
 
@@ -297,9 +298,8 @@ def _parsed(labels: Any, source: str) -> Any:
     if unread.any():
         row = int(np.argmax(unread))
         raise BadData(
-            f"{source}: row {row + 1} of the data starts with {str(labels.iloc[row])[:40]!r}, which is not a "
-            "date (or not in the "
-            f"format of the first one); {int(unread.sum())} such row(s). Write dates as 2024-01-31."
+            f"{source}: row {row + 1} of the data starts with {str(labels.iloc[row])[:40]!r}, which is not a date (or "
+            f"not in the format of the first one); {int(unread.sum())} such row(s). Write dates as 2024-01-31."
         )
     index = pd.DatetimeIndex(dates)
     return index.tz_convert("UTC").tz_localize(None) if index.tz is not None else index

@@ -100,11 +100,10 @@ CHOICES: dict[str, Choice] = {
 }  # fmt: skip
 
 UNITS_HELP = (
-    "monotone-mean-variance, quartic, leaky-cvar and smooth-cvar depend on the unit of the losses: they compare "
-    "a loss with 1 "
-    "(smooth-cvar with tau). For daily returns the portfolio commands use --scale 0.02 (a loss of 2 % matters) "
-    "for the first "
-    "three and --tau 0.005 for smooth-cvar, with beta 50 for entropic and 25 for mean-variance; estimate uses no scale."
+    "monotone-mean-variance, quartic, leaky-cvar and smooth-cvar depend on the unit of the losses: they compare a loss "
+    "with 1 (smooth-cvar with tau). For daily returns the portfolio commands use --scale 0.02 (a loss of 2 % matters) "
+    "for the first three and --tau 0.005 for smooth-cvar, with beta 50 for entropic and 25 for mean-variance; estimate "
+    "uses no scale."
 )
 
 
@@ -221,15 +220,13 @@ def check_bounds(low: NDArray[np.float64], high: NDArray[np.float64], budget: fl
     n, slack = low.size, 1e-12 * max(1.0, abs(budget))
     if high.sum() < budget - slack:
         raise BadData(
-            f"infeasible bounds: with --max-weight the {n} assets hold at most {high.sum():g} together, less "
-            "than the budget "
-            f"{budget:g}; one maximum for all must be at least {budget / n:.4g}."
+            f"infeasible bounds: with --max-weight the {n} assets hold at most {high.sum():g} together, less than the "
+            f"budget {budget:g}; one maximum for all must be at least {budget / n:.4g}."
         )
     if low.sum() > budget + slack:
         raise BadData(
-            f"infeasible bounds: with --min-weight the {n} assets hold at least {low.sum():g} together, more "
-            "than the budget "
-            f"{budget:g}; one minimum for all must be at most {budget / n:.4g}."
+            f"infeasible bounds: with --min-weight the {n} assets hold at least {low.sum():g} together, more than the "
+            f"budget {budget:g}; one minimum for all must be at most {budget / n:.4g}."
         )
 
 

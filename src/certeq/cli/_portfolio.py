@@ -141,12 +141,17 @@ def _settings(
     return settings
 
 
-def _split(panel: DailyReturns, test_size: float) -> tuple[Any, Any]:
-    held = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
-    if held == 0:
+def split_days(panel: DailyReturns, test_size: float) -> tuple[Any, Any]:
+    """The days to fit on, and the last ones, to judge on: the same ones where none is held out."""
+    held_out = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
+    if held_out == 0:
         return panel.returns, panel.returns
-    fit_on, judge_on = panel.returns.iloc[:-held], panel.returns.iloc[-held:]
-    if len(fit_on) < LEAST_DAYS:
+    return panel.returns.iloc[:-held_out], panel.returns.iloc[-held_out:]
+
+
+def _split(panel: DailyReturns, test_size: float) -> tuple[Any, Any]:
+    fit_on, judge_on = split_days(panel, test_size)
+    if test_size > 0.0 and len(fit_on) < LEAST_DAYS:
         raise BadData(
             f"--test-size {test_size:g} leaves {len(fit_on)} days to fit on; at least {LEAST_DAYS} are needed."
         )

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from certeq.cli._console import BadData, cell, explained, note, print_json, print_table
+from certeq.cli._console import BadData, bars, cell, explained, note, print_json, print_table
 from certeq.cli._options import AsJson
 
 if TYPE_CHECKING:
@@ -80,8 +78,11 @@ def run(
     A run that was interrupted (exit code 130) goes on where it stopped. Experiments of earlier runs in the folder stay
     in the page.
     """
-    from certeq.paper import EXPERIMENTS, check_names
-
+    with explained():
+        try:
+            from certeq.paper import EXPERIMENTS, check_names, reproduce
+        except ImportError as error:
+            raise BadData(f"reproduce needs {error.name}: pip install 'certeq[paper]'") from None
     if listed:
         print("\n".join(EXPERIMENTS))
         return
@@ -92,10 +93,6 @@ def run(
     began = time.perf_counter()
     done: list[str] = []
     with explained(), _resumable(done, len(wanted), out):
-        try:
-            from certeq.paper import reproduce
-        except ImportError as error:
-            raise BadData(f"reproduce needs {error.name}: pip install 'certeq[paper]'") from None
         with _bar(len(wanted), done, quiet=as_json) as tell:
             results = reproduce(wanted, quick=quick, seeds=seeds, out=out, jobs=jobs, fresh=fresh, progress=tell)
         index = out / "index.html"
@@ -169,13 +166,8 @@ def _resumable(done: list[str], experiments: int, out: Path) -> Iterator[None]:
 
 @contextmanager
 def _bar(experiments: int, seen: list[str], *, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Two bars on standard error, experiments and the pieces of the present one; nothing where nobody is watching.
-
-    ``seen`` gets the experiments as they begin.
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:<30}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    """Two bars, experiments and the pieces of the present one; ``seen`` gets the experiments as they begin."""
+    with bars(quiet=quiet, width=30) as bar:
         whole = bar.add_task("Experiments", total=experiments)
         pieces = bar.add_task("", total=None)
 
