@@ -71,6 +71,18 @@ def axis(title: str, **more: Any) -> Node:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, **more}
 
 
+def line(name: str, x: Any, y: Any, style: Node, hover: str, **more: Any) -> Node:
+    """A curve; ``style`` is its color, dash and width, ``hover`` what is shown under the pointer."""
+    kind = {"type": "scatter", "mode": "lines", "name": name, "line": style, "hovertemplate": hover}
+    return {**kind, "x": x, "y": rounded(y), **more}
+
+
+def flat_bars(labels: list[str], values: Any, tone: Node, hover: str, **more: Any) -> Node:
+    """One bar along the page for each label."""
+    kind = {"type": "bar", "orientation": "h", "marker": {"color": tone}, "hovertemplate": hover}
+    return {**kind, "y": labels, "x": rounded(values), **more}
+
+
 def log_ticks(low: float, high: float) -> Node:
     """1, 2 and 5 of every decade between, written out: Plotly's own logarithmic ticks show bare digits."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from certeq.report._chart import Chart, Node, PageTable, axis, color, percent, rounded, series
+from certeq.report._chart import (
+    Chart,
+    Node,
+    PageTable,
+    axis,
+    color,
+    flat_bars,
+    line,
+    percent,
+    rounded,
+    series,
+)
 from certeq.report._study import Study, Tail
 from certeq.report.metrics import Floats
 from certeq.report.page import distinct, in_chart
@@ -13,6 +24,7 @@ from certeq.utilities import CVaR
 MOST = 25  # assets drawn one by one; the rest are added up
 BINS = 90
 DAYS = 15
+_INSIDE: Node = {"textposition": "auto", "insidetextfont": {"color": color("on-series")}}
 
 
 def weights_chart(study: Study) -> Chart:
@@ -24,17 +36,8 @@ def weights_chart(study: Study) -> Chart:
 def _bar_chart(study: Study) -> Chart:
     weights = _held(study)
     labels, (values,) = gathered(study.assets, [weights], np.abs(weights))
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [in_chart(label) for label in labels],
-        "x": rounded(values),
-        "marker": {"color": series(0)},
-        "text": [percent(value) for value in values],
-        "textposition": "auto",
-        "insidetextfont": {"color": color("on-series")},
-        "hovertemplate": "%{y}: %{x:.2%}<extra></extra>",
-    }
+    names, hover = [in_chart(label) for label in labels], "%{y}: %{x:.2%}<extra></extra>"
+    trace = flat_bars(names, values, series(0), hover, text=[percent(value) for value in values], **_INSIDE)
     held = int((np.abs(weights) > 1e-6).sum())
     top = int(np.abs(weights).argmax())
     text = (
@@ -43,15 +46,8 @@ def _bar_chart(study: Study) -> Chart:
     )
     layout = {"yaxis": axis("", type="category", autorange="reversed"), "xaxis": axis("Weight", tickformat=".0%")}
     rows = tuple(zip(labels, [percent(value, 2) for value in values], strict=True))
-    return Chart(
-        "weights",
-        "Weights",
-        text,
-        [bars],
-        layout,
-        PageTable(("Asset", "Weight"), rows, frozenset({1})),
-        _height(labels),
-    )
+    table = PageTable(("Asset", "Weight"), rows, frozenset({1}))
+    return Chart("weights", "Weights", text, [trace], layout, table, _height(labels))
 
 
 def _heat_chart(study: Study) -> Chart:
@@ -98,15 +94,7 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
     labels, (risk, money) = gathered(study.assets, [shares, weights], np.abs(shares) + 1e-9 * np.abs(weights))
     names = [in_chart(label) for label in labels]
     traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": names,
-            "x": rounded(values),
-            "marker": {"color": tone},
-            "hovertemplate": f"%{{y}}: %{{x:.1%}} of the {name.lower()}<extra></extra>",
-        }
+        flat_bars(names, values, tone, f"%{{y}}: %{{x:.1%}} of the {name.lower()}<extra></extra>", name=name)
         for name, values, tone in (("Risk", risk, series(1)), ("Money", money, color("muted")))
     ]
     first, second = labels[0], labels[1] if len(labels) > 1 else labels[0]
@@ -177,18 +165,9 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     top = float(max((days / n).max(), tilted.max()))
     t_star = "t* (VaR)" if isinstance(study.focused.utility, CVaR) else "t*"
     marks = [(t_star, tail.threshold, series(0), "dash"), ("OCE", tail.value, series(1), "solid")]
-    traces += [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{name} = {percent(at, 2)}",
-            "x": [at, at],
-            "y": [0.0, 1.05 * top],
-            "line": {"color": tone, "dash": dash, "width": 2},
-            "hovertemplate": f"{name} = {percent(at, 3)}<extra></extra>",
-        }
-        for name, at, tone, dash in marks
-    ]
+    for name, at, tone, dash in marks:
+        label, hover = f"{name} = {percent(at, 2)}", f"{name} = {percent(at, 3)}<extra></extra>"
+        traces.append(line(label, [at, at], [0.0, 1.05 * top], {"color": tone, "dash": dash, "width": 2}, hover))
     beyond = losses > tail.threshold
     order = np.argsort(losses)
     cumulated = np.cumsum(tail.tilt[order])
@@ -207,10 +186,9 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     ess = 1.0 / float((tail.tilt**2).sum())
     text = (
         f"Daily losses of {study.focus} on the data it was fitted on. The threshold {t_star} is "
-        f"{percent(tail.threshold, 2)} and the "
-        f"OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} days ({percent(float(beyond.mean()))}) lie "
-        "beyond t*; they "
-        f"carry {percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} days "
+        f"{percent(tail.threshold, 2)} and the OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} days "
+        f"({percent(float(beyond.mean()))}) lie beyond t*; they carry "
+        f"{percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} days "
         f"(effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
     )
     levels = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -243,24 +221,15 @@ def days_chart(study: Study, tail: Tail) -> Chart:
     dates = [str(study.fitted_on.index[k])[:10] for k in order]
     # Two days of one date cannot happen in daily data, but a chart would add them up.
     labels = [f"{date} " if dates[:i].count(date) else date for i, date in enumerate(dates)]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "y": labels,
-        "x": rounded(losses[order]),
-        "marker": {"color": series(1)},
-        "text": [f"counts as {tail.tilt[k] * n:.1f} days" for k in order],
-        "textposition": "auto",
-        "insidetextfont": {"color": color("on-series")},
-        "customdata": [[round(float(100 * share[k]), 3)] for k in order],
-        "hovertemplate": "%{y}: loss %{x:.2%}, %{text}, %{customdata[0]} % of the risk<extra></extra>",
-    }
+    text = [f"counts as {tail.tilt[k] * n:.1f} days" for k in order]
+    data = [[round(float(100 * share[k]), 3)] for k in order]
+    hover = "%{y}: loss %{x:.2%}, %{text}, %{customdata[0]} % of the risk<extra></extra>"
+    trace = flat_bars(labels, losses[order], series(1), hover, text=text, customdata=data, **_INSIDE)
     first = int(order[0])
-    text = (
+    caption = (
         f"The {len(order)} days with the largest tilt carry {percent(float(share[order].sum()))} of the risk. First is "
-        f"{dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as {tail.tilt[first] * n:.1f} "
-        "ordinary days. "
-        "Where tilts are equal, as in the tail of CVaR, the larger loss comes first."
+        f"{dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as {tail.tilt[first] * n:.1f} ordinary "
+        "days. Where tilts are equal, as in the tail of CVaR, the larger loss comes first."
     )
     layout = {
         "yaxis": axis("", type="category", autorange="reversed"),
@@ -271,4 +240,4 @@ def days_chart(study: Study, tail: Tail) -> Chart:
         for date, k in zip(dates, order, strict=True)
     )
     table = PageTable(("Day", "Loss", "Counts as days", "Share of risk"), rows, frozenset({1, 2, 3}))
-    return Chart("days", "Worst days by tilt", text, [bars], layout, table, 110 + 24 * len(order))
+    return Chart("days", "Worst days by tilt", caption, [trace], layout, table, 110 + 24 * len(order))

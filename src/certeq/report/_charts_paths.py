@@ -14,6 +14,7 @@ from certeq.report._chart import (
     PageTable,
     axis,
     color,
+    line,
     log_ticks,
     percent,
     rounded,
@@ -64,15 +65,7 @@ def _line_styles(study: Study) -> dict[str, Node]:
 def _lines(study: Study, paths: Paths, indices: NDArray[np.intp], form: str) -> list[Node]:
     styles = _line_styles(study)
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": in_chart(name),
-            "x": shared("days"),
-            "y": rounded(path[indices]),
-            "line": styles[name],
-            "hovertemplate": f"%{{y:{form}}}",
-        }
+        line(in_chart(name), shared("days"), path[indices], styles[name], f"%{{y:{form}}}")
         for name, path in paths.items()
     ]
 
@@ -137,18 +130,9 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
         risks, gains = _risk_return(returns, utility)
         names = [in_chart(label) for label in distinct(study.assets)]
         traces.append(_dots("Single assets", risks, gains, names, color("muted"), "circle", 6, 0.65))
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "Frontier",
-            "x": rounded(x),
-            "y": rounded(y),
-            "line": {"color": series(0), "width": 2.5, "shape": "spline", "smoothing": 0.4},
-            "marker": {"size": 5},
-            "hovertemplate": "frontier<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>",
-        }
-    )
+    style = {"color": series(0), "width": 2.5, "shape": "spline", "smoothing": 0.4}
+    hover = "frontier<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>"
+    traces.append(line("Frontier", rounded(x), y, style, hover, mode="lines+markers", marker={"size": 5}))
     shown = len(traces)
     others = [strategy for strategy in study.held if strategy.name != study.focus]
     for name, chosen, tone, symbol in (
@@ -163,9 +147,8 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
     here = _risk_return((returns @ np.asarray(study.focused.weights))[:, None], utility)
     traces.append(_dots(in_chart(study.focus), *here, [in_chart(study.focus)], series(1), "star", 14, 1.0))
     text = (
-        f"No portfolio allowed here has both a smaller OCE ({utility!r}) and a larger mean than a point of the "
-        "curve. On the data "
-        f"fitted on it runs from OCE {percent(float(x[0]), 2)} a day with {percent(float(y[0]))} a year "
+        f"No portfolio allowed here has both a smaller OCE ({utility!r}) and a larger mean than a point of the curve. "
+        f"On the data fitted on it runs from OCE {percent(float(x[0]), 2)} a day with {percent(float(y[0]))} a year "
         f"to OCE {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
     )
     # The riskiest portfolios and assets can lie far to the right and squeeze the curved part, where one would choose.
@@ -205,19 +188,11 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
     if np.abs(rest).max() > 1e-6:
         labels, paths, tones = [*labels, "All others"], [*paths, rest], [*tones, color("muted")]
     stacked = bool((sweep.weights >= -1e-9).all())  # areas below zero cannot be stacked
-    traces = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": in_chart(label),
-            "x": rounded(sweep.places),
-            "y": rounded(path),
-            "line": {"color": tone, "width": 1 if stacked else 2},
-            **({"stackgroup": "weights", "fillcolor": tone} if stacked else {}),
-            "hovertemplate": "%{y:.1%}",
-        }
-        for label, path, tone in zip(labels, paths, tones, strict=True)
-    ]
+    traces = []
+    for name, path, tone in zip(labels, paths, tones, strict=True):
+        area = {"stackgroup": "weights", "fillcolor": tone} if stacked else {}
+        style = {"color": tone, "width": 1 if stacked else 2}
+        traces.append(line(in_chart(name), rounded(sweep.places), path, style, "%{y:.1%}", **area))
     label = plain(sweep.label)
     moves = 0.5 * np.abs(np.diff(sweep.weights, axis=0)).sum(axis=1)
     text = (
@@ -240,19 +215,11 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     figures = [measure(judged @ weights) for weights in sweep.weights]
     where = "the data fitted on" if study.in_sample else "the data held out"
     drawn = (("annualized_mean", "Annualized return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
-    traces = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": label,
-            "x": rounded(sweep.places),
-            "y": rounded([figure[key] for figure in figures]),
-            "yaxis": axis_name,
-            "line": {"color": series(k), "width": 2},
-            "hovertemplate": f"{label}: %{{y:.2%}}<extra></extra>",
-        }
-        for key, label, axis_name, k in drawn
-    ]
+    traces = []
+    for key, label, which, k in drawn:
+        values, hover = [figure[key] for figure in figures], f"{label}: %{{y:.2%}}<extra></extra>"
+        style = {"color": series(k), "width": 2}
+        traces.append(line(label, rounded(sweep.places), values, style, hover, mode="lines+markers", yaxis=which))
     layout = {
         "xaxis": _parameter_axis(sweep, anchor="y2"),
         "yaxis": axis("Return", tickformat=".1%", domain=[0.56, 1.0]),
@@ -262,9 +229,9 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     spans = [[figure[key] for figure in figures] for key, *_ in drawn]
     label = plain(sweep.label)
     text = (
-        f"Judged on {where}, the annualized return lies between {percent(min(spans[0]))} and "
-        f"{percent(max(spans[0]))} and the "
-        f"daily CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} over this range of {label}."
+        f"Judged on {where}, the annualized return lies between {percent(min(spans[0]))} and {percent(max(spans[0]))} "
+        f"and the daily CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} over this range of "
+        f"{label}."
     )
     rows = tuple(
         (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
@@ -283,12 +250,8 @@ def _parameter_axis(sweep: Sweep, **more: str) -> Node:
 def _current_mark(sweep: Sweep) -> Node:
     if sweep.current is None:
         return {}
-    line = {"color": color("text"), "dash": "dot", "width": 1.5}
-    return {
-        "shapes": [
-            {"type": "line", "x0": sweep.current, "x1": sweep.current, "yref": "paper", "y0": 0, "y1": 1, "line": line}
-        ]
-    }
+    mark = {"type": "line", "x0": sweep.current, "x1": sweep.current, "yref": "paper", "y0": 0, "y1": 1}
+    return {"shapes": [{**mark, "line": {"color": color("text"), "dash": "dot", "width": 1.5}}]}
 
 
 def _risk_return(returns: Floats, utility: Utility) -> tuple[Floats, Floats]:

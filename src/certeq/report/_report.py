@@ -108,9 +108,8 @@ def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
 
 def _about_gap(study: Study) -> str:
     text = (
-        "The gap bounds how much smaller the OCE of any other allowed portfolio could be on the data fitted on. "
-        "It is computed "
-        "from the gradient at the weights themselves, so it holds whatever the solver did. It says nothing "
+        "The gap bounds how much smaller the OCE of any other allowed portfolio could be on the data fitted on. It is "
+        "computed from the gradient at the weights themselves, so it holds whatever the solver did. It says nothing "
         "about other days"
     )
     if study.in_sample:
