@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from certeq._backend import NUMPY, FloatArray
 from certeq.risk import _compiled
-from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape
-from certeq.utilities._numeric import find_anchor
+from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape, find_anchor
 from certeq.utilities.forms import Form
 
 Floats = NDArray[np.floating[Any]]

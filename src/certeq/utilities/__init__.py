@@ -13,6 +13,7 @@ from certeq.utilities._families import (
     Quartic,
     SmoothCVaR,
 )
+from certeq.utilities._numeric import find_anchor
 from certeq.utilities.forms import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Shape
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SmoothCVaR",
     "Sum",
     "Utility",
+    "find_anchor",
     "utility",
 ]
 
