@@ -85,7 +85,7 @@ def identify(
         return Identity(parts, later)
     if isinstance(source, ArraySource):
         held = source.samples
-        samples = text(panel_digest(held)) if isinstance(held, Table) else exact(held)
+        samples = text(table_digest(held)) if isinstance(held, Table) else exact(held)
         index = np.unique(np.linspace(0, source.size - 1, min(source.size, _ROWS)).astype(np.int64))
         asked = type(loss) not in _KNOWN_LOSSES
         return Identity(
@@ -332,15 +332,15 @@ def digest(value: Any) -> str:
     return f"{' and '.join(shapes)} #{total.hexdigest()}"
 
 
-def panel_digest(panel: Table) -> str:
-    """Return a short digest of a panel that changes when any number does."""
-    rows, columns = panel.shape
-    return f"{rows}x{columns} in blocks #{panel.reduce(_Digest(), every=True).hex()}"
+def table_digest(table: Table) -> str:
+    """Return a short digest of a table that changes when any number does."""
+    rows, columns = table.shape
+    return f"{rows}x{columns} in blocks #{table.reduce(_Digest(), every=True).hex()}"
 
 
 @dataclass(frozen=True)
 class _Digest:
-    """A digest of pieces; that of a panel depends on its chunks as well."""
+    """A digest of pieces; that of a table depends on its chunks as well."""
 
     wide: ClassVar[bool] = False
 

@@ -180,7 +180,7 @@ def minimize_sg(
     fixed = source.samples if isinstance(source, ArraySource) else None
     objective: Objective | None = None
     if isinstance(fixed, Table):  # looks at every row, before any constant is taken from them
-        objective = PanelObjective(loss, utility, fixed, shares)
+        objective = TableObjective(loss, utility, fixed, shares)
     theta = check_start(theta0, loss, fixed, domain)
     choice = choose_schedules(loss, utility, domain, source, theta, regime, step, batch, average)
     # The gradient under two pieces is that of the tail's rows, which are at hand where A is kept by rows.
@@ -300,22 +300,22 @@ def choose_schedules(
 # -- samples that are read in blocks: everything over all of them by sums of blocks -----------------------------------
 
 
-class PanelObjective(Objective):
-    """OCE of a linear loss over a panel: value and gradient, by a few passes over the blocks.
+class TableObjective(Objective):
+    """OCE of a linear loss over a table: value and gradient, by a few passes over the blocks.
 
-    The tilt and the losses, as long as the panel, are not kept: both are empty in what `evaluate` returns.
+    The tilt and the losses, as long as the table, are not kept: both are empty in what `evaluate` returns.
     """
 
-    def __init__(self, loss: Loss, utility: Utility, panel: Table, weights: Floats | None) -> None:
-        self.loss, self.utility, self.samples, self.count = loss, utility, panel, len(panel)
+    def __init__(self, loss: Loss, utility: Utility, table: Table, weights: Floats | None) -> None:
+        self.loss, self.utility, self.samples, self.count = loss, utility, table, len(table)
         self.weights = weights
-        self.panel = panel if weights is None else panel.with_weights(weights)
-        scan(self.panel, 1)  # refuses what is not finite, naming the row
+        self.table = table if weights is None else table.with_weights(weights)
+        scan(self.table, 1)  # refuses what is not finite, naming the row
 
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient and threshold at theta."""
-        solved = solve_table(self.panel.losses(theta), self.utility)
-        gradient, mass = self.panel.reduce(_TiltedSum(theta, solved.tilt(normalized=False)))
+        solved = solve_table(self.table.losses(theta), self.utility)
+        gradient, mass = self.table.reduce(_TiltedSum(theta, solved.tilt(normalized=False)))
         nothing = np.zeros(0)
         return Evaluation(float(solved.value), gradient / mass, nothing, float(solved.threshold), nothing)
 
