@@ -221,3 +221,11 @@ def test_losses_of_every_second_place_are_read_as_they_are():
     for utility in (ce.Entropic(1.0), ce.Quartic(), ce.SmoothCVaR(0.1)):
         q, total = WarmTilt(utility).weigh(z, False)
         np.testing.assert_allclose(q / total, ce.tilt(z, utility), rtol=1e-10)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("utility", [ce.CVaR(0.3), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.3)], ids=repr)
+def test_losses_whose_sum_and_differences_overflow_have_a_tilt(utility, full):
+    z = np.array([1.5e308, 1.7e308, -1.7e308, 1.2e308, 0.0, 1.0, 2.0])
+    q, total = WarmTilt(utility).weigh(z, full)
+    np.testing.assert_allclose(q / total, ce.tilt(np.arange(7.0)[np.argsort(np.argsort(z))], utility), rtol=1e-12)

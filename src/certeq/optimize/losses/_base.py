@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certeq._checks import check_weights, probabilities
 from certeq.risk.solvers import solve_rows, solve_vector
 from certeq.utilities import Utility
-from certeq.utilities.forms import form
+from certeq.utilities.forms import Form, form
 
 Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]
@@ -142,14 +142,8 @@ class Objective:
             i = int(np.argmin(np.isfinite(losses)))
             where = f"sample {i} at theta = {_short(theta)}"
             raise ValueError(f"losses must be finite; found {losses[i]} for {where}.")
-        row = np.ascontiguousarray(losses, dtype=np.float64)
-        solved = solve_vector(row, self.weights, form(self.utility))
-        if solved is None or not math.isfinite(solved.value):  # losses too far apart for their differences
-            rows = solve_rows(row[None, :], None if self.weights is None else self.weights[None, :], self.utility)
-            q = rows.tilt()[0]
-            return Evaluation(float(rows.value[0]), product(q), q, float(rows.threshold[0]), losses)
-        q = np.asarray(solved.tilt, dtype=np.float64)
-        return Evaluation(solved.value, product(q), q, solved.threshold, losses)
+        value, threshold, q = solve_losses(losses, self.weights, form(self.utility))
+        return Evaluation(value, product(q), q, threshold, losses)
 
 
 @dataclass(frozen=True)
@@ -161,6 +155,17 @@ class Evaluation:
     tilt: Floats
     threshold: float
     losses: Floats
+
+
+def solve_losses(losses: Floats, weights: Floats | None, form: Form) -> tuple[float, float, Floats]:
+    """Return OCE, threshold and tilt of finite losses; weights, if any, sum to 1."""
+    row = np.ascontiguousarray(losses, dtype=np.float64)
+    solved = solve_vector(row, weights, form)
+    if solved is not None and math.isfinite(solved.value):
+        return solved.value, solved.threshold, np.asarray(solved.tilt, dtype=np.float64)
+    # They lie too far apart for their differences.
+    rows = solve_rows(row[None, :], None if weights is None else weights[None, :], form.utility)
+    return float(rows.value[0]), float(rows.threshold[0]), rows.tilt()[0]
 
 
 def _short(theta: Floats) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
-from certeq.optimize.losses._base import Floats, count_samples
+from certeq.optimize.losses._base import Floats, count_samples, solve_losses
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
 from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
@@ -21,7 +21,6 @@ from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
-from certeq.risk.solvers import solve_rows
 from certeq.utilities import Utility
 
 
@@ -166,7 +165,7 @@ class Run:
     def _value(self, theta: Floats) -> tuple[float, float | None]:
         """Return OCE and gap at theta over all samples; over the last batch and without a gap for a stream."""
         if self.objective is None:
-            return float(solve_rows(np.ascontiguousarray(self.last_losses)[None, :], None, self.utility).value[0]), None
+            return solve_losses(self.last_losses, None, self.tilt.form)[0], None
         at = self.objective.evaluate(theta)
         return at.value, frank_wolfe_gap(at, theta, self.loss, self.utility, self.domain)
 

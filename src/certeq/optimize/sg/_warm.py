@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from certeq.optimize.losses._base import Floats
+from certeq.optimize.losses._base import Floats, solve_losses
 from certeq.optimize.sg._checkpoint import Damaged
-from certeq.risk.solvers import closed_density, rank_of, solve_near, solve_vector
+from certeq.risk.solvers import closed_density, rank_of, solve_near
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import form
 
@@ -95,7 +95,7 @@ class WarmTilt:
     def _tail(self, z: Floats) -> tuple[Floats, float]:
         """1 above the quantile, a shared fraction at it, so that the tail has its exact mass."""
         pieces, m = self.pieces, z.size
-        if not math.isfinite(np.add.reduce(z)):
+        if not np.isfinite(z).all():
             return z, math.nan
         above = m - 1 - rank_of(m, pieces.tail)
         rows: Any = (z >= self.t).nonzero()[0]
@@ -127,12 +127,12 @@ class WarmTilt:
 
     def _from_scratch(self, z: Floats) -> tuple[Floats, float]:
         self.curvature_sum = self.miss = self.trend = 0.0
-        found = solve_vector(z, self.weights, self.form)
-        if found is None:
+        if not np.isfinite(z).all():
             return z, math.nan
+        _, threshold, q = solve_losses(z, self.weights, self.form)
         if self.pieces is None:
-            self.t = found.threshold
-        return np.asarray(found.tilt, dtype=np.float64), 1.0
+            self.t = threshold
+        return q, 1.0
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
