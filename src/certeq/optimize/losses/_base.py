@@ -158,11 +158,13 @@ class Evaluation:
 
 
 def solve_losses(losses: Floats, weights: Floats | None, form: Form) -> tuple[float, float, Floats]:
-    """Return OCE, threshold and tilt of finite losses; weights, if any, sum to 1."""
+    """Return OCE, threshold and tilt of losses; OCE is NaN where one is not finite. Weights, if any, sum to 1."""
     row = np.ascontiguousarray(losses, dtype=np.float64)
     solved = solve_vector(row, weights, form)
     if solved is not None and math.isfinite(solved.value):
         return solved.value, solved.threshold, np.asarray(solved.tilt, dtype=np.float64)
+    if not np.isfinite(row).all():
+        return math.nan, math.nan, row
     # They lie too far apart for their differences.
     rows = solve_rows(row[None, :], None if weights is None else weights[None, :], form.utility)
     return float(rows.value[0]), float(rows.threshold[0]), rows.tilt()[0]

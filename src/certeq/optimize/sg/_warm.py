@@ -127,12 +127,10 @@ class WarmTilt:
 
     def _from_scratch(self, z: Floats) -> tuple[Floats, float]:
         self.curvature_sum = self.miss = self.trend = 0.0
-        if not np.isfinite(z).all():
-            return z, math.nan
-        _, threshold, q = solve_losses(z, self.weights, self.form)
+        value, threshold, q = solve_losses(z, self.weights, self.form)
         if self.pieces is None:
             self.t = threshold
-        return q, 1.0
+        return q, math.nan if math.isnan(value) else 1.0
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
