@@ -50,7 +50,7 @@ def documentation(room: str, name: str) -> str:
 
 def _under_assignment(room: str, name: str) -> str:
     where = Path(str(importlib.import_module(room).__file__))
-    for path in [where, *sorted(where.parent.glob("_*.py"))] if where.name == "__init__.py" else [where]:
+    for path in [where, *sorted(where.parent.glob("*.py"))] if where.name == "__init__.py" else [where]:
         body = ast.parse(path.read_text(encoding="utf-8")).body
         for statement, following in pairwise(body):
             targets = getattr(statement, "targets", [getattr(statement, "target", None)])
