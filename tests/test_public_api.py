@@ -19,14 +19,14 @@ def test_every_public_name_is_there_and_documented():
     assert set(ce.__all__) <= set(dir(ce))
 
 
-@pytest.mark.parametrize("room", ["utilities", "risk", "optimize", "torch", "portfolio", "learn", "report"])
-def test_rooms_list_what_they_hold(room):
-    extra = {"torch": "torch", "portfolio": "skfolio", "learn": "sklearn", "report": "plotly"}.get(room)
+@pytest.mark.parametrize("package", ["utilities", "risk", "optimize", "torch", "portfolio", "learn", "report"])
+def test_packages_list_what_they_hold(package):
+    extra = {"torch": "torch", "portfolio": "skfolio", "learn": "sklearn", "report": "plotly"}.get(package)
     if extra:
         pytest.importorskip(extra)
-    module = importlib.import_module(f"certeq.{room}")
+    module = importlib.import_module(f"certeq.{package}")
     for name in module.__all__:
-        assert hasattr(module, name), f"certeq.{room}.{name} is listed but missing"
+        assert hasattr(module, name), f"certeq.{package}.{name} is listed but missing"
 
 
 def test_an_unknown_name_is_an_attribute_error():

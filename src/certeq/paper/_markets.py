@@ -116,9 +116,9 @@ def load_panel(key: str) -> ReturnsPanel:
     market = MARKETS[key.removesuffix(SYNTHETIC)]
     synthetic = key.endswith(SYNTHETIC)
     returns = synthetic_returns(*market.shape, seed=market.seed) if synthetic else _real_returns(market)
-    held = int(np.ceil(0.25 * len(returns)))  # as scikit-learn's train_test_split rounds it
+    last = int(np.ceil(0.25 * len(returns)))  # as scikit-learn's train_test_split rounds it
     digest = hashlib.sha256(np.ascontiguousarray(returns.to_numpy(dtype=np.float64)).tobytes()).hexdigest()[:16]
-    return ReturnsPanel(key, returns.iloc[:-held], returns.iloc[-held:], digest, synthetic)
+    return ReturnsPanel(key, returns.iloc[:-last], returns.iloc[-last:], digest, synthetic)
 
 
 def synthetic_returns(days: int, assets: int, *, seed: int) -> pd.DataFrame:
@@ -241,10 +241,10 @@ def fit_printed_weights(*, panel: str, digest: str, steps: int) -> Fit:
     data = _panel(panel, digest)
     losses, simplex = data.losses, Simplex()
     days, assets = losses.shape
-    held = int(np.floor(0.05 * days + 1e-9))  # days strictly above the quantile
+    above = int(np.floor(0.05 * days + 1e-9))  # days strictly above the quantile
     theta, step = np.full(assets, 1.0 / assets), 1.0 / np.sqrt(days)
     for _ in range(steps):
-        worst = np.argpartition(losses @ theta, days - held)[days - held :]
+        worst = np.argpartition(losses @ theta, days - above)[days - above :]
         gradient = losses[worst].sum(axis=0) / (0.05 * days)
         theta = simplex.project(theta - step * gradient)
     return _answer(data, theta, float(oce(losses @ theta, CVaR(0.05))))

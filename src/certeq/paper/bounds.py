@@ -1,7 +1,7 @@
 """The finite-sample bounds, printed and corrected, against errors simulated or summed exactly.
 
-Where the printed bound is false the law that breaks it has two atoms, so that its error is a binomial sum and not a
-simulation: no doubt about noise is left.
+Where the printed bound is false the distribution that breaks it has two atoms, so that its error is a binomial sum and
+not a simulation: no doubt about noise is left.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ def rare_jump(m: int) -> dict[str, float]:
 
     utility, h = ce.MonotoneMeanVariance(3), 3.0 * math.sqrt(m)
     odds = h**-4
-    law, z = np.array([1.0 - odds, odds]), np.array([0.0, h])
-    t, true = ce.threshold(z, utility, law), ce.oce(z, utility, law)
+    mass, z = np.array([1.0 - odds, odds]), np.array([0.0, h])
+    t, true = ce.threshold(z, utility, mass), ce.oce(z, utility, mass)
     mse = 0.0
     for jumps in range(min(8, m + 1)):  # eight or more have odds below 1e-20
         error = ce.oce(z, utility, [m - jumps, jumps]) - true
         mse += float(binom.pmf(jumps, m, odds)) * float(error) ** 2
     slope, value = np.asarray(utility.slope(z - t)), np.asarray(utility.value(z - t))
-    slope_variance = float(law @ np.square(slope - law @ slope))
-    value_variance = float(law @ np.square(value - law @ value))
+    slope_variance = float(mass @ np.square(slope - mass @ slope))
+    value_variance = float(mass @ np.square(value - mass @ value))
     moment = {q: float(odds * h**q) ** (1.0 / q) for q in (4.001, 5.0)}
     return {
         "mse": mse,
@@ -204,15 +204,15 @@ def _claims(rows: list[tuple[Any, ...]], slack: float, least: float) -> list[Cla
         ("MSE of the gradient", "Gradient estimate, MSE: 2 (M sigma_1^2 + T^2)/m"),
         ("Wasserstein", "Wasserstein lemma: a variance bound on X alone suffices"),
     ):
-        held = [row for row in rows if row[0].startswith(start)]
-        broken = [row for row in held if row[6] == "no"]
-        repaired = all(row[7] == "yes" for row in held)
-        worst = max(held, key=lambda row: row[2] / row[4])
+        chosen = [row for row in rows if row[0].startswith(start)]
+        broken = [row for row in chosen if row[6] == "no"]
+        repaired = all(row[7] == "yes" for row in chosen)
+        worst = max(chosen, key=lambda row: row[2] / row[4])
         verdict = verdict_of(not broken)
         why = f"Error over bound reaches {worst[2] / worst[4]:.3g}"
         why += f" ({worst[0]}, m = {worst[1]})" if worst[1] else f" ({worst[0]})"
         why += "; the corrected bound holds in every row." if repaired else "; the corrected bound fails too."
-        ours = f"fails in {len(broken)} of {len(held)} rows" if broken else f"holds in all {len(held)} rows"
+        ours = f"fails in {len(broken)} of {len(chosen)} rows" if broken else f"holds in all {len(chosen)} rows"
         claims.append(Claim(text, "a bound", ours, verdict, why=why))
     fine = verdict_of(slack <= 1.0 + 1e-9 and least >= -1e-12)
     claims.append(
@@ -232,12 +232,12 @@ def _figure(rows: list[tuple[Any, ...]]) -> Figure:
         ("MSE, Lipschitz (CVaR 0.05)", "CVaR 0.05 of N(-1, 4)"),
         ("MSE, MMV 3, a rare jump", "MMV 3, a rare jump"),
     ):
-        held = [row for row in rows if row[0] == name]
-        m = [row[1] for row in held]
+        chosen = [row for row in rows if row[0] == name]
+        m = [row[1] for row in chosen]
         series = (
-            Series("error", m, [row[2] for row in held], "line"),
-            Series("printed bound", m, [row[4] for row in held], "dashed"),
-            Series("corrected bound", m, [row[5] for row in held], "dashed"),
+            Series("error", m, [row[2] for row in chosen], "line"),
+            Series("printed bound", m, [row[4] for row in chosen], "dashed"),
+            Series("corrected bound", m, [row[5] for row in chosen], "dashed"),
         )
         panels.append(Panel(series, title, "m", "MSE", log_x=True, log_y=True))
     alt = "Mean squared error and both bounds against m: a loose printed bound for CVaR, a broken one for a rare jump."

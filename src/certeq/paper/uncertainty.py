@@ -378,7 +378,7 @@ def seed_table(
 
 
 def set_table(over_sets: dict[str, Runs], truths: Runs, fresh: int) -> Table:
-    """Other data sets of the same law, a seed each, on points none of them was trained on."""
+    """Other data sets of the same distribution, a seed each, on points none of them was trained on."""
     rows: list[tuple[Any, ...]] = []
     for model, runs in {"The truth itself": truths, **over_sets}.items():
         values = scores_of(runs, "fresh")

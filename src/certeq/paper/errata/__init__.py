@@ -37,8 +37,8 @@ def uncertainty() -> Finding:
 
     def log_mean(variance: float, reach: float) -> float:
         """ln E exp(beta y^2/(2 v)) over |y| <= reach, y standard normal."""
-        held = np.abs(y) <= reach
-        power = base[held] + 0.5 * beta * y[held] ** 2 / variance
+        near = np.abs(y) <= reach
+        power = base[near] + 0.5 * beta * y[near] ** 2 / variance
         top = power.max()
         return float(top + math.log(np.exp(power - top).sum() * (y[1] - y[0])))
 
@@ -195,7 +195,7 @@ def run(job: Job) -> Outcome:
     columns = ("Check", "Where", "Printed", "Right", "Found", "Correction holds")
     words = {True: "yes", False: "no", None: "not checked"}
     rows = tuple((name, f.where, f.printed, f.right, f.found, words[f.holds]) for name, f in findings.items())
-    held = sum(f.holds is True for f in findings.values())
+    right = sum(f.holds is True for f in findings.values())
     return Outcome(
         tables=(Table("errata", "What is printed, what is right", columns, rows),),
         claims=tuple(_claim(f) for f in findings.values()),
@@ -203,7 +203,7 @@ def run(job: Job) -> Outcome:
             "A printed statement that is false or misprinted is 'not reproduced'; one that is true but loose or silent "
             "is 'reproduced'. The reason names the correction, which was checked as well.",
         ),
-        numbers={"checks": len(findings), "corrections that hold": held},
+        numbers={"checks": len(findings), "corrections that hold": right},
     )
 
 

@@ -211,7 +211,7 @@ def subadditivity() -> Finding:
 
 
 def wasserstein() -> Finding:
-    """The other law's slopes may vary where those of X do not."""
+    """The slopes of the other distribution may vary where those of X do not."""
     found = paper.two_points(3.0)
     return Finding(
         "Wasserstein lemma",
