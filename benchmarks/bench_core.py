@@ -1,7 +1,18 @@
-"""Estimates of one long sample and of many short ones, against SciPy, skfolio, Riskfolio-Lib and plain NumPy."""
+"""Estimates of one sample, from 20 losses to ten million, and of many short ones, against SciPy, skfolio, Riskfolio-Lib
+and plain NumPy.
+
+The curves over n have bars made of NumPy's own times, taken in a process of its own with and without AVX-512: where
+NumPy has it, ``np.exp`` is five times faster and ``np.partition`` on some processors seven times slower, so that the
+bars mean something without it only; beside them stands the same process with all that NumPy has.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +35,7 @@ def slope_pass(x: np.ndarray, utility: ce.Utility) -> float:
 def run(quick: bool = False) -> list[dict[str, Any]]:
     n = 10**6 if quick else 10**7
     x = np.random.default_rng(0).standard_normal(n)
-    return [*_entropic(x), *_cvar(x), *_others(x), *_rows(x, quick)]
+    return [*curves(quick), *_entropic(x), *_cvar(x), *_others(x), *_rows(x, quick)]
 
 
 def _row(case: str, n: int, peer: str, ours: float, theirs: float, wanted: str) -> dict[str, Any]:
@@ -37,6 +48,103 @@ def _row(case: str, n: int, peer: str, ours: float, theirs: float, wanted: str) 
         "ratio": theirs / ours,
         "wanted": wanted,
     }
+
+
+# -- curves over n -----------------------------------------------------------------------------------------------------
+
+WITHOUT_AVX512 = {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"}
+ONE_VECTOR = {
+    "CVaR(.05)": ce.CVaR(0.05),
+    "Entropic(1)": ce.Entropic(1.0),
+    "SmoothCVaR(.05)": ce.SmoothCVaR(0.05),
+    "LeakyCVaR(.05)": ce.LeakyCVaR(0.05),
+    "MonotoneMeanVariance(2)": ce.MonotoneMeanVariance(2),
+    "Quartic()": ce.Quartic(),
+}
+
+
+def curves(quick: bool = False) -> list[dict[str, Any]]:
+    """`ce.oce` of one vector, and one compiled evaluation of the slope sum, over n, with and without AVX-512."""
+    found = []
+    for name, settings in (("no AVX-512", WITHOUT_AVX512), ("native", {})):
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.bench_core", "--curves", "--quick" if quick else "--all"],
+            env=os.environ | settings, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found += [row | {"case": f"{row['case']}, {name}"} for row in json.loads(done.stdout)]
+    return found
+
+
+def _best(calls: dict[str, Callable[[], Any]], seconds: float = 0.6) -> dict[str, float]:
+    """Best time of each call, the calls taking turns: one call at a time, so that a busy machine leaves some alone."""
+    best = dict.fromkeys(calls, float("inf"))
+    began, turns = time.perf_counter(), 0
+    while turns < 5 or (time.perf_counter() - began < seconds and turns < 2000):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            best[name] = min(best[name], time.perf_counter() - start)
+        turns += 1
+    return best
+
+
+def _curves(quick: bool) -> list[dict[str, Any]]:
+    from skfolio.measures import cvar
+
+    rows, twenty = [], np.random.default_rng(1).standard_normal(20)
+    for n in (20, 10**3, 10**4, 10**5, 10**6, 10**7)[: 5 if quick else 6]:
+        x = np.random.default_rng(0).standard_normal(n)
+        place = int(0.95 * n)
+        times = _best(
+            {
+                "mean of 20": lambda: np.mean(twenty),
+                "partition": lambda x=x, place=place: np.partition(x, place),
+                "exp": lambda x=x: np.exp(x),
+                "sum": lambda x=x: x.sum(),
+                "logsumexp": lambda x=x: logsumexp(x),
+                "skfolio": lambda x=x: cvar(-x),
+                **{name: lambda x=x, u=u: ce.oce(x, u) for name, u in ONE_VECTOR.items()},
+            },
+            seconds=0.6 if n < 10**6 else 3.0,
+        )
+        least = max(15e-6, 5.0 * times["mean of 20"])
+        for name in ONE_VECTOR:
+            bars = {"15 us + 5 exp": 5 * times["exp"]} if n <= 10**5 else {"15 us + 2 exp": 2 * times["exp"]}
+            if name == "CVaR(.05)":
+                bars = {"15 us + 1.3 partition": 1.3 * times["partition"]}
+            elif name == "Entropic(1)":
+                bars = {"15 us + exp": times["exp"]} if n <= 10**5 else {"15 us + exp / 2": 0.5 * times["exp"]}
+            elif name != "SmoothCVaR(.05)" and n >= 10**4 and "NPY_DISABLE_CPU_FEATURES" not in os.environ:
+                bars["15 us + 30 sum"] = 30 * times["sum"]
+            for bar, seconds in bars.items():
+                wanted = ">= 1" if "sum" in bar or "NPY_DISABLE_CPU_FEATURES" in os.environ else ""
+                rows.append(_row(name, n, bar, times[name], least + seconds, wanted))
+        rows.append(_row("CVaR(.05)", n, "skfolio cvar", times["CVaR(.05)"], times["skfolio"], "> 1"))
+        wanted = ">= 12" if n == 10**7 and "NPY_DISABLE_CPU_FEATURES" in os.environ else ""
+        rows.append(_row("Entropic(1)", n, "scipy logsumexp", times["Entropic(1)"], times["logsumexp"], wanted))
+    return [*rows, *_slope_sums()]
+
+
+def _slope_sums() -> list[dict[str, Any]]:
+    """One compiled evaluation of the slope sum at a given t, against ``x.sum()``."""
+    from certeq.risk import _compiled
+
+    if not _compiled.AVAILABLE:
+        return []
+    rows = []
+    for n in (10**4, 10**5, 10**6):
+        x = np.random.default_rng(0).standard_normal(n)
+        codes = {name: _compiled.code_of(u) for name, u in ONE_VECTOR.items()}
+        calls: dict[str, Callable[[], Any]] = {
+            name: lambda x=x, code=code: _compiled.sums(code, x, None, 0.0, 0.3, None)
+            for name, code in codes.items()
+            if code is not None
+        }
+        times = _best({"sum": lambda x=x: x.sum(), **calls})
+        for name in calls:
+            bar = 10 if name in ("Entropic(1)", "SmoothCVaR(.05)") else 3
+            rows.append(_row(f"slope sum of {name}", n, f"{bar} sum", times[name], bar * times["sum"], ">= 1"))
+    return rows
 
 
 def _entropic(x: np.ndarray) -> list[dict[str, Any]]:
@@ -137,6 +245,9 @@ def _find_root(z: np.ndarray, utility: ce.Utility) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    from benchmarks.timing import table
+    if "--curves" in sys.argv:
+        print(json.dumps(_curves("--quick" in sys.argv)))
+    else:
+        from benchmarks.timing import table
 
-    print(table(run()))
+        print(table(run()))

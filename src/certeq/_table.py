@@ -372,7 +372,7 @@ def _taken(array: NDArray[Any], index: Index, matrix: Array | None) -> Array:
 
     To touch one number may map some hundred KB around it, so that a thousand of them are as much as 250 MB.
     """
-    if array.nbytes <= _SMALL_FILE and matrix is None:
+    if matrix is None and (array.nbytes <= _SMALL_FILE or _mapping_of(array) is None):
         found = np.asarray(array[index], dtype=np.float64)
         release(array, 0, len(array))
         return found
@@ -391,11 +391,8 @@ def release(array: NDArray[Any], start: int, stop: int) -> None:
 
     Only for shared mappings: a copy-on-write mapping would lose what was written to it.
     """
-    file: Any = array
-    while file is not None and not hasattr(file, "_mmap"):  # a plain view of a mapped file, as np.asarray makes it
-        file = getattr(file, "base", None)
-    source = getattr(file, "_mmap", None)
-    if source is None or getattr(file, "mode", "c") == "c" or not hasattr(source, "madvise"):
+    source = _mapping_of(array)
+    if source is None:
         return
     # Rows must be stretches of the file.
     if array.size == 0 or not (array.flags.c_contiguous or (array.ndim == 1 and array.strides[0] > 0)):
@@ -407,6 +404,17 @@ def release(array: NDArray[Any], start: int, stop: int) -> None:
     last = (begin + stop * array.strides[0]) // page * page
     if last > first:
         source.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def _mapping_of(array: NDArray[Any]) -> Any:
+    """The shared mapping behind an array, whose pages can be let go of; None where there is none."""
+    file: Any = array
+    while file is not None and not hasattr(file, "_mmap"):  # a plain view of a mapped file, as np.asarray makes it
+        file = getattr(file, "base", None)
+    source = getattr(file, "_mmap", None)
+    if source is None or getattr(file, "mode", "c") == "c" or not hasattr(source, "madvise"):
+        return None
+    return source
 
 
 # -- the first pass ---------------------------------------------------------------------------------------------------

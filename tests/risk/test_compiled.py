@@ -219,3 +219,87 @@ def test_from_nearby_the_threshold_settles_where_it_is_and_from_afar_it_says_so(
     assert far is None or far[1] == pytest.approx(400.0, abs=400 * 1.1e-12)
     z[3] = np.nan
     assert _compiled.newton_from(code, z, known, q, bend) is None
+
+
+# -- values, block sums and quantiles that write nothing --------------------------------------------------------------
+
+LENGTHS = [1, 3, 20, 511, 1025, 4097, 20_000]  # from 4,097 on a part of the losses gives the start
+
+
+def losses_of(size):
+    rng = np.random.default_rng(size)
+    normal = rng.standard_normal(size)
+    return {
+        "normal": normal,
+        "offset": 1e9 + normal,
+        "ties": np.round(normal, 1),
+        "constant": np.full(size, 0.1),
+        "sorted": np.sort(normal),
+        "one far loss": np.r_[1e4, normal[1:]],
+    }
+
+
+@compiled
+@pytest.mark.parametrize("name", CODED)
+@pytest.mark.parametrize("size", LENGTHS)
+def test_values_without_a_tilt_are_those_with_one(name, size):
+    utility = CODED[name]
+    for kind, x in losses_of(size).items():
+        if kind == "one far loss" and utility.growth == np.inf:
+            continue  # exp(1e4) is no number
+        value, threshold, _ = answer(utility, x)
+        found = _compiled.value(code_of(utility), x)
+        assert found is not None, kind
+        room = 1e-13 * (1.0 + np.abs(x - threshold).max())
+        assert found[0] + utility.oce_of_zero == pytest.approx(value, rel=4e-16, abs=room), kind
+        assert found[1] - utility.anchor == pytest.approx(threshold, rel=4e-16, abs=1e3 * room), kind
+        bad = x.copy()
+        bad[size // 2] = np.nan
+        assert _compiled.value(code_of(utility), bad) is None
+
+
+@compiled
+@pytest.mark.parametrize("name", CODED)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_a_block_are_those_of_the_utility(name, weighted):
+    utility, code = CODED[name], code_of(CODED[name])
+    rng = np.random.default_rng(5)
+    z = 3.0 + rng.standard_normal(5_003)
+    w = rng.random(z.size) if weighted else None
+    t = 3.1
+    slope, curvature, risen = _compiled.sums(code, z, w, 3.0, t - 3.0 + utility.anchor, float(z.min()) - 3.0)
+    mass = np.ones(z.size) if w is None else w
+    y = z - t
+    assert slope == pytest.approx((mass * utility.slope(y)).sum(), rel=1e-12)
+    assert curvature == pytest.approx((mass * utility.curvature(y)).sum(), rel=1e-11)
+    if not isinstance(utility.shape, ce.utilities.Exponential | ce.utilities.Quadratic):
+        wanted = (mass * (utility.value(y) - utility.value(utility.anchor))).sum()
+        assert risen == pytest.approx(wanted, rel=1e-12, abs=1e-11)
+    assert _compiled.sums(code, z, w, 3.0, t - 3.0 + utility.anchor, None) == pytest.approx((slope, curvature, 0.0))
+
+
+@compiled
+@pytest.mark.parametrize("size", [1, 2, 7, 2_048, 2_049, 5_000, 70_001])
+def test_quantiles_and_windows_are_those_of_sorted_losses(size):
+    for kind, x in losses_of(size).items():
+        ranked = np.sort(x)
+        for rank in {0, size // 20, size // 2, size - 1 - size // 20, size - 1}:
+            at, excess, shift = _compiled.tail(x, rank, True)
+            assert at == ranked[rank], kind
+            room = 1e-12 * size * (1.0 + np.abs(x - at).max())
+            assert excess == pytest.approx(np.maximum(x - at, 0.0).sum(), abs=room), kind
+            assert shift == pytest.approx((x - at).sum(), abs=room), kind
+        a, b = ranked[size // 2], ranked[size - 1 - size // 20]
+        a, b = min(a, b), max(a, b)
+        least, greatest, above, excess, count, inside = _compiled.window(x, a, b, size)
+        assert (least, greatest, above) == (ranked[0], ranked[-1], np.count_nonzero(x > b))
+        assert excess == pytest.approx(np.maximum(x - b, 0.0).sum(), abs=1e-12 * size * (1.0 + np.ptp(x)))
+        np.testing.assert_array_equal(inside, x[(x >= a) & (x <= b)])
+        assert _compiled.window(x, a, b, int(count) - 1)[-1] is None
+        for bad in (np.nan, np.inf, -np.inf):
+            y = x.copy()
+            y[size // 2] = bad
+            assert _compiled.tail(y, 0, False) is None
+            assert _compiled.window(y, a, b, size) is None
+    with pytest.raises(ValueError, match="place must be one of the"):
+        _compiled.tail(np.zeros(3), 3, False)

@@ -106,6 +106,17 @@ def sum_exp(z: Floats, w: Floats | None, rate: float, center: float) -> float:
         return float(power.sum()) if w is None else float((w * power).sum())
 
 
+def tail(x: Floats, rank: int, shifted: bool) -> tuple[float, float, float] | None:
+    """The loss of this rank, the sum of what others exceed it by and, if ``shifted``, the sum of all less it.
+
+    None where nothing is compiled, or a loss is not finite.
+    """
+    if _fused is None:
+        return None
+    found: tuple[float, float, float] | None = _fused.tail(x, rank, shifted)
+    return found
+
+
 def window(z: Floats, a: float, b: float, most: int) -> tuple[float, float, float, float, float, Floats | None] | None:
     """Range of the losses, number and excess of those above b, number of those in [a, b], and a list of these.
 

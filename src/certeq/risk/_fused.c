@@ -843,65 +843,182 @@ without_weights:
     return answer;
 }
 
-typedef struct {
-    double least, most, above, excess, spoilt;
-} Window;
-
-WIDE static Window above_window(const double *z, Py_ssize_t n, double b)
-{
-    double least = INFINITY, most = -INFINITY, spoilt = 0.0, above = 0.0, excess = 0.0;
-    RANGE_AND_SUM_OF(spoilt, above, excess) for (Py_ssize_t i = 0; i < n; i++)
-    {
-        double over = z[i] - b;
-        least = z[i] < least ? z[i] : least;
-        most = z[i] > most ? z[i] : most;
-        spoilt += z[i] - z[i];
-        above += z[i] > b ? 1.0 : 0.0;
-        excess += z[i] > b ? over : 0.0;
-    }
-    return (Window){least, most, above, excess, spoilt};
-}
-
-/* Losses in [a, b] into out, as many as it has room for; returns how many there are. */
-WIDE static Py_ssize_t list_window(const double *z, Py_ssize_t n, double a, double b, double *out, Py_ssize_t room)
+/* Losses not below a into out, which has room for all; returns how many there are. Each is written, and counted if it
+   belongs there: no branch. */
+WIDE static Py_ssize_t list_from(const double *z, Py_ssize_t n, double a, double *out)
 {
     Py_ssize_t found = 0;
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (found < room)
-            out[found] = z[i];
-        found += (z[i] >= a) & (z[i] <= b);
+        out[found] = z[i];
+        found += z[i] >= a;
     }
     return found;
 }
 
+typedef struct {
+    double above, excess;
+    Py_ssize_t inside;
+} Window;
+
+/* Of losses not below the window, those above b: how many, and by how much in all; the others are put in front. */
+WIDE static Window split_window(double *v, Py_ssize_t n, double b)
+{
+    double above = 0.0, excess = 0.0;
+    SUM_OF(above, excess) for (Py_ssize_t i = 0; i < n; i++)
+    {
+        double over = v[i] - b;
+        above += v[i] > b ? 1.0 : 0.0;
+        excess += v[i] > b ? over : 0.0;
+    }
+    Py_ssize_t inside = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double at = v[i];
+        v[inside] = at;
+        inside += at <= b;
+    }
+    return (Window){above, excess, inside};
+}
+
 PyDoc_STRVAR(window_doc, "window(z, a, b, inside, /) -> (least, greatest, above, excess, listed) or None\n--\n\n"
                          "Range of the losses z, number of those above b and their excess over it, and the number in\n"
-                         "[a, b], of which as many as fit are written. None where one is not finite.");
+                         "[a, b], which are written if they fit. None where one is not finite.");
 
 static PyObject *window(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer z, inside;
     if (take(count, 4, "window(z, a, b, inside)") < 0)
         return NULL;
-    double a = PyFloat_AsDouble(args[1]), b = PyFloat_AsDouble(args[2]);
+    double a = PyFloat_AsDouble(args[1]), b = PyFloat_AsDouble(args[2]), least, most, spoilt;
     if (PyErr_Occurred() || floats(args[0], &z, 0, 0, "z") < 0)
         return NULL;
     if (floats(args[3], &inside, 1, 0, "inside") < 0) {
         PyBuffer_Release(&z);
         return NULL;
     }
-    Window found;
-    Py_ssize_t listed;
-    Py_BEGIN_ALLOW_THREADS found = above_window(z.buf, z.shape[0], b);
-    listed = list_window(z.buf, z.shape[0], a, b, inside.buf, inside.shape[0]);
-    Py_END_ALLOW_THREADS PyBuffer_Release(&inside);
+    Py_ssize_t n = z.shape[0];
+    double *v = PyMem_Malloc((size_t)(n + 1) * sizeof(double));
+    Window found = {0.0, 0.0, 0};
+    if (v != NULL) {
+        Py_BEGIN_ALLOW_THREADS spoilt = range_of(z.buf, n, &least, &most);
+        if (!isnan(spoilt)) {
+            found = split_window(v, list_from(z.buf, n, a, v), b);
+            if (found.inside <= inside.shape[0])
+                memcpy(inside.buf, v, (size_t)found.inside * sizeof(double));
+        }
+        Py_END_ALLOW_THREADS PyMem_Free(v);
+    }
+    PyBuffer_Release(&inside);
     PyBuffer_Release(&z);
-    if (isnan(found.spoilt))
+    if (v == NULL)
+        return PyErr_NoMemory();
+    if (isnan(spoilt))
         return Py_BuildValue("");
-    return Py_BuildValue("ddddn", found.least, found.most, found.above, found.excess, listed);
+    return Py_BuildValue("ddddn", least, most, found.above, found.excess, found.inside);
+}
+
+/* The number that would stand at a place if all were in rising order; those above it are none less. Pivots at random,
+   and equal numbers put together, so that no order and no ties are slow. */
+static double select_place(double *v, Py_ssize_t n, Py_ssize_t place)
+{
+    Py_ssize_t low = 0, high = n - 1;
+    uint64_t state = 0x9E3779B97F4A7C15u;
+    while (low < high) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        double pivot = v[low + (Py_ssize_t)(state % (uint64_t)(high - low + 1))];
+        Py_ssize_t less = low, i = low, more = high; /* v[less .. i - 1] equal the pivot, beyond more all are above */
+        while (i <= more) {
+            double at = v[i];
+            if (at < pivot)
+                v[i++] = v[less], v[less++] = at;
+            else if (at > pivot)
+                v[i] = v[more], v[more--] = at;
+            else
+                i++;
+        }
+        if (place < less)
+            high = less - 1;
+        else if (place > more)
+            low = more + 1;
+        else
+            return pivot;
+    }
+    return v[place];
+}
+
+typedef struct {
+    double at, excess;
+} Tail;
+
+/* The loss at a place in rising order and the sum of what others exceed it by; v has room for all. Of many losses a
+   part predicts a window that holds it: those above are counted, those inside listed. */
+static Tail upper_tail(const double *x, Py_ssize_t n, Py_ssize_t place, double *v)
+{
+    if (n > 2048) {
+        Py_ssize_t m = (Py_ssize_t)cbrt((double)n * (double)n);
+        m = m < 512 ? 512 : m;
+        uint64_t state = 0x9E3779B97F4A7C15u;
+        for (Py_ssize_t i = 0; i < m; i++) {
+            state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+            v[i] = x[state % (uint64_t)n];
+        }
+        double share = (double)place / (double)n, slack = 5.0 * sqrt(share * (1.0 - share) / (double)m) + 2.0 / (double)m;
+        double first = floor((double)m * (share - slack)), last = ceil((double)m * (share + slack));
+        double a = first < 0.0 ? -INFINITY : select_place(v, m, (Py_ssize_t)first);
+        double b = last >= (double)m ? INFINITY : select_place(v, m, (Py_ssize_t)last);
+        Window found = split_window(v, list_from(x, n, a, v), b);
+        Py_ssize_t inside = found.inside, above = (Py_ssize_t)found.above;
+        Py_ssize_t at = place - (n - above - inside); /* where it stands among those inside */
+        if (at >= 0 && at < inside) {
+            double quantile = select_place(v, inside, at), excess = sum(v + at, NULL, inside - at, quantile, 0.0);
+            if (above > 0)
+                excess += found.excess + found.above * (b - quantile);
+            return (Tail){quantile, excess};
+        }
+    }
+    memcpy(v, x, (size_t)n * sizeof(double));
+    double quantile = select_place(v, n, place);
+    return (Tail){quantile, sum(v + place, NULL, n - place, quantile, 0.0)};
+}
+
+PyDoc_STRVAR(tail_doc, "tail(x, place, shifted, /) -> (quantile, excess, shift) or None\n--\n\n"
+                       "The loss that stands at a place in rising order, the sum of what others exceed it by and, if\n"
+                       "shifted, the sum of all losses less it. None where one is not finite.");
+
+static PyObject *tail(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer x;
+    Tail found = {0.0, 0.0};
+    double shift = 0.0, least, most, spoilt;
+    if (take(count, 3, "tail(x, place, shifted)") < 0)
+        return NULL;
+    Py_ssize_t place = PyLong_AsSsize_t(args[1]);
+    int shifted = PyObject_IsTrue(args[2]);
+    if (PyErr_Occurred() || floats(args[0], &x, 0, 0, "x") < 0)
+        return NULL;
+    Py_ssize_t n = x.shape[0];
+    double *v = PyMem_Malloc((size_t)(n + 1) * sizeof(double));
+    if (v == NULL || place < 0 || place >= n) {
+        if (v == NULL)
+            PyErr_NoMemory();
+        else
+            PyErr_Format(PyExc_ValueError, "place must be one of the %zd losses; found %zd.", n, place);
+        PyMem_Free(v);
+        PyBuffer_Release(&x);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS spoilt = range_of(x.buf, n, &least, &most);
+    if (!isnan(spoilt)) {
+        found = upper_tail(x.buf, n, place, v);
+        if (shifted)
+            shift = sum(x.buf, NULL, n, found.at, 0.0);
+    }
+    Py_END_ALLOW_THREADS PyMem_Free(v);
+    PyBuffer_Release(&x);
+    return isnan(spoilt) ? Py_BuildValue("") : Py_BuildValue("ddd", found.at, found.excess, shift);
 }
 
 static PyMethodDef methods[] = {
+    {"tail", (PyCFunction)(void (*)(void))tail, METH_FASTCALL, tail_doc},
     {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
     {"settle", (PyCFunction)(void (*)(void))settled, METH_FASTCALL, settle_doc},
     {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from certeq._checks import check_weight_sums
-from certeq._table import ArrayTable, Block, Both, Summary, Sums, Table, WideSums, first_bad, summary
+from certeq._table import Block, Both, Summary, Sums, Table, WideSums, first_bad, summary
 from certeq.risk import _compiled
 from certeq.risk._input import check_utility, not_finite
 from certeq.risk._quantile import upper_quantile
@@ -57,7 +57,7 @@ from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import Form, form
 
 LONG = 1 << 16  # losses from which on a sample is read in blocks
-_DRAW = 1 << 17  # at most so many losses are drawn for the start
+_DRAW = LONG - 1  # at most so many losses are drawn for the start
 _EPS = float(np.finfo(np.float64).eps)
 _ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
 _FAR_OFF = 0.5  # a mean slope this far from 1 where the draw's was 1
@@ -180,9 +180,9 @@ class _Draw:
     weights: Floats | None
 
     @classmethod
-    def of(cls, table: Table, most: int = _DRAW) -> _Draw:
-        """Finite losses of positive weight."""
-        block = table.draw(min(most, max(len(table) // 32, 1 << 12))).positive()
+    def of(cls, table: Table, most: int) -> _Draw:
+        """Finite losses of positive weight among so many."""
+        block = table.draw(most).positive()
         finite = np.isfinite(block.rows)
         if finite.all():
             return cls(block.rows, block.weights)
@@ -214,11 +214,9 @@ class _Draw:
         return Sketch(self.z - self.center, self.shares, np.full(self.z.size, 1.0 / self.z.size))
 
     def threshold(self, utility: Utility) -> float:
-        """The threshold of the draw, 0 of nothing; a large draw is a long sample itself, with a draw of its own."""
+        """The threshold of the draw, 0 of nothing."""
         if not self.z.size:
             return 0.0
-        if self.z.size >= LONG:
-            return solve_long(ArrayTable(self.z, self.weights), utility).threshold
         if self.weights is None and facts_of(form(utility)).code is not None:
             found = value_of_vector(self.z, form(utility))
             if found is not None and math.isfinite(found[1]):
@@ -245,10 +243,10 @@ def solve_long(table: Table, utility: Utility) -> LongSolved:
         case Quadratic(curvature):
             return _mean_and_variance(table, _Draw.of(table, 1 << 12), curvature, utility)
         case Pieces() as pieces:
-            # A longer draw makes a narrower window around the quantile; a mean needs a rough idea of itself only.
-            window = max(1 << 13, min(len(table) >> 7, 1 << 15), min(len(table) >> 10, 1 << 18))
-            return _two_pieces(table, _Draw.of(table, window if pieces.low < pieces.high else 1 << 12), pieces, utility)
-    draw = _Draw.of(table)
+            # A longer draw makes a narrower window around the quantile: n**(2/3) costs about what it saves.
+            most = min(max(int(len(table) ** (2.0 / 3.0)), 1 << 11), 1 << 18)
+            return _two_pieces(table, _Draw.of(table, most), pieces, utility)
+    draw = _Draw.of(table, min(max(len(table) // 32, 1 << 12), _DRAW))
     if not form(utility).kinks and utility.has_curvature:
         return _newton(table, draw, utility)
     s = draw.threshold(utility) - draw.center
@@ -702,7 +700,7 @@ class Rising:
 
 def solve_rising(table: Table, rising: Rising) -> float:
     """The smallest t at which the mean of rising.function(X - t) is at most its level; `NotFinite` as `solve_long`."""
-    draw = _Draw.of(table, 1 << 15)
+    draw = _Draw.of(table, min(max(len(table) // 32, 1 << 12), 1 << 15))
     points = _around_draw(draw, rising) if draw.z.size else (0.0,)
     size, means = survey(table, rising.sums(draw.center, points))
     least, greatest = size.low - draw.center, size.high - draw.center

@@ -108,8 +108,9 @@ def solve_vector(
 
 
 def any_length(form: Form) -> bool:
-    """Whether `value_of_vector` is the best way for vectors of any length."""
-    return facts_of(form).long_value
+    """Whether `value_of_vector` needs no more than a few passes over its losses, however many they are."""
+    facts = facts_of(form)
+    return facts.long_value or (_compiled.AVAILABLE and isinstance(facts.shape, Pieces) and facts.tail is not None)
 
 
 def value_of_vector(x: Floats, form: Form) -> tuple[float, float] | None:
@@ -118,21 +119,30 @@ def value_of_vector(x: Floats, form: Form) -> tuple[float, float] | None:
     if facts.code is not None and (facts.long_value or size <= SMALL):
         found = _compiled.value(facts.code, np.asarray(x, np.float64))
         return None if found is None else (found[0] + facts.of_zero, found[1] - facts.anchor)
-    with np.errstate(all="ignore"):
-        if facts.tail is None or not isinstance(facts.shape, Pieces):
+    pieces, tail = facts.shape, facts.tail
+    if tail is None or not isinstance(pieces, Pieces):
+        with np.errstate(all="ignore"):
             solved = solve_vector(x, None, form)
-            return None if solved is None else (float(solved.value), float(solved.threshold))
-        pieces, place = facts.shape, rank_of(size, facts.tail)
-        parted = np.partition(x, place)
-        at = float(parted[place])
-        excess = float(np.add.reduce(parted[place + 1 :] - at)) / size
-        value = (pieces.high - pieces.low) * excess
-        if pieces.low != 0.0:
-            value += pieces.low * (float(np.add.reduce(parted - at)) / size)
-    # Losses far down do not count, but none may be -inf; NaN is sorted to the upper end.
-    if not math.isfinite(value) or float(np.minimum.reduce(x)) == -math.inf:
+        return None if solved is None else (float(solved.value), float(solved.threshold))
+    rank = rank_of(size, tail)
+    shifted = pieces.low != 0.0
+    at, excess, shift = _compiled.tail(np.asarray(x, np.float64), rank, shifted) or _tail(x, rank, shifted)
+    value = ((pieces.high - pieces.low) * excess + pieces.low * shift) / size
+    if not math.isfinite(value):
         return None
     return float(at + (value + _at_kink(form, facts))), at - pieces.kink
+
+
+def _tail(x: Floats, rank: int, shifted: bool) -> tuple[float, float, float]:
+    """What `_compiled.tail` returns, with the last only if wanted; not finite where a loss is not."""
+    with np.errstate(all="ignore"):
+        parted = np.partition(x, rank)
+        at = float(parted[rank])
+        # Losses far down do not count, but none may be -inf; NaN is sorted to the upper end.
+        if float(np.minimum.reduce(x)) == -math.inf:
+            return at, math.nan, 0.0
+        excess = float(np.add.reduce(parted[rank + 1 :] - at))
+        return at, excess, float(np.add.reduce(parted - at)) if shifted else 0.0
 
 
 def _at_kink(form: Form, facts: _Facts) -> float:
