@@ -12,7 +12,8 @@ import pytest
 
 import certeq as ce
 from certeq.risk import _compiled
-from certeq.risk._compiled import code_of, slopes, solve
+from certeq.risk._compiled import code_of, rows_code_of, slopes, solve, solve_rows
+from certeq.utilities import Pieces
 from tests.conftest import UTILITIES
 
 compiled = pytest.mark.skipif(not _compiled.AVAILABLE, reason="certeq was installed without a C compiler")
@@ -184,6 +185,52 @@ def test_arguments_of_the_wrong_kind_are_named(arguments, error, text):
 
     with pytest.raises(error, match=text):
         _fused.solve(*arguments)
+
+
+ROWS = CODED | {"cvar": ce.CVaR(0.3), "mean + cvar": 0.4 * ce.Mean() + 0.6 * ce.CVaR(0.25)}
+
+
+@compiled
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (3, 2), (5, 8), (2, 300)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_are_solved_one_by_one(name, rows, size, dtype):
+    """Tied losses, tails of a whole number of losses, offsets."""
+    utility = ROWS[name]
+    x = np.random.default_rng(size).standard_normal((rows, size)).round(1).astype(dtype)
+    x[0] += dtype(1e3)
+    tilt = np.empty((rows, size), dtype)
+    found = solve_rows(rows_code_of(utility), x, tilt)
+    assert found is not None
+    fine = x.astype(np.float64)
+    assert found[0] + utility.oce_of_zero == pytest.approx(ce.oce(fine, utility, axis=1), rel=1e-12)
+    wanted = ce.tilt(fine, utility, axis=1)
+    np.testing.assert_allclose(tilt, wanted, rtol=1e-5 if dtype == np.float32 else 1e-8, atol=1e-9)
+    if isinstance(utility.shape, Pieces):
+        assert (found[1] - utility.anchor).tolist() == ce.threshold(fine, utility, axis=1).tolist()
+
+
+@compiled
+def test_rows_that_have_no_answer():
+    from certeq.risk import _fused
+
+    tilt = np.empty((2, 3))
+    for bad in (np.nan, np.inf, -np.inf):
+        x = np.array([[0.0, 1.0, 2.0], [0.0, bad, 2.0]])
+        assert solve_rows(rows_code_of(ce.CVaR(0.3)), x, tilt) is None
+        assert solve_rows(rows_code_of(ce.Quartic()), x, tilt) is None
+    kind = (_fused.PIECES, 0.0, 2.0)
+    for arguments, error, text in (
+        ((*kind, np.zeros(3), np.zeros(3), np.zeros(2), np.zeros(2)), ValueError, "x must have one entry for each of"),
+        ((*kind, np.zeros(4), np.zeros(3), np.zeros(2), np.zeros(2)), ValueError, "tilt must have one entry for each"),
+        ((*kind, np.zeros(4), np.zeros(4), np.zeros(2), np.zeros(1)), ValueError, "thresholds must have one entry"),
+        ((*kind, np.zeros(4, int), np.zeros(4), np.zeros(2), np.zeros(2)), TypeError, "x must be a vector"),
+        ((99, 0.0, 2.0, np.zeros(4), np.zeros(4), np.zeros(2), np.zeros(2)), ValueError, "kind must be one of the 5"),
+        ((*kind, np.zeros(4)), TypeError, "takes 7 arguments; found 4"),
+    ):
+        with pytest.raises(error, match=text):
+            _fused.solve_rows(*arguments)
+    assert not _fused.solve_rows(*kind, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @compiled

@@ -7,7 +7,6 @@ same seed as the test does, so that only answers travel.
 import copy
 import pickle
 from contextlib import nullcontext
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import certeq as ce
-from certeq.torch import MemoryOCELoss, OCELoss, _sums, oce, threshold, tilt
+from certeq.torch import MemoryOCELoss, OCELoss, oce, threshold, tilt
 from tests.conftest import UTILITIES
 from tests.torch.ranks import complaint, launch
 
@@ -78,7 +77,7 @@ def work(rank, count, folder):
                     value.backward()
                     found["gradients"][sizes, name, weighted] = value.item(), average(p.grad, group)
     for scenario in (
-        by_sums,
+        tied,
         long_shards,
         wrapped,
         learned,
@@ -94,26 +93,30 @@ def work(rank, count, folder):
     return found
 
 
-def by_sums(rank):
-    """What a batch of 2**18 losses would do, on short ones; some of them tie, and one shard has a part of the tail."""
+def tied(rank):
+    """Some losses tie, and one shard has a part of the tail; odd losses; more of them than anyone trains on at once."""
     found = {}
-    with patch.object(_sums, "LONG", 1), patch.object(_sums, "oce_by_sums", wraps=_sums.oce_by_sums) as used:
-        for name, utility in UTILITIES.items():
-            for weighted in (False, True):
-                x, _, w = (part(a, SIZES[3][0], rank) for a in ties(23))
-                x.requires_grad_()
-                used.reset_mock()
-                value = oce(x, utility, weight=w if weighted else None, process_group="world")
-                value.backward()
-                found[name, weighted] = value.item(), x.grad / 3, used.called
-        x = torch.arange(4.0, dtype=torch.float64)
-        found["inf"] = oce((x + 1) / (1 - (rank == 1)), ce.Quartic(), allow_inf=True, process_group="world").item()
-        found["no weight"] = complaint(lambda: oce(x, ce.Quartic(), weight=0 * x, process_group="world"))
-        x = x.float().requires_grad_()
-        value = oce(x, ce.Quartic(), process_group="world")
-        value.backward()
-        found["float32"] = value.dtype, value.item(), x.grad
+    for name, utility in UTILITIES.items():
+        for weighted in (False, True):
+            x, _, w = (part(a, SIZES[3][0], rank) for a in ties(23))
+            x.requires_grad_()
+            value = oce(x, utility, weight=w if weighted else None, process_group="world")
+            value.backward()
+            found[name, weighted] = value.item(), x.grad / 3
+    x = torch.arange(4.0, dtype=torch.float64)
+    found["inf"] = oce((x + 1) / (1 - (rank == 1)), ce.Quartic(), allow_inf=True, process_group="world").item()
+    found["no weight"] = complaint(lambda: oce(x, ce.Quartic(), weight=0 * x, process_group="world"))
+    found["many"] = oce(many()[rank::3], ce.SmoothCVaR(0.1), process_group="world").item()
+    x = x.float().requires_grad_()
+    value = oce(x, ce.Quartic(), process_group="world")
+    value.backward()
+    found["float32"] = value.dtype, value.item(), x.grad
     return found
+
+
+def many():
+    """300,000 losses."""
+    return torch.randn(300_000, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 
 
 def ties(n):
@@ -314,28 +317,27 @@ def test_gradients_are_those_of_one_process(answers, name, count, weighted):
 
 
 @pytest.mark.parametrize("name", UTILITIES)
-def test_sums_agree_with_gathering(answers, name):
+def test_losses_that_tie_across_ranks(answers, name):
     utility = UTILITIES[name]
     for weighted in (False, True):
         x, _, w = ties(23)
         x.requires_grad_()
         oce(x, utility, weight=w if weighted else None).backward()
         value = ce.oce(x.detach().numpy(), utility, w.numpy() if weighted else None)
-        found = [answer["by_sums"][name, weighted] for answer in answers]
+        found = [answer["tied"][name, weighted] for answer in answers]
         assert all(abs(one[0] - value) <= 1e-12 * (1 + abs(value)) for one in found)
         assert torch.allclose(torch.cat([one[1] for one in found]), x.grad, rtol=0, atol=1e-10)
-        # Kinks among curves need the losses themselves.
-        assert all(one[2] == (utility.shape is not None or not utility.kinks) for one in found)
 
 
-def test_sums_of_odd_losses(answers):
+def test_odd_losses_and_many(answers):
     x = torch.arange(4.0).repeat(3).requires_grad_()
     wanted = oce(x, ce.Quartic())
     wanted.backward()
     for answer in answers:
-        assert answer["by_sums"]["inf"] == np.inf
-        assert "weight sums to 0 over all ranks" in answer["by_sums"]["no weight"][1]
-        dtype, value, gradient = answer["by_sums"]["float32"]
+        assert answer["tied"]["inf"] == np.inf
+        assert "weight sums to 0 over all ranks" in answer["tied"]["no weight"][1]
+        assert answer["tied"]["many"] == pytest.approx(ce.oce(many().numpy(), ce.SmoothCVaR(0.1)), rel=1e-12)
+        dtype, value, gradient = answer["tied"]["float32"]
         assert dtype == torch.float32
         assert value == pytest.approx(wanted.item(), rel=1e-6)
         assert torch.allclose(gradient, 3 * x.grad[:4], atol=1e-5)
@@ -478,8 +480,8 @@ SAID = {
         ["utility must be the same", "rank 0 has CVaR(alpha=0.5), rank 1 has Entropic(beta=1.0)"],
     ),
     "parameter": ("ValueError", ["rank 0 has CVaR(alpha=0.5), rank 1 has CVaR(alpha=0.500000000001)"]),
-    "function": ("ValueError", ["utility must be the same on every rank", "name='mine'"]),
-    "function far out": ("ValueError", ["utility must be the same on every rank", "name='far'"]),
+    "function": ("ValueError", ["utility must be the same on every rank", "rank 0 has mine#", "rank 1 has mine#"]),
+    "function far out": ("ValueError", ["utility must be the same on every rank", "rank 0 has far#"]),
     "dtype": ("ValueError", ["the dtype of losses must be the same", "rank 0 has float64, rank 1 has float32"]),
     "some weights": ("ValueError", ["weight", "rank 0 has none, rank 1 has weights, rank 2 has none"]),
     "call": ("ValueError", ["call must be the same", "rank 0 has oce, rank 1 has threshold"]),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import certeq as ce
-from certeq.torch import OCESG, GrowingBatchSampler, MemoryOCELoss, OCELoss, oce, tilt
+from certeq.torch import OCESG, GrowingBatchSampler, MemoryOCELoss, OCELoss, oce, threshold, tilt
 
 U = ce.CVaR(0.5)
 
@@ -47,6 +47,18 @@ def test_minus_inf():
     x = torch.tensor([0.0, -torch.inf], requires_grad=True)
     with pytest.raises(ValueError, match="losses holds -inf at index 1"):
         oce(x, ce.Quartic())
+    lower = torch.tensor([3.0, -torch.inf, 2.0, 1.0, 0.5, 0.0])  # once CVaR looked at its tail alone
+    for call in (
+        lambda: oce(lower, ce.CVaR(0.3)),
+        lambda: oce(lower, ce.CVaR(0.3), keepdim=True),
+        lambda: threshold(lower, ce.CVaR(0.3)),
+        lambda: tilt(lower, ce.CVaR(0.3)),
+        lambda: ce.oce(lower.numpy(), ce.CVaR(0.3)),
+    ):
+        with pytest.raises(ValueError, match="-inf at index 1"):
+            call()
+    with pytest.raises(ValueError, match=r"-inf at index \(0, 1\)"):
+        oce(lower[None], ce.CVaR(0.3), dim=1)
     value = oce(x, ce.Entropic(1.0))
     value.backward()
     assert value.item() == pytest.approx(-0.693147, abs=1e-6)

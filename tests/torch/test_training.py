@@ -223,6 +223,20 @@ class TestMemory:
             value, moved = near(batch), far(batch + 1e9)
             assert float(moved - 1e9) == pytest.approx(float(value), abs=1e-6)
 
+    def test_double_precision_survives_a_state_dict(self):
+        """Once the bank of a fresh module was float32, and 1e9 + 1 and 1e9 + 2 became one loss."""
+        first = MemoryOCELoss(ce.CVaR(0.5), memory=4)
+        first(torch.tensor([1e9 + 1.0, 1e9 + 2.0], dtype=torch.float64))
+        second = MemoryOCELoss(ce.CVaR(0.5), memory=4)
+        second.load_state_dict(first.state_dict())
+        assert second.bank.dtype == torch.float64
+        assert second.bank[:2].tolist() == [1e9 + 1.0, 1e9 + 2.0]
+        x = torch.tensor([1e9 + 3.0, 1e9 + 4.0], dtype=torch.float64)
+        assert second(x).item() == first(x).item()
+        again = MemoryOCELoss(ce.CVaR(0.5), memory=4)
+        again.load_state_dict(MemoryOCELoss(ce.CVaR(0.5), memory=4).state_dict())
+        assert again.bank.dtype == torch.float32
+
     def test_a_batch_larger_than_the_memory(self):
         criterion = MemoryOCELoss(ce.CVaR(0.5), memory=2)
         criterion(torch.arange(5.0))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import certeq as ce
-from certeq.torch import _search, oce, threshold, tilt
-from certeq.torch._rows import oce_rows, tilt_rows
+from certeq.torch import _tensor, oce, threshold, tilt
+from certeq.torch._tensor import oce_rows, tilt_rows
 from tests.torch.cases import SAMPLES
 
 
@@ -62,9 +62,10 @@ def test_rows_agree_with_the_vector(utility):
         assert torch.allclose(found, torch.stack([one, one, one + 3.0]), rtol=0, atol=1e-12 * size(x, utility)), name
 
 
-def test_a_fixed_number_of_rounds_is_enough(utility, monkeypatch):
-    """What compiled code runs, without the compiler."""
-    monkeypatch.setattr(_search, "is_traced", lambda: True)
+@pytest.mark.parametrize("traced", [True, False])
+def test_tensors_alone_find_the_same(utility, monkeypatch, traced):
+    """What compiled code runs, without the compiler (a fixed number of rounds), and what accelerators run."""
+    monkeypatch.setattr(_tensor, "is_traced", lambda: traced)
     for name, x, w in SAMPLES:
         t, v = tensors(x, None if w is None else w / w.sum())
         assert abs(oce_rows(t, v, utility).item() - reference(x, utility, w)) <= 1e-12 * size(x, utility), name
@@ -400,3 +401,70 @@ def test_slopes_of_both_signs_beside_a_power():
     for _ in range(50):
         x = rng.standard_t(2, size=int(rng.integers(2, 50))) * 10.0 ** rng.uniform(-2, 3)
         assert float(oce(torch.tensor(x), utility)) == pytest.approx(ce.oce(x, utility), rel=1e-11)
+
+
+# -- on the CPU all of these are solved by the core, and differentiated by tensors when asked -------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_threshold_tilt_and_kept_dimensions_are_those_of_the_core(utility, dtype):
+    for name, x, w in SAMPLES:
+        t = torch.tensor(x, dtype=dtype)
+        v = None if w is None else torch.tensor(w)
+        x = t.double().numpy()
+        near = (1e-9 if dtype == torch.float64 else 1e-5) * size(x, utility)
+        assert oce(t, utility, weight=v, keepdim=True).shape == (1,), name
+        assert oce(t, utility, weight=v, keepdim=True) == oce(t, utility, weight=v), name
+        if w is None and utility.curve is not None:
+            assert threshold(t, utility).item() == pytest.approx(ce.threshold(x, utility), abs=near), name
+        assert tilt(t, utility, weight=v).double().numpy() == pytest.approx(ce.tilt(x, utility, w), abs=1e-5), name
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 300), (4, 16), (40, 16), (3, 5000)])
+def test_rows_are_solved_one_by_one(utility, rows, columns):
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, columns, dtype=torch.float64, generator=generator)
+    x[0] = x[0].round(decimals=1)  # ties
+    along, across = oce(x, utility, dim=1), oce(x.T, utility, dim=0)
+    assert torch.equal(along, across)
+    assert along.numpy() == pytest.approx(ce.oce(x.numpy(), utility, axis=1), rel=1e-12)
+    q = tilt(x, utility, dim=1)
+    assert q.numpy() == pytest.approx(ce.tilt(x.numpy(), utility, axis=1), abs=1e-9)
+    assert torch.equal(tilt(x.T, utility, dim=0), q.T)
+    cube = oce(x.reshape(rows, columns, 1).expand(rows, columns, 2), utility, dim=1, keepdim=True)
+    assert torch.equal(cube[:, 0, 1], along)
+    single = oce(x.float(), utility, dim=1)
+    assert single.dtype == torch.float32
+    assert torch.allclose(single.double(), along, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [oce, threshold, tilt])
+@pytest.mark.parametrize("dim", [None, 1, (0, 2)])
+def test_derivatives_are_those_of_tensors(utility, function, dim, monkeypatch):
+    x = torch.randn(3, 7, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    found = function(x, utility, dim=dim)
+    c = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    (slope,) = torch.autograd.grad((c * found).sum(), x)
+    monkeypatch.setattr("certeq.torch._functional.reduce_on_host", lambda *arguments: None)
+    other = function(x, utility, dim=dim)
+    assert torch.allclose(found, other, rtol=1e-10, atol=1e-8)
+    wanted = torch.autograd.grad((c * other).sum(), x)[0] if other.requires_grad else torch.zeros_like(x)
+    assert torch.allclose(slope, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_odd_tensors_of_rows():
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    wanted = oce(x, ce.CVaR(0.3), dim=1)
+    assert torch.allclose(oce(x.half(), ce.CVaR(0.3), dim=1).float(), wanted, atol=1e-2)
+    assert torch.equal(oce(x[:, ::2].contiguous(), ce.CVaR(0.3), dim=1), oce(x[:, ::2], ce.CVaR(0.3), dim=1))
+    assert torch.equal(oce(x, ce.CVaR(0.3), dim=()), x)
+    custom = ce.utility(lambda y: np.expm1(y))  # written for arrays
+    assert oce(x, custom, dim=1).numpy() == pytest.approx(oce(x, ce.Entropic(1.0), dim=1).numpy(), rel=1e-6)
+
+
+def test_a_parameter_may_be_a_numpy_number():
+    x = torch.randn(50, generator=torch.Generator().manual_seed(0))
+    assert oce(x, ce.CVaR(np.float64(0.1))) == oce(x, ce.CVaR(0.1))
+    assert repr(ce.CVaR(np.float64(0.1)).scaled(np.float64(2.0)) + ce.Mean()) == (
+        "1.0*CVaR(alpha=0.1).scaled(2.0) + 1.0*Mean()"
+    )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.utilities import Arctangent, Exponential, Logistic, Power, Quadratic, Utility
+from certeq.utilities import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Utility
 
 _fused: Any
 try:
@@ -49,6 +49,26 @@ def code_of(utility: Utility) -> CurveCode | None:
         case Power(degree, width):
             return CurveCode(_fused.POWER, width, degree)
     return None
+
+
+def rows_code_of(utility: Utility) -> CurveCode | None:
+    """What `solve_rows` takes: a curve, or two linear pieces whose kink is the anchor."""
+    shape = utility.shape
+    if (
+        _fused is not None
+        and isinstance(shape, Pieces)
+        and shape.low < 1.0 < shape.high
+        and shape.kink == utility.anchor
+    ):
+        return CurveCode(_fused.PIECES, shape.low, shape.high)
+    return code_of(utility)
+
+
+def solve_rows(code: CurveCode, x: NDArray[Any], tilt: NDArray[Any]) -> tuple[Floats, Floats] | None:
+    """What `solve` returns, of every row of x without weights; the tilts are written."""
+    values, thresholds = np.empty(x.shape[0]), np.empty(x.shape[0])
+    good: bool = _fused.solve_rows(*code, x.reshape(-1), tilt.reshape(-1), values, thresholds)
+    return (values, thresholds) if good else None
 
 
 def solve(code: CurveCode, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:

@@ -1017,6 +1017,135 @@ static PyObject *tail(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return isnan(spoilt) ? Py_BuildValue("") : Py_BuildValue("ddd", found.at, found.excess, shift);
 }
 
+/* -- rows, and two linear pieces ---------------------------------------------------------------------------------- */
+
+#define PIECES CURVES /* slope a left of the kink and b right of it: of solve_rows() alone, as it has no curvature */
+
+/* The number of rank k among z, which is put into another order. */
+static double select_rank(double *z, Py_ssize_t n, Py_ssize_t k)
+{
+    Py_ssize_t left = 0, right = n - 1;
+    while (right > left) {
+        double a = z[left], b = z[left + (right - left) / 2], c = z[right];
+        double pivot = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+        Py_ssize_t i = left, j = right;
+        do {
+            while (z[i] < pivot)
+                i++;
+            while (z[j] > pivot)
+                j--;
+            if (i <= j) {
+                double kept = z[i];
+                z[i++] = z[j];
+                z[j--] = kept;
+            }
+        } while (i <= j);
+        if (k <= j)
+            right = j;
+        else if (k >= i)
+            left = i;
+        else
+            break;
+    }
+    return z[k];
+}
+
+/* The threshold is a quantile; losses that tie there share the slope that is left to make the mean slope 1. */
+static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer *tilt, double *center, Answer *found)
+{
+    Py_ssize_t n = x->shape[0];
+    double tail = (1.0 - u.a) / (u.b - u.a), mass = (double)n, spoilt = 0.0;
+    Py_ssize_t above = (Py_ssize_t)(mass * tail * (1.0 + 4.0 * DBL_EPSILON));
+    for (Py_ssize_t i = 0; i < n; i++) {
+        work[i] = loss(x, i);
+        spoilt += work[i] - work[i];
+    }
+    if (isnan(spoilt))
+        return 0;
+    double at = select_rank(work, n, n - 1 - (above < n ? above : n - 1));
+    double over = 0.0, ties = 0.0, excess = 0.0, total = 0.0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double y = loss(x, i) - at;
+        work[i] = y;
+        over += y > 0.0 ? 1.0 : 0.0;
+        ties += y == 0.0 ? 1.0 : 0.0;
+        excess += y > 0.0 ? y : 0.0;
+        total += y;
+    }
+    double rise = u.b - u.a, left = mass * tail - over, share = rise * (left > 0.0 ? left : 0.0) / ties;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double q = (u.a + (work[i] > 0.0 ? rise : work[i] == 0.0 ? share : 0.0)) / mass;
+        if (tilt->itemsize == 4)
+            ((float *)tilt->buf)[i] = (float)q;
+        else
+            ((double *)tilt->buf)[i] = q;
+    }
+    *center = at;
+    *found = (Answer){(rise * excess + u.a * total) / mass, 0.0, 1.0, 0.0};
+    return isfinite(found->value);
+}
+
+PyDoc_STRVAR(solve_rows_doc, "solve_rows(kind, a, b, x, tilt, values, thresholds, /) -> bool\n--\n\n"
+                             "solve() of each of the rows that x is made of, without weights; values and thresholds\n"
+                             "have one number for each. False where one of them cannot be solved.");
+
+static PyObject *solve_rows(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer x, tilt, values, thresholds;
+    PyObject *answer = NULL;
+    if (take(count, 7, "solve_rows(kind, a, b, x, tilt, values, thresholds)") < 0)
+        return NULL;
+    if (PyLong_Check(args[0]) && PyLong_AsLong(args[0]) == PIECES)
+        u = (Curve){PIECES, PyFloat_AsDouble(args[1]), PyFloat_AsDouble(args[2])};
+    else if (curve(args, &u) < 0)
+        return NULL;
+    if (PyErr_Occurred() || floats(args[3], &x, 0, 1, "x") < 0)
+        return NULL;
+    if (floats(args[4], &tilt, 1, 1, "tilt") < 0)
+        goto without_tilt;
+    if (floats(args[5], &values, 1, 0, "values") < 0)
+        goto without_values;
+    if (floats(args[6], &thresholds, 1, 0, "thresholds") < 0)
+        goto without_thresholds;
+    Py_ssize_t rows = values.shape[0], n = rows > 0 ? x.shape[0] / rows : 0;
+    if (same_size(rows * n, x.shape[0], "x") < 0 || same_size(x.shape[0], tilt.shape[0], "tilt") < 0 ||
+        same_size(rows, thresholds.shape[0], "thresholds") < 0)
+        goto done;
+    double *work = PyMem_Malloc((size_t)(3 * n + 1) * sizeof(double));
+    if (work == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    int good = n > 0;
+    Py_BEGIN_ALLOW_THREADS for (Py_ssize_t row = 0; good && row < rows; row++)
+    {
+        Py_buffer part = x, share = tilt;
+        part.buf = (char *)x.buf + row * n * x.itemsize;
+        share.buf = (char *)tilt.buf + row * n * tilt.itemsize;
+        part.shape = share.shape = &n;
+        double center;
+        Answer found;
+        good = u.kind == PIECES ? two_pieces(u, &part, work, &share, &center, &found)
+                                : solved(u, &part, NULL, work, &share, &center, &found);
+        if (good) {
+            ((double *)values.buf)[row] = center + found.value;
+            ((double *)thresholds.buf)[row] = center + found.threshold;
+        }
+    }
+    Py_END_ALLOW_THREADS PyMem_Free(work);
+    answer = PyBool_FromLong(good);
+done:
+    PyBuffer_Release(&thresholds);
+without_thresholds:
+    PyBuffer_Release(&values);
+without_values:
+    PyBuffer_Release(&tilt);
+without_tilt:
+    PyBuffer_Release(&x);
+    return answer;
+}
+
 static PyMethodDef methods[] = {
     {"tail", (PyCFunction)(void (*)(void))tail, METH_FASTCALL, tail_doc},
     {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
@@ -1025,6 +1154,7 @@ static PyMethodDef methods[] = {
     {"sums", (PyCFunction)(void (*)(void))sums, METH_FASTCALL, sums_doc},
     {"window", (PyCFunction)(void (*)(void))window, METH_FASTCALL, window_doc},
     {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},
+    {"solve_rows", (PyCFunction)(void (*)(void))solve_rows, METH_FASTCALL, solve_rows_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1037,8 +1167,8 @@ PyMODINIT_FUNC PyInit__fused(void)
     PyObject *made = PyModule_Create(&module);
     if (made == NULL)
         return NULL;
-    const char *names[CURVES] = {"EXPONENTIAL", "LOGISTIC", "ARCTANGENT", "POWER", "LINEAR"};
-    for (int kind = 0; kind < CURVES; kind++)
+    const char *names[CURVES + 1] = {"EXPONENTIAL", "LOGISTIC", "ARCTANGENT", "POWER", "LINEAR", "PIECES"};
+    for (int kind = 0; kind <= PIECES; kind++)
         if (PyModule_AddIntConstant(made, names[kind], kind) < 0) {
             Py_DECREF(made);
             return NULL;

@@ -65,6 +65,7 @@ class _Facts(NamedTuple):
     most: float
     growth: float
     code: Any  # the compiled curve, if the slope is one
+    rows_code: Any  # the compiled curve or pieces that many short vectors are solved with
     long_tilt: bool  # whether the compiled solver is the better one of long vectors too, with their tilt
     long_value: bool  # and without
 
@@ -81,7 +82,10 @@ def facts_of(form: Form) -> _Facts:
         tail = None
         if most - least < math.inf and least < 1.0 < most and not isinstance(shape, Exponential | Quadratic):
             tail = (1.0 - least) / (most - least)
-        kept = _Facts(shape, u.anchor, u.oce_of_zero, tail, least, most, u.growth, code, long and shape is None, long)
+        rows_code, smooth = _compiled.rows_code_of(u), shape is None
+        kept = _Facts(
+            shape, u.anchor, u.oce_of_zero, tail, least, most, u.growth, code, rows_code, long and smooth, long
+        )
         form.facts["vector"] = kept
     return kept
 
@@ -104,7 +108,21 @@ def solve_vector(
         found = _compiled.solve(facts.code, np.ascontiguousarray(x), w, tilt)
         if found is not None:
             return Solved(found[0] + facts.of_zero, found[1] - facts.anchor, tilt)
+    elif weights is None and size <= SMALL:
+        tilt = np.empty(size, dtype)
+        one = solve_each(x[None, :], form, tilt[None, :])
+        if one is not None:
+            return Solved(float(one[0][0]), float(one[1][0]), tilt)
     return _by_numpy(x, weights, form, facts, tolerance, dtype)
+
+
+def solve_each(x: Floats, form: Form, tilts: Floats) -> tuple[Floats, Floats] | None:
+    """OCE and threshold of each row, contiguous and without weights, by compiled code; None where it cannot."""
+    facts = facts_of(form)
+    if facts.rows_code is None or x.shape[1] > SMALL:
+        return None
+    found = _compiled.solve_rows(facts.rows_code, np.ascontiguousarray(x), tilts)
+    return None if found is None else (found[0] + facts.of_zero, found[1] - facts.anchor)
 
 
 def any_length(form: Form) -> bool:

@@ -1,8 +1,9 @@
 """The solvers for the threshold, one for each kind of place that losses live in: what other packages import.
 
-One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is wanted), many rows at once (`solve_rows`),
-one long sample read in blocks (`solve_long`; `solve_table` names a loss that is not finite). The first returns its
-tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1; the answers of the others make it on demand.
+One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is wanted), many rows at once (`solve_rows`, or
+`solve_each` where compiled code can do it), one long sample read in blocks (`solve_long`; `solve_table` names a loss
+that is not finite). `solve_vector` and `solve_each` return the tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1;
+the answers of the others make it on demand.
 """
 
 from certeq.risk._compiled import (
@@ -28,6 +29,7 @@ from certeq.risk._vector import (
     closed_density,
     furthest,
     rank_of,
+    solve_each,
     solve_near,
     solve_vector,
     value_of_vector,
@@ -45,6 +47,7 @@ __all__ = [
     "closed_density",
     "furthest",
     "rank_of",
+    "solve_each",
     "solve_long",
     "solve_near",
     "solve_rows",

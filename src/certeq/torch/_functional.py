@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from certeq.torch._batch import by_vector
-from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim, normalized
-from certeq.torch._rows import as_rows, oce_rows, threshold_rows, tilt_rows
-from certeq.torch._search import is_traced
+from certeq.torch._autograd import reduce_on_host
+from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
+from certeq.torch._tensor import from_rows, is_traced, reduce_tensor
 from certeq.utilities import Utility
 
 
@@ -80,8 +79,8 @@ def oce(
     and without such weights it may be anything. An error on one rank (NaN,
     a bad weight) is raised on all; a rank that does not answer is an error after the group's timeout (with NCCL
     PyTorch's own watchdog ends the process). Second derivatives are not offered then, and compiled code breaks its
-    graph here. The detached losses of all ranks are gathered, in one round of talk up to 7 kB a rank and in two above;
-    from 2**18 losses on t* comes from sums instead, where the utility allows.
+    graph here. The detached losses of all ranks are gathered, in one communication round up to 7 kB a rank and in two
+    above.
 
     Examples
     --------
@@ -95,15 +94,8 @@ def oce(
     >>> x.grad
     tensor([0.0000, 0.0000, 0.5000, 0.5000])
     """
-    check_utility(utility)
-    if process_group is not None:
-        whole = _oce_of_group(losses, utility, weight, dim, allow_inf, validate, process_group)
-        return whole if not keepdim else _with_ones(whole, losses, dim)
-    check_losses(losses)
-    found = by_vector(losses, utility, weight, dim, keepdim, allow_inf, validate)
-    if found is None:
-        found = _by_rows(oce_rows, losses, utility, weight, dim, allow_inf, validate)
-    return found if not keepdim else _with_ones(found, losses, dim)
+    every = _batch("oce", losses, utility, weight, dim, allow_inf, validate, process_group)
+    return _shaped(_reduce("oce", every, utility, allow_inf), losses, dim, keepdim)
 
 
 def threshold(
@@ -131,14 +123,8 @@ def threshold(
     >>> threshold(torch.tensor([1.0, 2.0, 3.0, 4.0]), ce.CVaR(0.5))
     tensor(2.)
     """
-    check_utility(utility)
-    if process_group is not None:
-        every, weight, _ = _pool("threshold", losses, utility, weight, dim, False, validate, process_group)
-        found = threshold(every, utility, weight=weight, dim=_over(every), validate=False)
-        return found if not keepdim else _with_ones(found, losses, dim)
-    check_losses(losses)
-    found = _by_rows(threshold_rows, losses, utility, weight, dim, False, validate)
-    return found if not keepdim else _with_ones(found, losses, dim)
+    every = _batch("threshold", losses, utility, weight, dim, False, validate, process_group)
+    return _shaped(_reduce("threshold", every, utility), losses, dim, keepdim)
 
 
 def tilt(
@@ -165,40 +151,26 @@ def tilt(
     >>> tilt(torch.tensor([1.0, 2.0, 2.0, 4.0]), ce.CVaR(0.5))
     tensor([0.0000, 0.2500, 0.2500, 0.5000])
     """
-    check_utility(utility)
+    every = _batch("tilt", losses, utility, weight, dim, False, validate, process_group)
     if process_group is None:
-        check_losses(losses)
-        rows = _by_rows(tilt_rows, losses, utility, weight, dim, False, validate)
-    else:
-        rows = _tilt_of_group(losses, utility, weight, dim, validate, process_group)
-    dims = normalize_dim(dim, losses.ndim)
-    rest = [d for d in range(losses.ndim) if d not in dims]
-    sizes = [losses.shape[d] for d in (*rest, *dims)]
-    order = (*rest, *dims)
-    return rows.reshape(sizes).permute([order.index(d) for d in range(losses.ndim)])
+        return from_rows(_reduce("tilt", every, utility), losses.shape, every.dims)
+    with torch.no_grad():
+        own = _reduce("tilt", every, utility)[..., every.own]
+    return from_rows(own, losses.shape, normalize_dim(dim, losses.ndim))
 
 
-# -- the ranks of a process group: their losses as one batch -----------------------------------------------------------
+class _Batch(NamedTuple):
+    """Losses of this process, or of all ranks in rows, and their weights; ``own`` are this rank's among its samples."""
+
+    losses: Tensor
+    weight: Tensor | None
+    dim: Dim
+    dims: tuple[int, ...]
+    validate: bool
+    own: slice = slice(None)
 
 
-def _oce_of_group(
-    losses: Tensor,
-    utility: Utility,
-    weight: Tensor | None,
-    dim: Dim,
-    allow_inf: bool,
-    validate: bool,
-    process_group: Any,
-) -> Tensor:
-    from certeq.torch._sums import oce_of_group  # most people have one process
-
-    def gathered(every: Tensor, w: Tensor | None) -> Tensor:
-        return oce(every, utility, weight=w, dim=_over(every), allow_inf=allow_inf, validate=False)
-
-    return oce_of_group(losses, utility, weight, dim, allow_inf, validate, process_group, gathered)
-
-
-def _pool(
+def _batch(
     asked: str,
     losses: Tensor,
     utility: Utility,
@@ -207,72 +179,49 @@ def _pool(
     allow_inf: bool,
     validate: bool,
     process_group: Any,
-) -> tuple[Tensor, Tensor | None, slice]:
-    from certeq.torch._pool import pool
+) -> _Batch:
+    check_utility(utility)
+    if process_group is None:
+        check_losses(losses)
+        return _Batch(losses, weight, dim, normalize_dim(dim, losses.ndim), validate)
+    from certeq.torch._ranks import pool  # most people have one process
 
-    return pool(losses, utility, weight, dim, allow_inf, validate, process_group, asked)
+    every, weight, own = pool(losses, utility, weight, dim, allow_inf, validate, process_group, asked)
+    return _Batch(every, weight, -1, (every.ndim - 1,), False, own)
 
 
 def pool_losses(losses: Tensor, utility: Utility, validate: bool, process_group: Any) -> Tensor:
     """The losses of all ranks in one vector, for whoever treats them as a batch of its own."""
-    return _pool("memory", losses, utility, None, None, False, validate, process_group)[0]
+    return _batch("memory", losses, utility, None, None, False, validate, process_group).losses
 
 
-def _over(pooled: Tensor) -> Dim:
-    return None if pooled.ndim == 1 else -1
+def _reduce(want: str, batch: _Batch, utility: Utility, allow_inf: bool = False) -> Tensor:
+    losses, weight, _, dims, validate, _ = batch
+    found = reduce_on_host(want, losses, utility, weight, dims, allow_inf, validate)
+    return _reduce_tensor(want, batch, utility, allow_inf) if found is None else found
 
 
-@torch.no_grad()
-def _tilt_of_group(
-    losses: Tensor, utility: Utility, weight: Tensor | None, dim: Dim, validate: bool, process_group: Any
-) -> Tensor:
-    every, w, own = _pool("tilt", losses, utility, weight, dim, False, validate, process_group)
-    if every.ndim > 1:
-        return tilt(every, utility, weight=w, dim=-1, validate=False)[..., own]
-    with torch.enable_grad():  # by way of `oce`, which is quick and takes utilities written for NumPy
-        live = every.detach().requires_grad_()
-        (q,) = torch.autograd.grad(oce(live, utility, weight=w, validate=False), live)
-    return q[own]
-
-
-# -- rows: any dimension, any device, any derivative -------------------------------------------------------------------
-
-
-def _by_rows(
-    of_rows: Callable[[Tensor, Tensor | None, Utility], Tensor],
-    losses: Tensor,
-    utility: Utility,
-    weight: Tensor | None,
-    dim: Dim,
-    allow_inf: bool,
-    validate: bool,
-) -> Tensor:
+def _reduce_tensor(want: str, batch: _Batch, utility: Utility, allow_inf: bool) -> Tensor:
+    losses, weight, dim, dims, validate, _ = batch
     learned = utility._learned_parameter() is not None
     if learned and torch.compiler.is_compiling():
         # A graph would hold the thresholds and kinks of the parameters' present values for good.
-        return _outside_the_graph(of_rows, losses, utility, weight, dim, allow_inf, validate)
-    dims = normalize_dim(dim, losses.ndim)
+        return _outside_the_graph(want, batch, utility, allow_inf)
     validate = validate and not is_traced()
     if validate:
         if learned:
             utility._without_gradients()  # a learned parameter may have left its range since it was checked
         check_values(losses, utility, allow_inf)
-    dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
-    x = as_rows(losses, dims).to(dtype)
-    w = None
     if weight is not None:
-        w = normalized(as_rows(as_weights(weight, losses, dims, dim, validate), dims), dtype)
-    if not allow_inf:
-        return of_rows(x, w, utility).to(losses.dtype)
-    hit = (x == torch.inf).any(-1, keepdim=True)
-    found = of_rows(torch.where(hit, 0.0, x), w, utility)
-    # exp(inf) carries a gradient that is not finite either, which is what a GradScaler looks for.
-    return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found).to(losses.dtype)
+        weight = as_weights(weight, losses, dims, dim, validate)
+    return reduce_tensor(want, losses, utility, weight, dims, allow_inf)
 
 
-_outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_by_rows)  # type: ignore[no-untyped-call]
+_outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_reduce_tensor)  # type: ignore[no-untyped-call]
 
 
-def _with_ones(found: Tensor, losses: Tensor, dim: Dim) -> Tensor:
+def _shaped(found: Tensor, losses: Tensor, dim: Dim, keepdim: bool) -> Tensor:
+    if not keepdim:
+        return found
     dims = normalize_dim(dim, losses.ndim)
     return found.reshape([1 if d in dims else size for d, size in enumerate(losses.shape)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from certeq._backend import Array, as_float, is_tensor
 from certeq._checks import check_number
-from certeq.utilities._base import Utility
+from certeq.utilities._base import Utility, plain_number
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities.forms import Atom, Curve, Pieces, Shape, form
 
@@ -115,7 +115,7 @@ class Scaled(_Composite):
         return self.utility.kappa / as_float(self.scale)
 
     def __repr__(self) -> str:
-        return f"{_in_brackets(self.utility)}.scaled({self.scale!r})"
+        return f"{_in_brackets(self.utility)}.scaled({plain_number(self.scale)!r})"
 
 
 class Normalized(_Composite):
@@ -277,7 +277,8 @@ class Sum(_Composite):
 
     def __repr__(self) -> str:
         return " + ".join(
-            f"{weight!r}*{_in_brackets(term)}" for weight, term in zip(self.weights, self.terms, strict=True)
+            f"{plain_number(weight)!r}*{_in_brackets(term)}"
+            for weight, term in zip(self.weights, self.terms, strict=True)
         )
 
 

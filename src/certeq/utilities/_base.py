@@ -222,7 +222,7 @@ class Utility(ABC):
     def _learned_parameter(self) -> Any:
         """A parameter, of this utility or of one inside it, that is a tensor; None where there is none."""
         for item in self.__dict__.values():
-            if item.__class__ is float or item.__class__ is int:  # the common case first: asked at every training step
+            if isinstance(item, (float, int)):  # the common case first: asked at every training step
                 continue
             for part in item if isinstance(item, tuple) else (item,):
                 found = part._learned_parameter() if isinstance(part, Utility) else part
@@ -234,7 +234,7 @@ class Utility(ABC):
         """Class and parameters by value, of utilities inside too: parameters may be set in place."""
         parts: list[Any] = [self.__class__]
         for name, item in self.__dict__.items():
-            if item.__class__ is float or item.__class__ is int:
+            if isinstance(item, (float, int)):
                 parts.append(item)
             elif name[0] != "_":
                 parts.append(_state_of(item))
@@ -281,7 +281,7 @@ class Utility(ABC):
     def __repr__(self) -> str:
         defaults = _arguments_of(type(self).__init__)
         inside = ", ".join(
-            f"{name}={_plain(getattr(self, name))!r}"
+            f"{name}={plain_number(getattr(self, name))!r}"
             for name in self._parameter_names()
             if not (defaults.get(name) is None and getattr(self, name) is None)
         )
@@ -316,6 +316,6 @@ def _arguments_of(constructor: Callable[..., None]) -> dict[str, Any]:
     return {name: kind.default for name, kind in inspect.signature(constructor).parameters.items() if name != "self"}
 
 
-def _plain(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """A NumPy scalar as the Python number it is, so that a repr can be evaluated without NumPy."""
     return value.item() if isinstance(value, np.generic) else value

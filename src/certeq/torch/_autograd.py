@@ -1,0 +1,179 @@
+"""Losses on the CPU, the case of the training step: solved by `certeq.risk` as arrays, differentiable all the same.
+
+Value, threshold and tilt come from one solve. The tilt is the gradient of OCE; every other derivative (second ones,
+those of threshold and tilt) is taken by ``_tensor``, when it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from certeq.risk import oce as risk_oce
+from certeq.risk import threshold as risk_threshold
+from certeq.risk import tilt as risk_tilt
+from certeq.risk.solvers import SMALL, Solved, solve_each, solve_rows, solve_vector
+from certeq.torch._checks import as_weights, check_values, normalized
+from certeq.torch._tensor import as_rows, from_rows, is_traced, reduce_tensor
+from certeq.utilities import Utility
+from certeq.utilities.forms import form
+
+_TOGETHER = 1 << 16  # losses of as many rows as fit the cache are solved together
+
+
+class _Problem(NamedTuple):
+    """What was asked of some losses."""
+
+    want: str  # "oce", "threshold" or "tilt"
+    utility: Utility
+    weight: Tensor | None
+    dims: tuple[int, ...]
+    allow_inf: bool
+    validate: bool
+
+
+def reduce_on_host(
+    want: str,
+    losses: Tensor,
+    utility: Utility,
+    weight: Tensor | None,
+    dims: tuple[int, ...],
+    allow_inf: bool,
+    validate: bool,
+) -> Tensor | None:
+    """What `reduce_tensor` returns; None where that is to be asked: devices, traced code, learned utilities."""
+    if is_traced() or not losses.is_cpu or forward_ad._current_level >= 0 or utility._learned_parameter() is not None:
+        return None
+    if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
+        return None
+    problem = _Problem(want, utility, weight, dims, allow_inf, validate)
+    if len(dims) == losses.ndim:
+        solved: Any = _solve_vector(losses, problem)
+    elif weight is None and dims:
+        solved = _solve_rows(as_rows(losses.detach(), dims), utility, want == "tilt" or losses.requires_grad)
+        if solved is None:
+            return None
+    else:
+        return None
+    if want == "oce":
+        answer = _as_tensor(solved.value, losses.dtype)
+    else:
+        answer = _as_tensor(solved.threshold if want == "threshold" else solved.tilt, losses.dtype)
+    if losses.requires_grad and torch.is_grad_enabled():
+        return _apply(losses, problem, answer, solved.tilt)
+    return answer
+
+
+def _solve_vector(losses: Tensor, problem: _Problem) -> Solved:
+    """OCE and threshold as numbers and the tilt as a flat array."""
+    _, utility, weight, _, allow_inf, validate = problem
+    dtype = losses.dtype
+    x = _as_array(losses).reshape(-1)
+    w = None
+    if weight is not None:
+        found = as_weights(weight, losses, tuple(range(losses.ndim)), None, validate).detach().reshape(-1)
+        w = normalized(found.resolve_neg(), torch.float64).numpy()
+        if not w.sum() > 0.0:  # refused, unless the caller wants no checks
+            return Solved(math.nan, math.nan, x * math.nan)
+        if validate and not np.isfinite(x).all():
+            check_values(losses, utility, allow_inf)  # refused whatever their weight, as in the core
+        if allow_inf and (x == math.inf).any():
+            return Solved(math.inf, math.inf, x * math.nan)
+    kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
+    # Slopes of a float32 batch need no more digits than its gradient will keep.
+    tolerance = 1e-14 if dtype is torch.float64 else 1e-6
+    shape = form(utility)
+    for kind in (np.float64,) if x.size <= SMALL else (kept, np.float64):  # differences may be too large for float32
+        w_kind: Any = None if w is None else w.astype(kind, copy=False)
+        solved = solve_vector(x.astype(kind, copy=False), w_kind, shape, tolerance, kept)
+        if solved is not None:
+            return solved
+    if validate:
+        check_values(losses, utility, allow_inf)
+    if np.isfinite(x).all():  # so large that their differences are not: the core scales, or says what is wrong
+        value, t = (float(solve(x, utility, weights=w)) for solve in (risk_oce, risk_threshold))
+        return Solved(value, t, risk_tilt(x, utility, weights=w).astype(kept))
+    value = math.inf if (x == math.inf).any() else math.nan
+    return Solved(value, value, x * math.nan)
+
+
+class _SolvedRows(NamedTuple):
+    """`Solved` of rows: one value and threshold for each."""
+
+    value: Any
+    threshold: Any
+    tilt: Any
+
+
+def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedRows | None:
+    """Each row by itself, samples last; None where a loss is not finite."""
+    x = np.ascontiguousarray(_as_array(rows))
+    size, shape = x.shape[-1], x.shape[:-1]
+    x = x.reshape(-1, size)
+    tilts = np.empty(x.shape, x.dtype)
+    found = solve_each(x, form(utility), tilts)
+    if found is None:
+        if not np.isfinite(x.sum()):
+            return None
+        values, thresholds = np.empty(len(x)), np.empty(len(x))
+        step = max(1, _TOGETHER // size)
+        for first in range(0, len(x), step):
+            part = slice(first, first + step)
+            solved = solve_rows(x[part].astype(np.float64, copy=False), None, utility)
+            values[part], thresholds[part] = solved.value, solved.threshold
+            if with_tilt:
+                tilts[part] = solved.tilt()
+        found = values, thresholds
+    return _SolvedRows(found[0].reshape(shape), found[1].reshape(shape), tilts.reshape(*shape, size))
+
+
+def _as_array(losses: Tensor) -> Any:
+    dtype = losses.dtype
+    fixed = losses.detach() if dtype is torch.float32 or dtype is torch.float64 else losses.detach().float()
+    return (fixed.resolve_neg() if fixed.is_neg() else fixed).numpy()
+
+
+def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:
+    if dtype is torch.float32:
+        return torch.from_numpy(np.asarray(a, np.float32))
+    found = torch.from_numpy(np.asarray(a, np.float64))
+    return found if dtype is torch.float64 else found.to(dtype)
+
+
+class _Solution(torch.autograd.Function):
+    """An answer that is known, of losses."""
+
+    @staticmethod
+    def forward(ctx: Any, losses: Tensor, problem: _Problem, answer: Tensor, tilt: Any) -> Tensor:
+        ctx.save_for_backward(losses)
+        ctx.problem, ctx.tilt = problem, tilt
+        return answer
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (losses,), (grad,) = ctx.saved_tensors, grads
+        want, utility, weight, dims, allow_inf, _ = ctx.problem
+        again = torch.is_grad_enabled()  # with create_graph=True: the gradient is to be differentiated
+        if want == "oce":
+            if again:
+                q = reduce_tensor("tilt", losses, utility, weight, dims, False)
+            else:
+                q = _as_tensor(ctx.tilt, losses.dtype)
+            return from_rows(grad.unsqueeze(-1) * q, losses.shape, dims), None, None, None
+        with torch.enable_grad():
+            x = losses if again else losses.detach().requires_grad_()
+            found = reduce_tensor(want, x, utility, weight, dims, allow_inf)
+            if not found.requires_grad:  # the tilt of linear pieces
+                return torch.zeros_like(losses), None, None, None
+            (slope,) = torch.autograd.grad(found, x, grad.reshape(found.shape), create_graph=again)
+        return slope, None, None, None
+
+
+# Function.apply less its search for functorch wrappers, which cannot be here and would cost a few per cent of a step.
+_apply: Callable[..., Tensor] = super(torch.autograd.Function, _Solution).apply
