@@ -1,4 +1,5 @@
-"""How fast is `certeq.torch`? Forward and backward against sqwash and pfhedge, and a training step against the mean.
+"""How fast is `certeq.torch`? Forward and backward against sqwash and pfhedge, a training step against the mean, and
+threshold, tilt and rows against the plain `oce`.
 
 Ratios are medians of ratios measured in turn, on one thread and in its own CPU time, so that what else the machine
 does hits both sides alike.
@@ -14,10 +15,11 @@ import statistics
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 import certeq as ce
-from certeq.torch import OCELoss, oce
+from certeq.torch import OCELoss, oce, threshold, tilt
 
 SIZES = (64, 1024, 65536)
 STEP_LIMIT = 1.25
@@ -139,18 +141,45 @@ def training_steps(quick: bool) -> list[dict]:
     actions |= {name: stepper(OCELoss(utility, base)) for name, utility in UTILITIES.items()}
     times = in_turn(actions, 20 if quick else 100, 10)
     return [
-        {
-            "what": name,
-            "against": "mean, whole step",
-            "n": 64,
-            "slowdown": ratio(taken, times["mean"]),
-            "ours_us": 1e6 * statistics.median(taken),
-            "theirs_us": 1e6 * statistics.median(times["mean"]),
-            "wanted": STEP_LIMIT,
-        }
+        _slowdown(name, "mean, whole step", 64, taken, times["mean"], STEP_LIMIT)
         for name, taken in times.items()
         if name != "mean"
     ]
+
+
+def reductions(quick: bool) -> list[dict]:
+    """Threshold, tilt, kept dimensions and rows against the plain `oce` of as many losses; a sum against its parts."""
+    return [row for n in (256, 65536) for row in _reductions_of(n, 5 if quick else 15, 3 if n > 4096 else 30)]
+
+
+def _reductions_of(n: int, rounds: int, repeat: int) -> list[dict]:
+    x = torch.randn(n, generator=torch.Generator().manual_seed(n))
+    rows, of_numpy = [], ce.CVaR(np.float64(0.05))
+    for name, utility in UTILITIES.items():
+        others = {
+            "threshold": (3.0, lambda u=utility: threshold(x, u)),
+            "tilt": (3.0, lambda u=utility: tilt(x, u)),
+            "keepdim": (3.0, lambda u=utility: oce(x, u, keepdim=True)),
+            "rows of 256": (3.0, lambda u=utility: oce(x.reshape(-1, 256), u, dim=1)),
+            "rows of 16": (10.0, lambda u=utility: oce(x.reshape(-1, 16), u, dim=1)),
+        }
+        if name == "CVaR(0.05)":
+            others["alpha of NumPy"] = (1.1, lambda: oce(x, of_numpy))
+        actions = {"oce": lambda u=utility: oce(x, u)} | {what: action for what, (_, action) in others.items()}
+        times = in_turn(actions, rounds, repeat)
+        rows += [
+            _slowdown(f"{what}, {name}", "oce of the vector", n, times[what], times["oce"], wanted)
+            for what, (wanted, _) in others.items()
+        ]
+    parts = ce.Entropic(1.0), ce.CVaR(0.05)
+    mixed = 0.5 * parts[0] + 0.5 * parts[1]
+    times = in_turn({"sum": lambda: oce(x, mixed), "parts": lambda: [oce(x, u) for u in parts]}, rounds, repeat)
+    return [*rows, _slowdown("Entropic + CVaR", "its two parts", n, times["sum"], times["parts"], 3.0)]
+
+
+def _slowdown(what: str, against: str, n: int, ours: list[float], theirs: list[float], wanted: float) -> dict:
+    taken = {"ours_us": 1e6 * statistics.median(ours), "theirs_us": 1e6 * statistics.median(theirs)}
+    return {"what": what, "against": against, "n": n, "slowdown": ratio(ours, theirs), "wanted": wanted} | taken
 
 
 def run(quick: bool = False) -> list[dict]:
@@ -158,7 +187,7 @@ def run(quick: bool = False) -> list[dict]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rows = against_peers(quick) + training_steps(quick)
+        rows = against_peers(quick) + training_steps(quick) + reductions(quick)
     finally:
         torch.set_num_threads(threads)
     for row in rows:
@@ -172,11 +201,11 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write the measurements there")
     options = parser.parse_args()
     rows = run(options.quick)
-    print(f"{'what':<24} {'against':<17} {'n':>6} {'ours':>10} {'theirs':>10} {'ratio':>8}  wanted")
+    print(f"{'what':<38} {'against':<17} {'n':>6} {'ours':>10} {'theirs':>10} {'ratio':>8}  wanted")
     for row in rows:
         found = f"{row['speedup']:.2f}x" if "speedup" in row else f"{row['slowdown']:.2f}"
         wanted = f">= {row['wanted']:g}x" if "speedup" in row else f"<= {row['wanted']:g}"
-        name = f"{row['what']:<24} {row['against']:<17} {row['n']:>6}"
+        name = f"{row['what']:<38} {row['against']:<17} {row['n']:>6}"
         taken = f"{row['ours_us']:>7.0f} us {row['theirs_us']:>7.0f} us"
         print(f"{name} {taken} {found:>8}  {wanted}{'' if row['holds'] else '   NOT MET'}")
     if options.json:

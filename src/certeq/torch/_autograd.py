@@ -160,6 +160,8 @@ class _Solution(torch.autograd.Function):
         (losses,), (grad,) = ctx.saved_tensors, grads
         want, utility, weight, dims, allow_inf, _ = ctx.problem
         again = torch.is_grad_enabled()  # with create_graph=True: the gradient is to be differentiated
+        if want == "oce" and not again and len(dims) == losses.ndim:  # the training step: nothing to be put in order
+            return grad * _as_tensor(ctx.tilt.reshape(losses.shape), losses.dtype), None, None, None
         if want == "oce":
             if again:
                 q = reduce_tensor("tilt", losses, utility, weight, dims, False)
