@@ -13,6 +13,8 @@ import pytest
 import certeq as ce
 from certeq.risk import _compiled
 from certeq.risk._compiled import code_of, rows_code_of, slopes, solve, solve_rows
+from certeq.risk._rows import solve_rows as solve_rows_by_numpy
+from certeq.risk._rows import values_of_rows
 from certeq.utilities import Pieces
 from tests.conftest import UTILITIES
 
@@ -350,3 +352,15 @@ def test_quantiles_and_windows_are_those_of_sorted_losses(size):
             assert _compiled.window(y, a, b, size) is None
     with pytest.raises(ValueError, match="place must be one of the"):
         _compiled.tail(np.zeros(3), 3, False)
+
+
+@pytest.mark.parametrize("name", UTILITIES)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (40, 100), (3, 2_500)])
+def test_rows_without_weights_are_those_of_the_general_solver(name, shape):
+    utility = UTILITIES[name]
+    z = np.random.default_rng(shape).standard_normal(shape)
+    z[0] = np.round(z[0], 1)
+    solved = solve_rows_by_numpy(z, None, utility)
+    values, thresholds = values_of_rows(z, None, utility)
+    np.testing.assert_allclose(values, solved.value, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(thresholds, solved.threshold, rtol=1e-8, atol=1e-8)

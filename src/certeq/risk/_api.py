@@ -38,7 +38,7 @@ from certeq.risk._long import (
     solve_rising,
     solve_table,
 )
-from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows
+from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
 from certeq.risk._vector import any_length, solve_vector, value_of_vector
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
@@ -127,7 +127,7 @@ def _oce(x: Any, utility: Utility, weights: Any, axis: Axis, method: str, delta:
     if table is not None:
         return check_answer("OCE", solve_table(table, utility).value, utility)
     samples = _Samples(x, weights, axis, _takes_low(utility))
-    value = samples.collect(lambda z, w: solve_rows(z, w, utility).value, lambda row: solve_long(row, utility).value)
+    value = samples.collect(lambda z, w: values_of_rows(z, w, utility)[0], lambda row: solve_long(row, utility).value)
     return check_answer("OCE", value, utility)
 
 
@@ -160,7 +160,7 @@ def _threshold(x: Any, utility: Utility, weights: Any, axis: Axis) -> Any:
     if table is not None:
         return solve_table(table, utility).threshold
     return _Samples(x, weights, axis, _takes_low(utility)).collect(
-        lambda z, w: solve_rows(z, w, utility).threshold, lambda row: solve_long(row, utility).threshold
+        lambda z, w: values_of_rows(z, w, utility)[1], lambda row: solve_long(row, utility).threshold
     )
 
 

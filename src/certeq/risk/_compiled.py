@@ -64,15 +64,15 @@ def rows_code_of(utility: Utility) -> CurveCode | None:
     return code_of(utility)
 
 
-def solve_rows(code: CurveCode, x: NDArray[Any], tilt: NDArray[Any]) -> tuple[Floats, Floats] | None:
-    """What `solve` returns, of every row of x without weights; the tilts are written."""
+def solve_rows(code: CurveCode, x: NDArray[Any], tilt: NDArray[Any] | None) -> tuple[Floats, Floats] | None:
+    """What `solve` returns, of every row of x without weights; the tilts are written, if wanted (else x is float64)."""
     values, thresholds = np.empty(x.shape[0]), np.empty(x.shape[0])
-    good: bool = _fused.solve_rows(*code, x.reshape(-1), tilt.reshape(-1), values, thresholds)
+    good: bool = _fused.solve_rows(*code, x.reshape(-1), None if tilt is None else tilt.reshape(-1), values, thresholds)
     return (values, thresholds) if good else None
 
 
 def solve(code: CurveCode, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:
-    """OCE less that of a sure loss of 0, and the threshold plus the anchor, of one vector; the tilt is written.
+    """OCE less that of a constant loss of 0, and the threshold plus the anchor, of one vector; the tilt is written.
 
     ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer has no place
     among the floats: what to say of that is the caller's.

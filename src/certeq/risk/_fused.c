@@ -297,7 +297,7 @@ static double risen_alone(Curve u, const double *z, const double *w, Py_ssize_t 
 /* -- the threshold of a vector ------------------------------------------------------------------------------------- */
 
 typedef struct {
-    double value;     /* OCE less that of a sure loss of 0 */
+    double value;     /* OCE less that of a constant loss of 0 */
     double threshold; /* plus the anchor */
     double total;     /* q over this is the tilt, or times the weight over this */
     double stiff;     /* the mean curvature times the distance from the center: what its rounding does to the slope */
@@ -745,7 +745,7 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
 }
 
 PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, threshold) or None\n--\n\n"
-                        "OCE of the losses x less that of a sure loss of 0, and the threshold plus the anchor; the\n"
+                        "OCE of the losses x less that of a constant loss of 0, and the threshold plus the anchor; the\n"
                         "tilt is written. None where losses are not finite, or the search does not settle.");
 
 static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -1021,35 +1021,6 @@ static PyObject *tail(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 #define PIECES CURVES /* slope a left of the kink and b right of it: of solve_rows() alone, as it has no curvature */
 
-/* The number of rank k among z, which is put into another order. */
-static double select_rank(double *z, Py_ssize_t n, Py_ssize_t k)
-{
-    Py_ssize_t left = 0, right = n - 1;
-    while (right > left) {
-        double a = z[left], b = z[left + (right - left) / 2], c = z[right];
-        double pivot = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
-        Py_ssize_t i = left, j = right;
-        do {
-            while (z[i] < pivot)
-                i++;
-            while (z[j] > pivot)
-                j--;
-            if (i <= j) {
-                double kept = z[i];
-                z[i++] = z[j];
-                z[j--] = kept;
-            }
-        } while (i <= j);
-        if (k <= j)
-            right = j;
-        else if (k >= i)
-            left = i;
-        else
-            break;
-    }
-    return z[k];
-}
-
 /* The threshold is a quantile; losses that tie there share the slope that is left to make the mean slope 1. */
 static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer *tilt, double *center, Answer *found)
 {
@@ -1062,7 +1033,7 @@ static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer
     }
     if (isnan(spoilt))
         return 0;
-    double at = select_rank(work, n, n - 1 - (above < n ? above : n - 1));
+    double at = select_place(work, n, n - 1 - (above < n ? above : n - 1));
     double over = 0.0, ties = 0.0, excess = 0.0, total = 0.0;
     for (Py_ssize_t i = 0; i < n; i++) {
         double y = loss(x, i) - at;
@@ -1085,9 +1056,24 @@ static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer
     return isfinite(found->value);
 }
 
+/* The same of float64 losses, without a tilt; v has room for all. */
+static int two_pieces_valued(Curve u, const double *x, Py_ssize_t n, double *v, double *center, Answer *found)
+{
+    double tail = (1.0 - u.a) / (u.b - u.a), least, most;
+    Py_ssize_t above = (Py_ssize_t)((double)n * tail * (1.0 + 4.0 * DBL_EPSILON));
+    if (isnan(range_of(x, n, &least, &most)))
+        return 0;
+    Tail upper = upper_tail(x, n, n - 1 - (above < n ? above : n - 1), v);
+    double total = u.a == 0.0 ? 0.0 : u.a * sum(x, NULL, n, upper.at, 0.0);
+    *center = upper.at;
+    *found = (Answer){((u.b - u.a) * upper.excess + total) / (double)n, 0.0, 1.0, 0.0};
+    return isfinite(found->value);
+}
+
 PyDoc_STRVAR(solve_rows_doc, "solve_rows(kind, a, b, x, tilt, values, thresholds, /) -> bool\n--\n\n"
                              "solve() of each of the rows that x is made of, without weights; values and thresholds\n"
-                             "have one number for each. False where one of them cannot be solved.");
+                             "have one number for each. Where tilt is None, x is float64 and none is made. False\n"
+                             "where one of them cannot be solved.");
 
 static PyObject *solve_rows(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -1100,16 +1086,17 @@ static PyObject *solve_rows(PyObject *self, PyObject *const *args, Py_ssize_t co
         u = (Curve){PIECES, PyFloat_AsDouble(args[1]), PyFloat_AsDouble(args[2])};
     else if (curve(args, &u) < 0)
         return NULL;
-    if (PyErr_Occurred() || floats(args[3], &x, 0, 1, "x") < 0)
+    int tilted = args[4] != Py_None;
+    if (PyErr_Occurred() || floats(args[3], &x, 0, tilted, "x") < 0)
         return NULL;
-    if (floats(args[4], &tilt, 1, 1, "tilt") < 0)
+    if (tilted && floats(args[4], &tilt, 1, 1, "tilt") < 0)
         goto without_tilt;
     if (floats(args[5], &values, 1, 0, "values") < 0)
         goto without_values;
     if (floats(args[6], &thresholds, 1, 0, "thresholds") < 0)
         goto without_thresholds;
     Py_ssize_t rows = values.shape[0], n = rows > 0 ? x.shape[0] / rows : 0;
-    if (same_size(rows * n, x.shape[0], "x") < 0 || same_size(x.shape[0], tilt.shape[0], "tilt") < 0 ||
+    if (same_size(rows * n, x.shape[0], "x") < 0 || (tilted && same_size(x.shape[0], tilt.shape[0], "tilt") < 0) ||
         same_size(rows, thresholds.shape[0], "thresholds") < 0)
         goto done;
     double *work = PyMem_Malloc((size_t)(3 * n + 1) * sizeof(double));
@@ -1120,14 +1107,20 @@ static PyObject *solve_rows(PyObject *self, PyObject *const *args, Py_ssize_t co
     int good = n > 0;
     Py_BEGIN_ALLOW_THREADS for (Py_ssize_t row = 0; good && row < rows; row++)
     {
-        Py_buffer part = x, share = tilt;
-        part.buf = (char *)x.buf + row * n * x.itemsize;
-        share.buf = (char *)tilt.buf + row * n * tilt.itemsize;
-        part.shape = share.shape = &n;
         double center;
         Answer found;
-        good = u.kind == PIECES ? two_pieces(u, &part, work, &share, &center, &found)
-                                : solved(u, &part, NULL, work, &share, &center, &found);
+        if (tilted) {
+            Py_buffer part = x, share = tilt;
+            part.buf = (char *)x.buf + row * n * x.itemsize;
+            share.buf = (char *)tilt.buf + row * n * tilt.itemsize;
+            part.shape = share.shape = &n;
+            good = u.kind == PIECES ? two_pieces(u, &part, work, &share, &center, &found)
+                                    : solved(u, &part, NULL, work, &share, &center, &found);
+        } else {
+            const double *part = (const double *)x.buf + row * n;
+            good = u.kind == PIECES ? two_pieces_valued(u, part, n, work, &center, &found)
+                                    : valued(u, part, n, &center, &found);
+        }
         if (good) {
             ((double *)values.buf)[row] = center + found.value;
             ((double *)thresholds.buf)[row] = center + found.threshold;
@@ -1140,7 +1133,8 @@ done:
 without_thresholds:
     PyBuffer_Release(&values);
 without_values:
-    PyBuffer_Release(&tilt);
+    if (tilted)
+        PyBuffer_Release(&tilt);
 without_tilt:
     PyBuffer_Release(&x);
     return answer;

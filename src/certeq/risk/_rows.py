@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_number
-from certeq.risk._vector import ONE, bracket_by_breakpoints, furthest
+from certeq.risk._vector import ONE, bracket_by_breakpoints, furthest, solve_each
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of
@@ -118,6 +118,15 @@ def solve_rows(z: Floats, weights: Floats | None, utility: Utility) -> SolvedRow
         case _:
             _newton(solved, utility)
     return solved
+
+
+def values_of_rows(z: Floats, weights: Floats | None, utility: Utility) -> tuple[Floats, Floats]:
+    """OCE and threshold of each row, by the compiled routine where it knows the slope and there are no weights."""
+    found = solve_each(z, form_of(utility)) if weights is None else None
+    if found is not None:
+        return np.asarray(found[0], np.float64), np.asarray(found[1], np.float64)
+    solved = solve_rows(z, weights, utility)
+    return solved.value, solved.threshold
 
 
 def upper_quantile(z: Floats, weights: Floats | None, tail: float) -> Floats:

@@ -116,10 +116,13 @@ def solve_vector(
     return _by_numpy(x, weights, form, facts, tolerance, dtype)
 
 
-def solve_each(x: Floats, form: Form, tilts: Floats) -> tuple[Floats, Floats] | None:
-    """OCE and threshold of each row, contiguous and without weights, by compiled code; None where it cannot."""
+def solve_each(x: Floats, form: Form, tilts: Floats | None = None) -> tuple[Floats, Floats] | None:
+    """OCE and threshold of each row, contiguous and without weights, by compiled code; None where it cannot.
+
+    Without ``tilts``, into which theirs are written, rows are float64.
+    """
     facts = facts_of(form)
-    if facts.rows_code is None or x.shape[1] > SMALL:
+    if facts.rows_code is None or (x.shape[1] > SMALL and not (tilts is None and any_length(form))):
         return None
     found = _compiled.solve_rows(facts.rows_code, np.ascontiguousarray(x), tilts)
     return None if found is None else (found[0] + facts.of_zero, found[1] - facts.anchor)
