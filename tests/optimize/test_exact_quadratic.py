@@ -9,9 +9,9 @@ import pytest
 
 import certeq.utilities as ce
 from certeq.optimize.exact import solve_exact
-from certeq.optimize.exact.certificate import _by_runs, evidence_in_memory
-from certeq.optimize.exact.problem import read_problem
-from certeq.optimize.exact.scenarios import Scenarios
+from certeq.optimize.exact._certificate import _by_runs, evidence_in_memory
+from certeq.optimize.exact._oracle import Scenarios
+from certeq.optimize.exact._problem import read_problem
 from certeq.utilities.forms import form
 
 BETA = 0.5

@@ -8,8 +8,7 @@ import pytest
 import certeq as ce
 from certeq import _table
 from certeq._table import ArrayTable, as_table
-from certeq.optimize.exact import solve_exact
-from certeq.optimize.exact.blocks import solve_panel
+from certeq.optimize.exact import solve_exact, solve_panel
 from tests.conftest import UTILITIES
 
 N, D = 2500, 6
@@ -18,7 +17,7 @@ N, D = 2500, 6
 @pytest.fixture(autouse=True)
 def not_in_memory(monkeypatch):
     """Small panels would be read as a whole; here they stand for large ones."""
-    monkeypatch.setattr("certeq.optimize.exact.blocks.solve._WHOLE", 0)
+    monkeypatch.setattr("certeq.optimize.exact._solve._WHOLE", 0)
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from scipy import sparse
 
 import certeq as ce
 from certeq import _table
+from certeq.optimize.exact import _solve as blocks
 from certeq.optimize.exact import solve_exact
-from certeq.optimize.exact.blocks import solve as blocks
 from tests.referee.reference import Reference, confirm, reference
 from tests.referee.regions import Region, draw_region
 from tests.referee.report import Report, array_code

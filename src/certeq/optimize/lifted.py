@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from certeq._table import ArrayTable, Block, Table
 from certeq.optimize.domains._polyhedron import Lift
-from certeq.optimize.exact import ExactResult, solve_exact
-from certeq.optimize.exact.blocks import PanelResult, solve_panel
+from certeq.optimize.exact import ExactResult, PanelResult, solve_exact, solve_panel
 from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.utilities import Utility
 

@@ -13,8 +13,7 @@ import numpy as np
 from certeq._checks import check_choice
 from certeq.optimize.domains import Domain, Polyhedron
 from certeq.optimize.domains._polyhedron import lift
-from certeq.optimize.exact import ExactResult, solve_exact
-from certeq.optimize.exact.blocks import PanelResult
+from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
 from certeq.optimize.lbfgs import minimize_lbfgs
 from certeq.optimize.lifted import solve, solve_lifted
 from certeq.optimize.losses import Loss

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains import Domain
-from certeq.optimize.exact.certificate import certify_at
+from certeq.optimize.exact._certificate import certify_at
 from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.utilities import Utility
 from certeq.utilities.forms import form

@@ -21,7 +21,7 @@ from certeq._checks import (
 )
 from certeq._table import Array, Block, Table
 from certeq.optimize.domains import Domain
-from certeq.optimize.exact.blocks.scan import scan
+from certeq.optimize.exact._start import scan
 from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.sg._checkpoint import check_writable, exists, resolve

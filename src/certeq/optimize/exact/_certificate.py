@@ -32,13 +32,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.domains import Domain
-from certeq.optimize.domains._rows import Constraints
-from certeq.optimize.exact.problem import Problem
+from certeq._table import Block, Table
+from certeq._table import Index as Ids
+from certeq.optimize.domains import Domain, UnboundedError
+from certeq.optimize.domains._rows import Constraints, minimize_over
+from certeq.optimize.exact._problem import Problem
 from certeq.optimize.gaps import proved_gap, worth_outside
 from certeq.utilities.forms import Form
 
@@ -49,7 +52,6 @@ _PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short
 _WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
 _SLOPE = 4.0  # roundings of a slope of u as computed; q_i may lie that far outside the slopes at its point
 _SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
-_CHUNK = 2**20  # numbers of the table read at a time
 _EVEN = 4.0  # sqrt(sum q^2/w), which is 1 where the tilt is even and sqrt(M) where one scenario carries it
 
 
@@ -191,60 +193,152 @@ def _by_runs(q: Vector, block: Vector, run: int) -> Vector:
     """q @ block, in runs of rows and then over the runs, so that its rounding error grows with sqrt(rows)."""
     whole = len(block) // run * run
     total = q[whole:] @ block[whole:]
-    if whole and block.strides[0] == block.itemsize:  # held by columns
-        columns = block[:whole].T.reshape(block.shape[1], -1, run)
-        total += np.vecdot(columns, q[:whole].reshape(-1, run)).sum(axis=1)
-    elif whole:
+    if whole:
         rows = block[:whole].reshape(-1, run, block.shape[1])
         total += np.matmul(q[:whole].reshape(-1, 1, run), rows).sum(axis=(0, 1))
     return np.asarray(total)
 
 
-def certify(
-    problem: Problem,
-    form: Form,
-    box: tuple[Vector, Vector],
-    theta: Vector,
-    t: float,
-    support: Vector,
-    tilt: Vector,
-    y: Vector,
-    z: Vector,
-    unit: float,
-    root_mean_square: Vector,
-) -> Certificate:
-    """The value at theta and a proved lower bound, for a table in memory.
+@dataclass(frozen=True)
+class Prove:
+    """The kernel of a proof: evidence of all rows, at ``support`` with weights ``tilt`` where these are given.
 
-    ``root_mean_square`` of every asset's losses, or more than that, is used for the errors alone.
+    They are given for all rows in order, or for those at the sorted positions ``ids``. Every other row is supported
+    where it lies, with q_i = w_i u'(a_i.theta - t): a subgradient whatever the solver did.
     """
-    sums = evidence_in_memory(problem, form, theta, t, support, tilt, root_mean_square)
-    return conclude(sums, form, problem.linear, problem.polyhedron, box, theta, t, y, z, unit)
+
+    theta: Vector
+    t: float
+    form: Form
+    mass: float
+    support: Vector
+    tilt: Vector
+    ids: Ids | None = None
+    sizes: bool = True
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> Evidence:
+        """Evidence of a block."""
+        rows, w = block.rows, _probabilities(block, self.mass)
+        if self.ids is None:
+            return self._evidence(rows, w, block.ids)
+        if not len(self.ids):
+            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
+        place = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
+        given = self.ids[place] == block.ids
+        if not given.any():
+            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
+        others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes)
+        return join([others, self._evidence(rows[given], w[given], place[given])])
+
+    def _evidence(self, rows: Vector, w: Vector, at: Ids | Index) -> Evidence:
+        support, tilt = (self.support, self.tilt) if len(rows) == len(self.tilt) else (self.support[at], self.tilt[at])
+        return evidence(self.form, rows, w, self.theta, self.t, support, tilt, self.sizes)
+
+    def join(self, parts: Sequence[Evidence]) -> Evidence:
+        """Add up."""
+        return join(parts)
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """The tilt of the losses at theta, as a kernel: ties at a kink get ``share`` of what is between its two slopes."""
+
+    theta: Vector
+    t: float
+    form: Form
+    mass: float
+    share: float = 0.0
+    wide: ClassVar[bool] = False
+
+    def slopes(self, block: Block) -> tuple[Vector, Vector, Vector, Vector]:
+        """Support points, weights, and w times the left and right slopes there."""
+        x, w = block.rows @ self.theta, _probabilities(block, self.mass)
+        with np.errstate(all="ignore"):
+            support = on_kinks(self.form, x - self.t, np.abs(x) + abs(self.t))
+            left, right = self.form.slopes(support)
+        return support, w, w * left, w * right
+
+    def __call__(self, block: Block) -> Vector:
+        """The tilt of a block."""
+        _, _, left, right = self.slopes(block)
+        return np.asarray(left + self.share * (right - left))
+
+
+class TiltSums(Tilt):
+    """The kernel that finds the share: sums of the left and of the right slopes."""
+
+    def __call__(self, block: Block) -> tuple[float, float]:  # type: ignore[override]
+        """Those of a block."""
+        _, _, left, right = self.slopes(block)
+        return float(left.sum()), float(right.sum())
+
+    def join(self, parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Add up."""
+        return math.fsum(part[0] for part in parts), math.fsum(part[1] for part in parts)
+
+
+class ProveTilt(Tilt):
+    """The kernel of a proof by the tilt of theta alone."""
+
+    def __call__(self, block: Block) -> Evidence:  # type: ignore[override]
+        """Evidence of a block."""
+        support, w, left, right = self.slopes(block)
+        tilt = left + self.share * (right - left)
+        return evidence(self.form, block.rows, w, self.theta, self.t, support, tilt)
+
+    def join(self, parts: Sequence[Evidence]) -> Evidence:
+        """Add up."""
+        return join(parts)
+
+
+def _probabilities(block: Block, mass: float) -> Vector:
+    return np.full(len(block.rows), 1.0 / mass) if block.weights is None else block.weights / mass
 
 
 def evidence_in_memory(
     problem: Problem, form: Form, theta: Vector, t: float, support: Vector, tilt: Vector, root_mean_square: Vector
 ) -> Evidence:
-    """`evidence` of a whole table, read in blocks."""
-    table, w = problem.table, problem.weights
-    count, assets = table.shape
+    """`evidence` of a matrix; ``root_mean_square`` of every asset's losses, or more, is used for the errors alone."""
     # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
     # carry the tilt; only then is a pass over absolute values worth its time.
     with np.errstate(all="ignore"):
-        spike = float(np.sqrt(tilt @ (tilt / w)))
+        spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
     direct = not spike <= _EVEN
-    run = _run(count)
-    chunk = run * max(1, _CHUNK // (run * assets))
-    parts = []
-    for start in range(0, count, chunk):
-        rows = slice(start, min(start + chunk, count))
-        block = np.asarray(table[rows], dtype=np.float64)
-        if block.itemsize not in block.strides:
-            block = np.ascontiguousarray(block)
-        parts.append(evidence(form, block, w[rows], theta, t, support[rows], tilt[rows], direct))
-    sums = join(parts)
+    sums = problem.as_table().reduce(Prove(theta, t, form, 1.0, support, tilt, sizes=direct))
     if not direct:
         sums = replace(sums, gradient_size=1.01 * spike * root_mean_square)  # the tilt may have been moved a little
     return replace(sums, largest=problem.largest)
+
+
+def prove_alone(
+    table: Table,
+    form: Form,
+    linear: Vector,
+    q: Constraints,
+    box: tuple[Vector, Vector],
+    mass: float,
+    theta: Vector,
+    t: float,
+    unit: float,
+) -> tuple[Certificate, Tilt]:
+    """The proof that theta and its threshold t admit, whatever the solver did; and the tilt, which sums to 1.
+
+    The gap is that of Frank and Wolfe, with the best multipliers there are for that tilt. Two reads.
+    """
+    tilt = tilt_of(table, form, mass, theta, t)
+    found = table.reduce(ProveTilt(theta, t, form, mass, tilt.share))
+    g, y, z = found.gradient + linear, np.zeros(len(q.c)), np.zeros(len(q.b))
+    if np.isfinite(g).all():
+        y, z = best_multipliers(g, q, *closed_box(box, theta, unit, g)[:2])
+    return conclude(found, form, linear, q, box, theta, t, y, z, unit), tilt
+
+
+def tilt_of(table: Table, form: Form, mass: float, theta: Vector, t: float) -> Tilt:
+    """The tilt of the losses at theta, of which t is the threshold: one read."""
+    below, above = table.reduce(TiltSums(theta, t, form, mass))
+    share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
+    return Tilt(theta, t, form, mass, share)
 
 
 def certify_at(
@@ -409,20 +503,44 @@ def l1_reach(q: Constraints, low: Vector, high: Vector) -> float:
 
 def best_multipliers(g: Vector, q: Constraints, low: Vector, high: Vector) -> tuple[Vector, Vector]:
     """y and z that make the bound of g.v over the polyhedron best: the dual of a linear program."""
-    from scipy.optimize import linprog  # slow to import, and needed only where the method did not converge
-
-    size = float(np.abs(g).max(initial=0.0)) or 1.0
-    found = linprog(
-        g / size,
-        q.G if len(q.b) else None,
-        q.b if len(q.b) else None,
-        q.C if len(q.c) else None,
-        q.c if len(q.c) else None,
-        np.column_stack([low, high]),
-        method="highs",
-    )
-    if found.x is None:
+    try:
+        _, y, z = minimize_over(replace(q, lower=low, upper=high), g)
+    except (RuntimeError, UnboundedError):  # not solved: multipliers of 0 prove a bound, too
         return np.zeros(len(q.c)), np.zeros(len(q.b))
-    y = found.eqlin.marginals * size if len(q.c) else np.zeros(0)
-    z = -found.ineqlin.marginals * size if len(q.b) else np.zeros(0)
-    return np.asarray(y), np.maximum(z, 0.0)
+    return y, z
+
+
+def tangent_problem(problem: Problem, theta: Vector) -> Problem:
+    """The problem with the tangent of its squares at theta, less a constant, as part of its linear term."""
+    if problem.squares is None:
+        return problem
+    return replace(problem, linear=problem.linear + problem.squares.slope(theta), squares=None)
+
+
+def with_squares(
+    found: Certificate, problem: Problem, box: tuple[Vector, Vector], theta: Vector, z: Vector, unit: float
+) -> Certificate:
+    r"""The certificate of the problem itself, from the one of `tangent_problem` at the same theta.
+
+    With s = F theta and h = F^T s the tangent problem has the value  OCE + l.theta + h.theta  at theta and a lower
+    bound of  OCE + l.v + h.v  over the set. Since  |F v|^2/2 >= h.v - |s|^2/2  (see `squares`), that bound less
+    |s|^2/2 is one for  OCE + l.v + |F v|^2/2. In exact arithmetic both differ from the tangent problem's by the same
+    |s|^2/2, so that the gap is unchanged; the roundings of h and of l + h, times the largest v_j of the set, and those
+    of the sums here come on top. So does what theta's distance from the rows, which is rounding, is worth at the
+    multipliers: a theta just outside the set may lie below the bound by that much.
+    """
+    if problem.squares is None:
+        return found
+    s = problem.squares.image(theta)
+    h = problem.squares.back(s)
+    half, along = 0.5 * float(s @ s), float(h @ theta)
+    low, high, _ = closed_box(box, theta, unit, h)
+    slack = problem.squares.rounding(s) + _EPS * (np.abs(problem.linear) + np.abs(h))
+    corner = np.maximum(np.abs(low), np.abs(high))
+    moved = min(float(slack @ corner), float(slack.max()) * l1_reach(problem.polyhedron, low, high))
+    moved += _EPS * (len(theta) + len(s) + 8.0) * (half + float(np.abs(h) @ np.abs(theta)))
+    moved += 4.0 * _EPS * (abs(found.value) + abs(found.lower_bound))
+    q = problem.polyhedron
+    moved += worth_outside(found.y, z, q.C @ theta - q.c, q.G @ theta - q.b)
+    value, lower = found.value - along + half, found.lower_bound - half - moved
+    return replace(found, value=value, lower_bound=lower, gap=proved_gap(value, lower))

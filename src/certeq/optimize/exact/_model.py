@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains._rows import Constraints
-from certeq.optimize.exact.certificate import l1_reach
-from certeq.optimize.exact.problem import Problem
-from certeq.optimize.exact.scenarios import Scenarios
-from certeq.optimize.exact.squares import Squares
-from certeq.optimize.exact.threshold import threshold
+from certeq.optimize.exact._certificate import l1_reach
+from certeq.optimize.exact._oracle import KeptRows, Scenarios, Sums, Units, threshold
+from certeq.optimize.exact._problem import Problem, Squares
 from certeq.optimize.qp import Subproblem
 from certeq.utilities import Quadratic, Utility
 from certeq.utilities.forms import Form
@@ -183,3 +181,90 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
     form = form_of(problem.utility).scaled(1.0 / loss)  # kink by kink, as the certificate will ask for them
     squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
     return Model(scenarios, form, linear, inner, low / holding, high / holding, holding, loss, squares)
+
+
+@dataclass(frozen=True)
+class KeptHinges:
+    """Pairs (kept row, kink) that the model treats exactly; every other row has u's second-order expansion."""
+
+    row: Index
+    which: Index
+    place: Vector  # of the kink
+    cap: Vector  # w times the jump: the largest multiplier
+
+
+def pair_up(kept: KeptRows, form: Form, widths: tuple[float, ...]) -> KeptHinges:
+    """Every kept row with the kinks it is within a width of."""
+    row, which = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
+    for k, (kink, width) in enumerate(zip(form.kinks, widths, strict=True)):
+        near = np.flatnonzero(np.abs(kept.at - kink.at) <= width)
+        row.append(near)
+        which.append(np.full(len(near), k, dtype=np.intp))
+    rows, kinks = np.concatenate(row), np.concatenate(which)
+    return KeptHinges(rows, kinks, form.places[kinks], kept.weights[rows] * form.jumps[kinks])
+
+
+def block_subproblem(
+    model: Model,
+    units: Units,
+    v: Vector,
+    sums: Sums,
+    kept: KeptRows,
+    hinges: KeptHinges,
+    assets: Index,
+    radius: float,
+) -> Subproblem:
+    """The second-order model at v = (theta, t) in the variables (theta[assets], t).
+
+    ``sums`` are over all rows, kept or not; hinges are taken out of them and stand beside.
+    """
+    q, theta = model.polyhedron, v[:-1]
+    columns = np.append(assets, len(theta))
+    # The slope of a hinge above its kink is in the sums; only what is left without it belongs to the quadratic.
+    above = hinges.cap * (kept.at[hinges.row] > hinges.place)
+    scaled = units.rows(kept.raw[hinges.row])
+    g = np.append(sums.pull - above @ scaled + model.linear, 1.0 - (sums.slope - float(above.sum())))[columns]
+    at = v[columns]
+    H = None
+    if sums.gram is not None and np.any(sums.gram):
+        H = sums.gram[np.ix_(columns, columns)]
+        g = g - H @ at
+    rest = theta.copy()
+    rest[assets] = 0.0
+    B = np.empty((len(hinges.row), len(columns)))
+    B[:, :-1], B[:, -1] = scaled[:, assets], -1.0
+    kink = hinges.place - scaled @ rest if np.any(rest) else hinges.place
+    lower, upper = q.lower[assets], q.upper[assets]
+    lower = np.where(np.isneginf(lower) & np.isneginf(model.low[assets]), at[:-1] - radius, lower)
+    upper = np.where(np.isposinf(upper) & np.isposinf(model.high[assets]), at[:-1] + radius, upper)
+    return Subproblem(
+        g,
+        H,
+        np.append(lower, -np.inf),
+        np.append(upper, np.inf),
+        np.hstack([q.C[:, assets], np.zeros((len(q.c), 1))]),
+        q.c - q.C @ rest,
+        np.hstack([q.G[:, assets], np.zeros((len(q.b), 1))]),
+        q.b - q.G @ rest,
+        B,
+        kink,
+        hinges.cap,
+    )
+
+
+def dual_pairs(at: Vector, hinges: KeptHinges, share: Vector, form: Form) -> tuple[Vector, Vector]:
+    """Points y and slopes of u there, one per kept row, that follow the hinges' multipliers.
+
+    A slope between the two at a kink is a subgradient at the kink only, so such a row is supported there; so is one
+    whose multiplier and position disagree. Every other row is supported where it is. Whatever ``share`` is, the
+    slopes are subgradients at y.
+    """
+    with np.errstate(all="ignore"):
+        support, slope = at.copy(), np.array(form.left_slope(at), dtype=np.float64)
+    part = np.clip(share, 0.0, 1.0)
+    for k, kink in enumerate(form.kinks):
+        mine = hinges.which == k
+        rows, shares = hinges.row[mine], part[mine]
+        tied = np.where(at[rows] > kink.at, shares < 1.0, shares > 0.0)
+        support[rows[tied]], slope[rows[tied]] = kink.at, kink.left + kink.jump * shares[tied]
+    return support, slope

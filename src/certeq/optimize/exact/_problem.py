@@ -1,18 +1,16 @@
-"""What the caller passed in, checked: losses, probabilities, a linear term and a polyhedron."""
+"""What the caller passed in, checked: losses, probabilities, costs, squares and constraints; and what is returned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import as_real, check_array, check_bound, check_finite, check_instance, check_weights, probabilities
-from certeq._table import refuse_table
+from certeq._table import ArrayTable, Table, refuse_table
 from certeq.optimize.domains._rows import Constraints
-from certeq.optimize.exact.squares import Squares
 from certeq.utilities import Utility
 
 Vector = NDArray[np.float64]
@@ -36,12 +34,9 @@ class Problem:
     largest: float
     squares: Squares | None = None
 
-    def blocks(self) -> Iterator[tuple[slice, Vector]]:
-        """The table in runs of rows, as float64; a large one is never copied whole."""
-        step = max(1, 2**20 // self.table.shape[1])
-        for start in range(0, len(self.table), step):
-            rows = slice(start, min(start + step, len(self.table)))
-            yield rows, np.asarray(self.table[rows], dtype=np.float64)
+    def as_table(self) -> Table:
+        """The scenarios as a table, read in blocks: a large one is never copied whole."""
+        return ArrayTable(self.table, self.weights)
 
 
 def read_problem(
@@ -167,3 +162,142 @@ def _rows(name: str, matrix: Any, side_name: str, side: Any, size: int) -> tuple
     else:
         check_finite(side_name, right)
     return rows, right
+
+
+Index = NDArray[np.intp]
+_EPS = float(np.finfo(np.float64).eps) / 2.0  # the rounding error of one operation
+
+
+@dataclass(frozen=True)
+class Squares:
+    r"""Half the sum of squares |F theta|^2 / 2: ``rows`` are F, or its entries alone where F is diagonal.
+
+    The term is :math:`\tfrac12 |F\theta|^2`, given by the rows of F so that it is convex whatever they hold; a ridge
+    has one row per variable and is held as the diagonal of :math:`F^\top F`.
+
+    For any vector s, whatever led to it, :math:`|F v - s|^2 \ge 0` says that
+
+    .. math:: \tfrac12 |F v|^2 \;\ge\; (F^\top s) \cdot v - \tfrac12 |s|^2 \quad\text{for every } v,
+
+    with equality where F v = s. So with s = F theta the linear function on the right may take the place of the squares
+    in a lower bound: a bound proved for OCE(A v) + (l + F^T s).v over the feasible set is, less
+    :math:`\tfrac12 |s|^2`, one for the problem with the squares, and as tight at theta as the one it was made from. s
+    is taken as computed, so only the product F^T s has roundings, of at most ``rounding()`` for each unit of v_j.
+    """
+
+    rows: Vector
+
+    def __post_init__(self) -> None:
+        assert self.rows.ndim in (1, 2)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether every square holds one variable."""
+        return self.rows.ndim == 1
+
+    def given(self) -> Vector:
+        """The term as `solve_exact` takes it."""
+        return np.square(self.rows) if self.is_diagonal else self.rows
+
+    def scaled(self, factor: float) -> Squares:
+        """The term times a factor."""
+        return replace(self, rows=self.rows * np.sqrt(factor))
+
+    def image(self, theta: Vector) -> Vector:
+        """F theta."""
+        return np.asarray(self.rows * theta if self.is_diagonal else self.rows @ theta)
+
+    def back(self, s: Vector) -> Vector:
+        """F^T s."""
+        return np.asarray(self.rows * s if self.is_diagonal else s @ self.rows)
+
+    def value(self, theta: Vector) -> float:
+        """The term at theta."""
+        s = self.image(theta)
+        return 0.5 * float(s @ s)
+
+    def slope(self, theta: Vector) -> Vector:
+        """Its gradient F^T F theta."""
+        return self.back(self.image(theta))
+
+    def add_hessian(self, H: Vector, assets: Index) -> None:
+        """Add F^T F of the chosen variables to the leading block of H, in place."""
+        size = len(assets)
+        if self.is_diagonal:
+            H.reshape(-1)[: size * len(H) : len(H) + 1] += np.square(self.rows[assets])
+        else:
+            chosen = self.rows[:, assets]
+            H[:size, :size] += chosen.T @ chosen
+
+    def flat_along(self, direction: Vector) -> bool:
+        """Whether the term stays as it is along a direction; elsewhere it outgrows every slope of the risk."""
+        size = float(np.abs(self.rows).max(initial=0.0)) * float(np.abs(direction).max(initial=0.0))
+        return float(np.abs(self.image(direction)).max(initial=0.0)) <= 1e-9 * size
+
+    def rounding(self, s: Vector) -> Vector:
+        """By how much every entry of ``back(s)`` may differ from F^T s."""
+        count = 1.0 if self.is_diagonal else len(s) + 1.0
+        size = np.abs(self.rows) * np.abs(s) if self.is_diagonal else np.abs(s) @ np.abs(self.rows)
+        return np.asarray(_EPS * (count + 1.0) * size)
+
+
+@dataclass(frozen=True)
+class ExactResult:
+    """A feasible point with a proved bound on how far its value is from the optimum.
+
+    Attributes
+    ----------
+    theta : array
+        The point: within its bounds exactly, on the equality rows to rounding.
+    value : float
+        OCE(A theta) + linear.theta.
+    gap, lower_bound : float
+        No feasible point has a value below ``lower_bound = value - gap``. Found from theta, a tilt and multipliers
+        by weak duality, with every rounding error allowed for; not a solver's residual.
+    relative_gap : float
+        gap over the larger of |value| and a hundredth of the losses' spread (one asset's, times what is held).
+    threshold : float
+        t* of the losses at theta.
+    tilt : array
+        Worst-case probabilities, one per scenario: they sum to 1 and prove the bound. Ties at a kink carry the
+        shares that the dual problem gives them.
+    status : str
+        "optimal" where relative_gap <= tol, else "iteration limit", "time limit" or "stalled"; the gap is valid
+        whatever the status.
+    iterations : int
+        Second-order steps.
+    trace : list of (value, gap, seconds, working set size)
+        One entry per step, on the way, with gaps not yet corrected for rounding; of a problem that was solved at
+        once, the proof itself.
+    multipliers : dict
+        "C" and "G" (non-negative) of the rows and "lower" and "upper" (non-negative) of the bounds.
+    radius : float
+        Infinite, unless a variable has no bound at all: the lower bound then holds for points whose unbounded
+        entries are within this distance of theta's.
+
+    Notes
+    -----
+    Not a statement about other scenarios: value, gap and bound are those of the scenarios that were solved.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> from certeq.optimize import solve_exact
+    >>> A = np.array([[1.0, 2.0], [2.0, 0.0]])
+    >>> found = solve_exact(A, ce.CVaR(0.5), lower=0.0, C=np.ones(2), c=1.0)
+    >>> found.status, round(float(found.value), 9)
+    ('optimal', 1.333333333)
+    """
+
+    theta: Vector
+    value: float
+    gap: float
+    lower_bound: float
+    relative_gap: float
+    threshold: float
+    tilt: Vector = field(repr=False)
+    status: str
+    iterations: int
+    trace: list[tuple[float, float, float, int]] = field(repr=False)
+    multipliers: dict[str, Vector] = field(repr=False)
+    radius: float = np.inf

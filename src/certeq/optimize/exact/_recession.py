@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.exact.model import Model
+from certeq.optimize.exact._model import Model
 
 Vector = NDArray[np.float64]
 

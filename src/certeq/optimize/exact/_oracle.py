@@ -1,0 +1,418 @@
+"""Sums over scenarios that a step asks for: of a matrix in memory, and of a table read in blocks; and the threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq._table import Block
+from certeq._table import Index as Ids
+from certeq._threads import run_all
+from certeq.risk.solvers import bracket_by_breakpoints, furthest
+from certeq.utilities import Exponential, Pieces, Quadratic, Utility
+from certeq.utilities.forms import Form
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+Result = TypeVar("Result")
+
+_COPY_LIMIT = 2**28  # bytes: a smaller table is copied once, transposed, so that BLAS sees contiguous assets
+_BLOCK = 2**20  # numbers read at a time from a larger one
+_TINY = 1e-100  # losses of this size have squares that float64 cannot hold
+
+
+class Scenarios:
+    """Losses ``(A - center) / scale`` of M scenarios and d assets, with probabilities that sum to 1.
+
+    OCE moves with a constant, OCE(A v) = center.v + OCE((A - center) v), so centering costs nothing and spares the
+    Hessian the cancellation of a large common offset.
+    """
+
+    def __init__(self, table: NDArray[np.floating], weights: Vector) -> None:
+        self.table = table
+        self.weights = weights
+        self.count, self.assets = table.shape
+        self._turned: Vector | None = None
+        self._cached: tuple[Index, Vector] | None = None
+        if table.size * 8 <= _COPY_LIMIT:
+            raw = np.asarray(table.T, dtype=np.float64)
+            self.center = raw @ weights
+            turned = self._turned = np.subtract(raw, self.center[:, None], order="C")
+            even = bool((weights == weights[0]).all())
+            with np.errstate(over="ignore"):
+                square: Vector = weights[0] * np.vecdot(turned, turned) if even else np.square(turned) @ weights
+        else:
+            self.center = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
+            spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.center))
+            square = sum(spreads, np.zeros(self.assets))
+        if not np.isfinite(square).all():
+            raise OverflowError(
+                f"A holds losses as large as {np.abs(table).max():g}, whose squares are beyond float64; give them in a "
+                "larger unit, for instance A / 1e100."
+            )
+        self.deviation = np.sqrt(square)
+        spread = float(np.sqrt(square.sum() / self.assets))
+        biggest = float(np.abs(self.center).max())
+        # A table of constants has no spread but rounding; its size is then the only scale there is.
+        self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
+        self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy
+        if self._turned is not None and self.scale < _TINY:
+            self._turned /= self.scale
+            self._unit = 1.0
+
+    def root_mean_square(self) -> Vector:
+        """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, with room for rounding and underflow."""
+        return 1.001 * (self.deviation + np.abs(self.center)) + 1e-150
+
+    def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
+        """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits."""
+        step = max(1, _BLOCK // max(1, self.assets))
+        starts = range(0, self.count, step)
+
+        def work(start: int) -> Result:
+            rows = slice(start, min(start + step, self.count))
+            return task(rows, np.asarray(self.table[rows], dtype=np.float64))
+
+        return run_all(work, starts, parallel=len(starts) > 1)
+
+    def _columns(self, assets: Index) -> Vector:
+        """The chosen assets' losses, one row per asset, not yet scaled; kept until other assets are asked for."""
+        assert self._turned is not None
+        if len(assets) == self.assets:
+            return self._turned
+        if self._cached is None or not np.array_equal(self._cached[0], assets):
+            self._cached = (assets, self._turned[assets])
+        return self._cached[1]
+
+    def losses(self, theta: Vector) -> Vector:
+        """(A - center) theta / scale."""
+        if self._turned is not None:
+            theta = theta / self._unit
+            held = theta.nonzero()[0]
+            if 3 * len(held) < self.assets:
+                return theta[held] @ self._turned[held]
+            return theta @ self._turned
+        shift = float(self.center @ theta)
+        return np.concatenate(self._by_block(lambda _, block: (block @ theta - shift) / self.scale))
+
+    def pull(self, tilt: Vector) -> Vector:
+        """The tilted mean of every asset: (A - center)^T tilt / scale."""
+        if self._turned is not None:
+            return (self._turned @ tilt) / self._unit
+        parts = self._by_block(lambda rows, block: tilt[rows] @ block)
+        return np.asarray(sum(parts, -float(tilt.sum()) * self.center) / self.scale)
+
+    def gram(self, diagonal: Vector, assets: Index) -> Vector:
+        """B^T diag B with rows B_i = (losses of the chosen assets, -1): the Hessian in (theta, t)."""
+        size = len(assets)
+        out = np.zeros((size + 1, size + 1))
+        if self._turned is not None:
+            chosen = self._columns(assets)
+            if (diagonal == diagonal[0]).all():  # a constant curvature: nothing to weigh
+                out[:size, :size] = (diagonal[0] / self._unit**2) * (chosen @ chosen.T)
+                out[:size, size] = (chosen @ diagonal) / -self._unit
+            else:
+                root = np.sqrt(diagonal) / self._unit
+                live = diagonal.nonzero()[0]
+                if 2 * len(live) < self.count:
+                    chosen, root = chosen[:, live], root[live]
+                half = chosen * root
+                out[:size, :size] = half @ half.T
+                out[:size, size] = (half @ root) * -self._unit
+        else:
+
+            def part(rows: slice, block: Vector) -> tuple[Vector, Vector]:
+                root = np.sqrt(diagonal[rows])
+                some = block if size == self.assets else block[:, assets]
+                half = (some - self.center[assets]) * (root / self.scale)[:, None]
+                return half.T @ half, root @ half
+
+            for square, cross in self._by_block(part):
+                out[:size, :size] += square
+                out[:size, size] -= cross
+        out[size, :size] = out[:size, size]
+        out[size, size] = diagonal.sum()
+        return out
+
+    def rows(self, scenarios: Index, assets: Index) -> Vector:
+        """The rows B_i = (losses of the chosen assets, -1) of the chosen scenarios."""
+        out = np.empty((len(scenarios), len(assets) + 1))
+        if self._turned is not None:
+            out[:, :-1] = self._columns(assets)[:, scenarios].T
+            out[:, :-1] /= self._unit
+        else:
+            some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
+            out[:, :-1] = (some - self.center[assets]) / self.scale
+        out[:, -1] = -1.0
+        return out
+
+
+@dataclass(frozen=True)
+class Units:
+    """Losses in units of size 1:  (A - center) / scale, weights over their sum."""
+
+    center: Vector
+    scale: float
+    mass: float
+
+    def rows(self, raw: Vector) -> Vector:
+        """KeptRows in these units."""
+        return (raw - self.center) / self.scale
+
+    def weights(self, raw: Vector | None, count: int) -> Vector:
+        """Probabilities."""
+        return np.full(count, 1.0 / self.mass) if raw is None else raw / self.mass
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Scenarios that are kept: where they are in the panel, their losses as given, probabilities, and u's argument."""
+
+    ids: Ids
+    raw: Vector
+    weights: Vector
+    at: Vector
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def pick(self, chosen: Any) -> KeptRows:
+        """Some of them."""
+        return KeptRows(self.ids[chosen], self.raw[chosen], self.weights[chosen], self.at[chosen])
+
+
+def join_rows(parts: Sequence[KeptRows]) -> KeptRows:
+    """One after the other."""
+    return KeptRows(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([part.raw for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.at for part in parts]),
+    )
+
+
+def no_rows(columns: int) -> KeptRows:
+    """None at all."""
+    return KeptRows(np.zeros(0, dtype=np.int64), np.zeros((0, columns)), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over scenarios at (theta, t), with x the losses, e = x - t and q = w u'(e).
+
+    ``constant`` is sum w u(e) - q e, ``pull`` sum q x' by asset, ``gram`` sum w u''(e) B^T B with B = (losses, -1).
+    """
+
+    value: float
+    constant: float
+    slope: float
+    pull: Vector
+    gram: Vector | None
+    reach: float  # greatest |x|
+
+    def plus(self, other: Sums, sign: float = 1.0) -> Sums:
+        """Add or take away the sums over other scenarios."""
+        gram = self.gram
+        if gram is not None and other.gram is not None:
+            gram = gram + sign * other.gram
+        return Sums(
+            self.value + sign * other.value,
+            self.constant + sign * other.constant,
+            self.slope + sign * other.slope,
+            self.pull + sign * other.pull,
+            gram,
+            max(self.reach, other.reach),
+        )
+
+
+def add_up(rows: Vector, weights: Vector, at: Vector, x: Vector, form: Form, curved: bool) -> Sums:
+    """The sums over the rows at hand; u is taken at ``at``."""
+    with np.errstate(all="ignore"):
+        value = form.utility.value(at)
+        slope, bend = form.derivatives(at) if curved else (form.left_slope(at), None)
+        worth, q = float(np.sum(weights * value)), weights * slope
+        gram = None if bend is None else _gram(rows, weights * bend)
+        reach = float(np.max(np.abs(x), initial=0.0))
+        return Sums(worth, worth - float(np.sum(q * at)), float(np.sum(q)), q @ rows, gram, reach)
+
+
+def _gram(rows: Vector, diagonal: Vector) -> Vector:
+    size = rows.shape[1]
+    live = np.flatnonzero(diagonal)
+    if 2 * len(live) < len(diagonal):
+        rows, diagonal = rows[live], diagonal[live]
+    root = np.sqrt(diagonal)
+    half = rows * root[:, None]
+    out = np.empty((size + 1, size + 1))
+    out[:size, :size] = half.T @ half
+    out[:size, size] = out[size, :size] = -(root @ half)
+    out[size, size] = diagonal.sum()
+    return out
+
+
+@dataclass(frozen=True)
+class Look:
+    """The kernel of a step: sums at (theta, t) over all rows but those ``held``, and which others are near a kink."""
+
+    theta: Vector
+    t: float
+    form: Form
+    units: Units
+    curved: bool
+    held: Ids  # sorted
+    widths: tuple[float, ...]  # how near, per kink
+    share: float  # at most this part of the rows
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> tuple[Sums, KeptRows]:
+        """Summarize a piece."""
+        ids, raw, w = block.ids, block.rows, self.units.weights(block.weights, len(block.rows))
+        if len(self.held):
+            place = np.minimum(np.searchsorted(self.held, ids), len(self.held) - 1)
+            free = self.held[place] != ids
+            if not free.all():
+                ids, raw, w = ids[free], raw[free], w[free]
+        scaled = self.units.rows(raw)
+        x = scaled @ self.theta
+        at = x - self.t
+        sums = add_up(scaled, w, at, x, self.form, self.curved)
+        chosen = np.flatnonzero(self._near(at) <= 1.0) if self.widths else np.zeros(0, dtype=np.intp)
+        most = 16 + int(self.share * len(ids))
+        if len(chosen) > most:
+            chosen = chosen[np.argpartition(self._near(at[chosen]), most)[:most]]
+        return sums, KeptRows(ids[chosen], raw[chosen], w[chosen], at[chosen])
+
+    def _near(self, at: Vector) -> Vector:
+        """Distance to the nearest kink, in widths."""
+        far = np.full(len(at), np.inf)
+        for kink, width in zip(self.form.kinks, self.widths, strict=True):
+            if width > 0.0:
+                far = np.minimum(far, np.abs(at - kink.at) / width)
+        return far
+
+    def join(self, parts: Sequence[tuple[Sums, KeptRows]]) -> tuple[Sums, KeptRows]:
+        """Add up, and put rows one after the other."""
+        sums = [part[0] for part in parts]
+        grams = [one.gram for one in sums if one.gram is not None]
+        with np.errstate(all="ignore"):  # far from the minimum u may overflow; what comes of it is no better point
+            total = Sums(
+                float(np.sum([one.value for one in sums])),
+                float(np.sum([one.constant for one in sums])),
+                float(np.sum([one.slope for one in sums])),
+                np.sum([one.pull for one in sums], axis=0),
+                np.sum(grams, axis=0) if grams else None,
+                max(one.reach for one in sums),
+            )
+        return total, join_rows([part[1] for part in parts])
+
+
+@dataclass(frozen=True)
+class Along:
+    """The kernel of a line search: sum w u(x - t) at points between two, all in one pass."""
+
+    theta: Vector
+    t: float
+    to_theta: Vector
+    to_t: float
+    lengths: tuple[float, ...]
+    utility: Utility
+    units: Units
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> Vector:
+        """Values of a piece."""
+        scaled, w = self.units.rows(block.rows), self.units.weights(block.weights, len(block.rows))
+        here, there = scaled @ self.theta - self.t, scaled @ self.to_theta - self.to_t
+        with np.errstate(all="ignore"):
+            values = [np.sum(w * self.utility.value(here + s * (there - here))) for s in self.lengths]
+        return np.array(values, dtype=np.float64)
+
+    def join(self, parts: Sequence[Vector]) -> Vector:
+        """Add up."""
+        return np.asarray(np.sum(parts, axis=0))
+
+
+_LONG, _STRIDE = 4096, 16  # so many losses, and of how many one says where about the threshold lies
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None = None) -> float:
+    """t with  sum w u'(x - t) = 1, or the point where the sum jumps over 1.
+
+    ``guess`` is where Newton's method starts; near the root one or two passes over the losses are enough.
+    """
+    utility = form.utility
+    anchor, shape = utility.anchor, utility.shape
+    match shape:
+        case Exponential(rate):
+            top = float(losses.max())
+            return top + float(np.log(weights @ np.exp(rate * (losses - top)))) / rate - anchor
+        case Quadratic():
+            return float(weights @ losses) - anchor
+        case Pieces(low, high):
+            if low == high:
+                return float(weights @ losses)
+            return _quantile(losses, weights, shape.tail) - form.kinks[0].at
+    low, high = float(losses.min()) - anchor, float(losses.max()) - anchor
+    if utility.slope_range[1] == np.inf and utility.is_monotone and utility.curve is None:
+        low = max(low, high + anchor - furthest(form, 1.0 / float(weights.min())))
+    if guess is None and form.kinks and len(losses) >= _LONG:
+        some = weights[::_STRIDE] / float(weights[::_STRIDE].sum())
+        guess = threshold(np.ascontiguousarray(losses[::_STRIDE]), some, form)
+    if form.kinks:
+        low, high, on_kink = bracket_by_breakpoints(losses, lambda a: float(weights @ a), form, low, high, guess)
+        if on_kink:
+            return high
+    return _root(losses, weights, form, low, high, guess)
+
+
+def _quantile(losses: Vector, weights: Vector, tail: float) -> float:
+    """The largest loss with mass at least ``tail`` at or above it."""
+    count = len(losses)
+    if weights[0] == weights[-1] and float(weights.max()) == float(weights.min()):
+        # Up to rounding of count*tail; either neighbor minimizes when it is a whole number.
+        place = min(int(np.floor(count * tail * (1 + 4e-16))), count - 1)
+        return float(np.partition(losses, count - 1 - place)[count - 1 - place])
+    order = np.argsort(-losses, kind="stable")
+    above = np.cumsum(weights[order])
+    place = int(np.searchsorted(above, tail * (1 + 1e-15), side="right"))
+    return float(losses[order[min(place, count - 1)]])
+
+
+def _root(losses: Vector, weights: Vector, form: Form, low: float, high: float, guess: float | None) -> float:
+    """Newton's method kept inside a shrinking bracket, on the growth-th root of the mean slope."""
+    utility = form.utility
+    power = 1.0 / utility.growth
+    t = guess if guess is not None and low < guess < high else max(low, float(weights @ losses) - utility.anchor)
+    width = high - low
+    for step_count in range(200):
+        slope, curvature = form.derivatives(losses, t)
+        mean, bend = float(weights @ slope), float(weights @ curvature)
+        excess = mean - 1.0
+        if excess > 0.0:
+            low = max(low, t)
+        else:
+            high = min(high, t)
+        if excess == 0.0 or not low < high:
+            return t
+        if bend > 0.0 and mean > 0.0:
+            step = mean / bend * (1.0 - mean**-power) / power if power < 1.0 else excess / bend
+        else:
+            step = np.inf if excess > 0 else -np.inf
+        if abs(excess) <= 4.0 * _EPS or abs(step) <= _EPS * abs(t):  # as near 1 as the sum of slopes can be told to be
+            return t
+        trial = t + step
+        inside = low < trial < high
+        shrunk = high - low < 0.6 ** (step_count - 6) * width if step_count > 6 else True
+        if not inside or not shrunk:
+            trial = 0.5 * (low + high)
+        if abs(trial - t) <= 4e-16 * max(abs(t), abs(low), abs(high)) or trial in (low, high):
+            return trial if inside else t
+        if inside and abs(step) <= 1e-9 * (abs(t) + width * 1e-3) and abs(excess) < 1e-9:
+            return trial  # one more step of a quadratic method would change nothing a float can hold
+        t = trial
+    return t

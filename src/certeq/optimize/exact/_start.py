@@ -1,0 +1,195 @@
+"""Where to start: an easier utility first, so that the real one meets a nearby point; of a table, some of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq._table import Block, Table, first_bad, summary
+from certeq._table import Index as Ids
+from certeq.optimize.exact._descent import Answer, Descent
+from certeq.optimize.exact._model import Model
+from certeq.optimize.exact._working_set import FEW
+from certeq.optimize.qp import SubSolution, solve_subproblem
+from certeq.utilities import MeanVariance, Quadratic
+from certeq.utilities.forms import form
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_ROUGHLY = 1e-3
+_ON_THE_WAY = 1e-2  # of a stage that another one follows
+
+
+def at_once(model: Model, theta: Vector, movable: Index) -> Answer | None:
+    """The minimum with its dual evidence, where u is quadratic and the assets are few: a single subproblem.
+
+    No gap is estimated here, because the certificate of the whole problem follows.
+    """
+    solution = _single(model, theta, movable)
+    if solution is None or not solution.exact:
+        return None
+    point = model.evaluate(solution.v[:-1])
+    support = point.losses - point.t
+    tilt = model.weights * model.form.left_slope(point.losses, point.t)
+    prices = solution.multipliers
+    return Answer(point, point.t, support, None, tilt, prices.y, prices.z, np.nan, movable, 1, [])
+
+
+def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
+    if not len(theta) == len(movable) <= FEW:
+        return None
+    problem = model.as_subproblem()
+    return None if problem is None else solve_subproblem(problem, np.append(theta, -model.utility.anchor), None)
+
+
+def first_point(
+    model: Model, theta: Vector, movable: Index, deadline: float
+) -> tuple[Vector, Index | None, float | None]:
+    """A point near the solution, the assets that led to it, and about where its threshold is, if known.
+
+    The start itself where nothing easier is needed.
+    """
+    assets: Index | None = None
+    if model.form.kinks:
+        # One deviation priced like a tail: mean + deviation, linearized in the variance at the start.
+        spread = float(np.std(model.scenarios.losses(theta)))
+        easy = model.with_form(form(MeanVariance(1.0 / max(spread, 1e-3))))
+        solution = _single(easy, theta, movable)
+        if solution is not None:
+            theta, assets = solution.v[:-1], movable
+        else:
+            answer = Descent(easy, theta, movable, deadline).run(_ROUGHLY, 50)
+            theta, assets = answer.point.theta, answer.assets
+    scale, t = _comfortable_scale(model, theta, len(movable))
+    warm = False
+    while scale > 1.0:
+        wide = model.with_form(model.form.scaled(scale))
+        answer = Descent(wide, theta, movable, deadline, t).run(_ON_THE_WAY, 30, assets, warm)
+        theta, assets, warm, t = answer.point.theta, answer.assets, True, answer.point.t
+        scale /= 4.0
+    return theta, assets, t
+
+
+def _comfortable_scale(model: Model, theta: Vector, assets: int) -> tuple[float, float | None]:
+    """The least power of 4 by which u must be widened so that its curvature rests on enough scenarios; and t then.
+
+    A utility that is sharp compared with the losses bends at a few scenarios only: its quadratic model is then
+    good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
+    """
+    if isinstance(model.utility.shape, Quadratic):  # bends the same everywhere
+        return 1.0, None
+    scale, t = 1.0, None
+    weights = model.weights
+    enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights)))
+    for _ in range(16):
+        wide = model.with_form(model.form.scaled(scale)) if scale > 1.0 else model
+        point = wide.evaluate(theta, t)
+        t = point.t
+        with np.errstate(all="ignore"):
+            curvature = wide.form.curvature(point.losses, point.t)
+        total, square = float(weights @ curvature), float(weights @ np.square(curvature))
+        if square == 0.0 and not wide.utility.kappa > 0.0:
+            return 1.0, t if scale == 1.0 else None
+        if total * total >= enough * square and total > 0.0:
+            return scale, t
+        if square == 0.0 and wide.form.kinks:
+            return 1.0, t if scale == 1.0 else None
+        scale *= 4.0
+    return 1.0, None
+
+
+_GOLDEN = 0.6180339887498949  # multiples of it spread evenly over the unit interval, whatever the order of the rows
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is known of a panel after one pass; ``center`` and ``deviation`` per column, weighted."""
+
+    mass: float
+    center: Vector
+    deviation: Vector
+    biggest: float
+    drawn: Vector
+    drawn_weights: Vector | None
+
+    @property
+    def scale(self) -> float:
+        """A typical deviation; the size of the losses where they do not vary."""
+        spread = float(np.sqrt(np.mean(np.square(self.deviation))))
+        size = float(np.max(np.abs(self.center), initial=0.0))
+        return spread if spread > 1e-13 * size else (size or 1.0)
+
+    def with_tail(self, rows: Vector, weights: Vector, theta: Vector) -> Extent:
+        """The worst scenarios at theta as they are, and those drawn that are better in place of all others."""
+        others = self.drawn @ theta < float((rows @ theta).min())
+        raw = np.ones(len(self.drawn)) if self.drawn_weights is None else self.drawn_weights
+        left, total = self.mass - float(weights.sum()), float(raw[others].sum())
+        share = max(left, 0.0) / total if total > 0.0 else 0.0
+        return replace(
+            self,
+            drawn=np.concatenate([self.drawn[others], rows]),
+            drawn_weights=np.append(raw[others] * share, weights),
+        )
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The kernel that finds the ``count`` scenarios with the largest losses at theta, and their weights."""
+
+    theta: Vector
+    count: int
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> tuple[Ids, Vector, Vector]:
+        """Those of a piece."""
+        weights = np.ones(len(block.rows)) if block.weights is None else block.weights
+        return self.join([(block.ids, block.rows @ self.theta, weights)])
+
+    def join(self, parts: Sequence[tuple[Ids, Vector, Vector]]) -> tuple[Ids, Vector, Vector]:
+        """The worst of several."""
+        ids, losses, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        top = np.argsort(-losses, kind="stable")[: self.count]
+        return ids[top], losses[top], weights[top]
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """The kernel that brings a ``share`` of the rows, spread evenly, at most ``most`` of a block, and their weights."""
+
+    share: float
+    most: int
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> tuple[Vector, Vector | None]:
+        """Those of a piece."""
+        chosen = block.pick(np.flatnonzero(np.mod(block.ids * _GOLDEN, 1.0) < self.share)[: self.most])
+        return chosen.rows, chosen.weights
+
+    def join(self, parts: Sequence[tuple[Vector, Vector | None]]) -> tuple[Vector, Vector | None]:
+        """One after the other."""
+        weights = [part[1] for part in parts if part[1] is not None]
+        return np.concatenate([part[0] for part in parts]), np.concatenate(weights) if weights else None
+
+
+def scan(panel: Table, wanted: int) -> Extent:
+    """One pass; about ``wanted`` rows come back with it. Complains of NaN, infinities and bad weights."""
+    found = summary(panel, Thinned(min(1.0, wanted / len(panel)), len(panel)))
+    if not (np.isfinite(found.low) and np.isfinite(found.high)) and (bad := first_bad(panel)) is not None:
+        row, column, content = bad
+        raise ValueError(f"A must be finite; found {content} {panel.where(row)}, asset {column}.")
+    if not (np.isfinite(found.lightest) and np.isfinite(found.heaviest) and np.isfinite(found.mass)):
+        raise ValueError("weights must be finite; found NaN or infinity.")
+    if found.lightest < 0.0 or not found.mass > 0.0:
+        raise ValueError(
+            "weights must be non-negative with a positive sum; found minimum "
+            f"{found.lightest:g} and sum {found.mass:g}."
+        )
+    if not len(found.extra[0]):  # nearly all weights are 0: the first few rows of each piece that count will do
+        found = summary(panel, Thinned(1.0, 16))
+    assert found.mean is not None
+    return Extent(found.mass, found.mean, found.deviation, max(found.high, -found.low), *found.extra)
