@@ -221,7 +221,8 @@ class Prove:
         """Evidence of a block."""
         rows, w = block.rows, _probabilities(block, self.mass)
         if self.ids is None:
-            return self._evidence(rows, w, block.ids)
+            at = slice(block.first, block.first + len(rows)) if block.kept is None else block.ids
+            return self._evidence(rows, w, at)
         if not len(self.ids):
             return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
         place = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
@@ -231,9 +232,8 @@ class Prove:
         others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes)
         return join([others, self._evidence(rows[given], w[given], place[given])])
 
-    def _evidence(self, rows: Vector, w: Vector, at: Ids | Index) -> Evidence:
-        support, tilt = (self.support, self.tilt) if len(rows) == len(self.tilt) else (self.support[at], self.tilt[at])
-        return evidence(self.form, rows, w, self.theta, self.t, support, tilt, self.sizes)
+    def _evidence(self, rows: Vector, w: Vector, at: slice | Ids) -> Evidence:
+        return evidence(self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes)
 
     def join(self, parts: Sequence[Evidence]) -> Evidence:
         """Add up."""

@@ -11,19 +11,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._table import Table, summary
+from certeq._table import ArrayTable, Table
 from certeq.optimize.domains._rows import restore
 from certeq.optimize.exact._certificate import closed_box, distance, linear_minimum
 from certeq.optimize.exact._model import Hinges, KeptHinges, Model, Point, block_subproblem, dual_pairs, pair_up
 from certeq.optimize.exact._oracle import Along, KeptRows, Look, Sums, Units, add_up, join_rows, no_rows
-from certeq.optimize.exact._recession import Escape, falls_for_ever
+from certeq.optimize.exact._recession import next_radius
 from certeq.optimize.exact._working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
 from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, solve_rescaled, solve_subproblem
 from certeq.risk.solvers import solve_long
-from certeq.utilities import CVaR, Pieces
+from certeq.utilities import Pieces
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+_KEPT = 1 << 25  # bytes of rows near a kink that are kept
+_NARROW = 1e-9  # so near a kink, where losses have size 1, a row is on it: they may all be 0 but for rounding
+_LENGTHS = tuple(0.5**k for k in range(1, 16))
 
 
 @dataclass(frozen=True)
@@ -132,24 +135,13 @@ class Descent:
         return SubSolution(np.append(theta, here.t), prices, partition, False, 0)
 
     def _watch(self, problem: Subproblem, solution: SubSolution, assets: Index) -> None:
-        """Where a variable has no bound the model puts one at a distance; hitting it again and again is escape."""
-        q = self.model.polyhedron
-        v = solution.v[:-1]
-        low, high = problem.lower[:-1], problem.upper[:-1]
-        slack = 1e-6 * self.radius
-        hit = ((low != q.lower[assets]) & (v <= low + slack)) | ((high != q.upper[assets]) & (v >= high - slack))
-        if not hit.any():
-            return
-        direction = np.zeros(len(self.point.theta))
-        direction[assets] = v - self.point.theta[assets]
-        travelled = self.point.theta - self.origin
-        for way in (direction, travelled):
-            if np.any(way) and falls_for_ever(self.model, way):
-                raise Escape(way)
-        held = self.model.squares is not None and not self.model.squares.flat_along(travelled)
-        if float(np.max(np.abs(travelled))) > 1e6 and not held:  # no slope is left, and still every step was downhill
-            raise Escape(travelled)
-        self.radius = 10.0 * self.radius if self.radius < 1e9 else 10.0
+        """Where a variable has no bound the model puts one at a distance; hitting it again and again is no minimum."""
+
+        def losses(direction: Vector) -> tuple[Table, float]:
+            return ArrayTable(self.model.scenarios.losses(direction), self.model.weights), 0.0
+
+        here = self.point.theta
+        self.radius = next_radius(self.model, problem, solution.v, assets, here, self.origin, self.radius, losses)
 
     def _feasible(self, theta: Vector) -> Vector:
         """The furthest point on the way to theta that keeps the rows.
@@ -267,9 +259,7 @@ def _has_curvature(model: Model, point: Point) -> bool:
         return bool(np.any(model.form.curvature(point.losses, point.t)))
 
 
-_KEPT = 1 << 25  # bytes of rows near a kink that are kept
-_NARROW = 1e-9  # so near a kink, where losses have size 1, a row is on it: they may all be 0 but for rounding
-_LENGTHS = tuple(0.5**k for k in range(1, 16))
+# -- tables read in blocks ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -501,42 +491,12 @@ class BlockDescent:
     # -- no minimum ---------------------------------------------------------------------------------------------
 
     def _watch(self, problem: Subproblem, solution: SubSolution, point: BlockPoint) -> None:
-        """Where a variable has no bound the model puts one at a distance; hitting it again and again is escape."""
-        q, assets = self.model.polyhedron, self.movable
-        v = solution.v[:-1]
-        low, high = problem.lower[:-1], problem.upper[:-1]
-        slack = 1e-6 * self.radius
-        hit = ((low != q.lower[assets]) & (v <= low + slack)) | ((high != q.upper[assets]) & (v >= high - slack))
-        if not hit.any():
-            return
-        direction = np.zeros(len(point.v) - 1)
-        direction[assets] = v - point.v[assets]
-        travelled = point.v[:-1] - self.origin
-        for way in (direction, travelled):
-            if np.any(way) and self._falls_for_ever(way):
-                raise Escape(way)
-        if float(np.max(np.abs(travelled))) > 1e6:
-            raise Escape(travelled)
-        self.radius = 10.0 * self.radius if self.radius < 1e9 else 10.0
+        """As in memory."""
 
-    def _falls_for_ever(self, direction: Vector) -> bool:
-        """Whether direction lies in the set's cone and the slope of OCE far out along it stays below 0."""
-        model, q, small = self.model, self.model.polyhedron, 1e-6
-        d = direction / float(np.max(np.abs(direction)))
-        d = np.where(np.isfinite(model.low), np.maximum(d, 0.0), d)
-        d = np.where(np.isfinite(model.high), np.minimum(d, 0.0), d)
-        if np.any(np.abs(q.C @ d) > small) or np.any(q.G @ d > small):
-            return False
-        low, high = model.utility.slope_range
-        losses = self.panel.losses(d / self.units.scale)
-        middle = float(self.units.center @ d) / self.units.scale  # the mean loss along d
-        self.passes += 1
-        if low == high:
-            far = 0.0
-        elif high == np.inf or low == -np.inf:
-            ends = summary(losses)
-            least, most = ends.low - middle, ends.high - middle
-            far = (0.0 if most - least <= small else np.inf) if low == -np.inf else (1.0 - low) * most
-        else:
-            far = (1.0 - low) * (solve_long(losses, CVaR((1.0 - low) / (high - low))).value - middle)
-        return far + float(model.linear @ d) < -10.0 * small
+        def losses(direction: Vector) -> tuple[Table, float]:
+            self.passes += 1
+            way = direction / self.units.scale
+            return self.panel.losses(way), float(self.units.center @ way)
+
+        here = point.v[:-1]
+        self.radius = next_radius(self.model, problem, solution.v, self.movable, here, self.origin, self.radius, losses)

@@ -121,33 +121,54 @@ class Model:
 
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
-        q = self.polyhedron
         _, curvature, tilt = self.slopes(point.losses, point.t, hinges)
         g = np.append((self.scenarios.pull(tilt) + self.costs(point.theta))[assets], 1.0 - float(tilt.sum()))
-        at = np.append(point.theta[assets], point.t)
         H = None
         if np.any(curvature):
             H = self.scenarios.gram(self.weights * curvature, assets)
         if self.squares is not None:
-            H = np.zeros((len(at), len(at))) if H is None else H
+            H = np.zeros((len(g), len(g))) if H is None else H
             self.squares.add_hessian(H, assets)
-        if H is not None:
-            g = g - H @ at
-        rest = point.theta.copy()
-        rest[assets] = 0.0
+        v = np.append(point.theta, point.t)
         bent = None
         if len(hinges.scenario):
-            B = self.scenarios.rows(hinges.scenario, assets)
-            kink = self.form.places[hinges.which]
+            B, kink = self.scenarios.rows(hinges.scenario, assets), self.form.places[hinges.which]
+            rest = _without(point.theta, assets)
             if np.any(rest):
                 kink = kink - self.scenarios.losses(rest)[hinges.scenario]
             bent = B, kink, self.caps(hinges)
+        return self.around(v, assets, g, H, bent, radius)
+
+    def around(
+        self,
+        v: Vector,
+        assets: Index,
+        g: Vector,
+        H: Vector | None,
+        hinges: tuple[Vector, Vector, Vector] | None,
+        radius: float,
+    ) -> Subproblem:
+        """The quadratic with slope g and Hessian H at v = (theta, t) in (theta[assets], t), all others as they are.
+
+        A variable that nothing bounds is given bounds at the ``radius``.
+        """
+        q, rest = self.polyhedron, _without(v[:-1], assets)
+        at = v[np.append(assets, len(v) - 1)]
+        if H is not None:
+            g = g - H @ at
         lower, upper = q.lower[assets], q.upper[assets]
         lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), at[:-1] - radius, lower)
         upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), at[:-1] + radius, upper)
         C, G = q.C[:, assets], q.G[:, assets]
         chosen = Constraints(lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest)
-        return _in_theta_and_t(g, H, chosen, bent)
+        return _in_theta_and_t(g, H, chosen, hinges)
+
+
+def _without(theta: Vector, assets: Index) -> Vector:
+    """What is held of all other assets."""
+    rest = theta.copy()
+    rest[assets] = 0.0
+    return rest
 
 
 def _in_theta_and_t(
@@ -218,38 +239,17 @@ def block_subproblem(
 
     ``sums`` are over all rows, kept or not; hinges are taken out of them and stand beside.
     """
-    q, theta = model.polyhedron, v[:-1]
-    columns = np.append(assets, len(theta))
+    columns = np.append(assets, len(v) - 1)
     # The slope of a hinge above its kink is in the sums; only what is left without it belongs to the quadratic.
     above = hinges.cap * (kept.at[hinges.row] > hinges.place)
     scaled = units.rows(kept.raw[hinges.row])
     g = np.append(sums.pull - above @ scaled + model.linear, 1.0 - (sums.slope - float(above.sum())))[columns]
-    at = v[columns]
-    H = None
-    if sums.gram is not None and np.any(sums.gram):
-        H = sums.gram[np.ix_(columns, columns)]
-        g = g - H @ at
-    rest = theta.copy()
-    rest[assets] = 0.0
+    H = sums.gram[np.ix_(columns, columns)] if sums.gram is not None and np.any(sums.gram) else None
     B = np.empty((len(hinges.row), len(columns)))
     B[:, :-1], B[:, -1] = scaled[:, assets], -1.0
+    rest = _without(v[:-1], assets)
     kink = hinges.place - scaled @ rest if np.any(rest) else hinges.place
-    lower, upper = q.lower[assets], q.upper[assets]
-    lower = np.where(np.isneginf(lower) & np.isneginf(model.low[assets]), at[:-1] - radius, lower)
-    upper = np.where(np.isposinf(upper) & np.isposinf(model.high[assets]), at[:-1] + radius, upper)
-    return Subproblem(
-        g,
-        H,
-        np.append(lower, -np.inf),
-        np.append(upper, np.inf),
-        np.hstack([q.C[:, assets], np.zeros((len(q.c), 1))]),
-        q.c - q.C @ rest,
-        np.hstack([q.G[:, assets], np.zeros((len(q.b), 1))]),
-        q.b - q.G @ rest,
-        B,
-        kink,
-        hinges.cap,
-    )
+    return model.around(v, assets, g, H, (B, kink, hinges.cap), radius)
 
 
 def dual_pairs(at: Vector, hinges: KeptHinges, share: Vector, form: Form) -> tuple[Vector, Vector]:

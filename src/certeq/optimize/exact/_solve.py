@@ -13,7 +13,15 @@ from certeq._checks import check_count, check_number
 from certeq._table import Block, Table
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
-from certeq.optimize.domains._rows import feasible_point, implied_box, onto_rows, presolve_rows, restore
+from certeq.optimize.domains._rows import (
+    Constraints,
+    PresolvedRows,
+    feasible_point,
+    implied_box,
+    onto_rows,
+    presolve_rows,
+    restore,
+)
 from certeq.optimize.exact._certificate import (
     Certificate,
     Prove,
@@ -29,7 +37,7 @@ from certeq.optimize.exact._descent import Answer, BlockDescent, Descent
 from certeq.optimize.exact._model import Model, dual_pairs, normalize
 from certeq.optimize.exact._oracle import Scenarios, Units, threshold
 from certeq.optimize.exact._problem import ExactResult, Problem, read_problem, read_start, without_offsets
-from certeq.optimize.exact._recession import Escape
+from certeq.optimize.exact._recession import UnboundedDirection
 from certeq.optimize.exact._start import Extent, Worst, at_once, first_point, scan
 from certeq.optimize.exact._working_set import FEW
 from certeq.risk.solvers import solve_long
@@ -143,7 +151,9 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     problem = replace(problem, polyhedron=rows.constraints)
     single = isinstance(problem.utility.shape, Quadratic) and problem.table.shape[1] <= FEW
     if given is None and len(problem.weights) >= _MANY and not single:
-        given = _from_a_sample(problem, tol, deadline)
+        step = max(2, 3 * len(problem.weights) // _MANY)
+        some = np.ascontiguousarray(problem.table[::step])
+        given = _from_a_part(problem, some, problem.weights[::step], tol, deadline)
     scenarios = Scenarios(problem.table, problem.weights)
     problem, offset = without_offsets(problem, scenarios.center, scenarios.deviation)
     if offset.any():
@@ -157,14 +167,12 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if answer is None or proof is None or proof.relative > tol:
         try:
             answer = _descend(model, theta, movable, given is not None, tol, max_iter, deadline)
-        except Escape as escape:
-            raise unbounded_error(problem, escape) from None
+        except UnboundedDirection as found_direction:
+            raise unbounded_error(problem, found_direction.direction) from None
         proof = _prove(problem, box, model, answer)
     if proof.relative > tol:
         proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
-    reduced = found.slope - found.y @ rows.constraints.C + found.z @ rows.constraints.G
-    of_c, of_g = rows.multipliers(found.y, found.z, asked)
     steps = [(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace]
     return ExactResult(
         theta=proof.theta,
@@ -177,7 +185,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
-        multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
+        multipliers=_multipliers(found, rows, asked),
         radius=found.radius,
     )
 
@@ -242,6 +250,14 @@ class _Losses:
         return np.asarray(block.rows @ self.theta)
 
 
+def _multipliers(found: Certificate, rows: PresolvedRows, asked: Constraints) -> dict[str, Vector]:
+    """Those of the caller's rows and bounds."""
+    q = rows.constraints
+    reduced = found.slope - found.y @ q.C + found.z @ q.G
+    of_c, of_g = rows.multipliers(found.y, found.z, asked)
+    return {"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)}
+
+
 def status_of(optimal: bool, exhausted: bool, late: bool) -> str:
     """Why a run ended, in the words of its result."""
     if optimal:
@@ -287,24 +303,28 @@ def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
         check_number("time_limit", time_limit, "a number of seconds above 0", above=0.0, finite=False)
 
 
-def _from_a_sample(problem: Problem, tol: float, deadline: float) -> Vector | None:
-    """The solution for every k-th scenario: a start so near that two or three steps on all of them are enough."""
-    step = max(2, 3 * len(problem.weights) // _MANY)
+def _from_a_part(problem: Problem, table: Vector, weights: Vector | None, tol: float, deadline: float) -> Vector | None:
+    """The solution for some of the scenarios: a start so near that a few steps on all of them are enough."""
     squares = problem.squares
     try:
         found = solve_exact(
-            np.ascontiguousarray(problem.table[::step]),
+            table,
             problem.utility,
-            weights=problem.weights[::step],
+            weights=weights,
             linear=problem.linear,
             quadratic=None if squares is None else squares.given(),
             **problem.polyhedron.as_arguments(),
             tol=max(tol, 1e-6),
-            time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
+            time_limit=_left(deadline, 0.5),
         )
     except UnboundedError:  # fewer scenarios can be unbounded where all of them are not
         return None
     return found.theta
+
+
+def _left(deadline: float, share: float = 1.0) -> float | None:
+    """A share of the time that is left."""
+    return None if deadline == np.inf else max(1e-3, share * (deadline - time.perf_counter()))
 
 
 def _movable(model: Model) -> NDArray[np.intp]:
@@ -334,9 +354,9 @@ def _descend(
     return descent.run(target, max_iter, assets, warm)
 
 
-def unbounded_error(problem: Problem, escape: Escape) -> UnboundedError:
+def unbounded_error(problem: Problem, along: Vector) -> UnboundedError:
     """The error that names the assets along which the objective falls for ever."""
-    direction = escape.direction / float(np.max(np.abs(escape.direction)))
+    direction = along / float(np.max(np.abs(along)))
     order = np.argsort(-np.abs(direction), kind="stable")[:3]
     named = ", ".join(f"{direction[j]:+.3g} of asset {j}" for j in order if abs(direction[j]) > 1e-6)
     return UnboundedError(
@@ -420,19 +440,17 @@ def solve_panel(
             return _in_memory(asked, extent, given, tol, max_iter, deadline)
         problem = replace(asked, polyhedron=rows.constraints)
         if given is None:
-            given = _from_a_draw(problem, extent, tol, deadline)
+            given = _from_a_part(problem, extent.drawn, extent.drawn_weights, tol, deadline)
         order = np.argsort(problem.linear + extent.center + extent.deviation, kind="stable")
         start = feasible_point(rows, *box, given, order, FEW)
         # Only center and scale are asked of the scenarios here, and both are known for the whole panel.
         model = normalize(problem, cast(Scenarios, extent), start, *box)
         units = Units(extent.center, extent.scale, extent.mass)
         widest = extent.biggest * l1_reach(rows.constraints, *box) + abs(utility.anchor)
-        movable = np.flatnonzero(
-            model.high - model.low > 1e-13 * np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
-        )
-        descent = BlockDescent(panel, model, units, movable, widest / model.loss, deadline)
+        descent = BlockDescent(panel, model, units, _movable(model), widest / model.loss, deadline)
         t, width = _first_threshold(model, units, extent, start / model.holding)
-        size = min(1.0, max(abs(_rough_value(model, start, t)), 1e-2))
+        # The size of the objective, which a relative gap is relative to.
+        size = min(1.0, max(abs(t + float(model.linear @ start) / model.holding), 1e-2))
         try:
             answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
             for _ in range(_RESCUES):
@@ -443,14 +461,14 @@ def solve_panel(
                 worst, _, loads = panel.reduce(Worst(theta, rows_drawn))
                 descent.passes += 1
                 part = extent.with_tail(panel.take(worst), loads, theta)
-                better = _from_a_draw(problem, part, tol, deadline)
+                better = _from_a_part(problem, part.drawn, part.drawn_weights, tol, deadline)
                 if better is None:
                     break
                 start = feasible_point(rows, *box, better, order, FEW)
                 t, width = _first_threshold(model, units, part, start / model.holding)
                 answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
-        except Escape as escape:
-            raise unbounded_error(problem, escape) from None
+        except UnboundedDirection as found_direction:
+            raise unbounded_error(problem, found_direction.direction) from None
         point = answer.point
         theta = tidied(problem, model, point.v[:-1])
         q, scale = rows.constraints, extent.scale
@@ -483,8 +501,6 @@ def solve_panel(
             if alone.gap < proof.gap:
                 proof, t = alone, found.threshold
     relative = proof.gap / max(abs(proof.value), 1e-2 * unit)
-    reduced = proof.slope - proof.y @ q.C + proof.z @ q.G
-    of_c, of_g = rows.multipliers(proof.y, proof.z, asked.polyhedron)
     late, exhausted = time.perf_counter() > deadline, descent.iterations >= max_iter
     return PanelResult(
         theta=theta,
@@ -497,7 +513,7 @@ def solve_panel(
         iterations=descent.iterations,
         passes=descent.passes + 2,
         trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in descent.trace],
-        multipliers={"C": of_c, "G": of_g, "lower": np.maximum(reduced, 0.0), "upper": np.maximum(-reduced, 0.0)},
+        multipliers=_multipliers(proof, rows, asked.polyhedron),
         radius=proof.radius,
     )
 
@@ -515,27 +531,10 @@ def _in_memory(
         theta0=given,
         tol=tol,
         max_iter=max_iter,
-        time_limit=None if deadline == np.inf else max(1e-3, deadline - time.perf_counter()),
+        time_limit=_left(deadline),
     )
     shared = {name: getattr(found, name) for name in PanelResult.__dataclass_fields__ if name not in ("passes", "tilt")}
     return PanelResult(**shared, passes=1)
-
-
-def _from_a_draw(problem: Problem, extent: Extent, tol: float, deadline: float) -> Vector | None:
-    """The solution for the rows drawn: a start so near that a few steps on all of them are enough."""
-    try:
-        found = solve_exact(
-            extent.drawn,
-            problem.utility,
-            weights=extent.drawn_weights,
-            linear=problem.linear,
-            **problem.polyhedron.as_arguments(),
-            tol=max(tol, 1e-6),
-            time_limit=None if deadline == np.inf else max(1e-3, 0.5 * (deadline - time.perf_counter())),
-        )
-    except UnboundedError:  # fewer scenarios can be unbounded where all of them are not
-        return None
-    return found.theta
 
 
 def _first_threshold(model: Model, units: Units, extent: Extent, theta: Vector) -> tuple[float, float]:
@@ -551,8 +550,3 @@ def _first_threshold(model: Model, units: Units, extent: Extent, theta: Vector) 
         t = threshold(losses, w, model.form)
     spread = float(np.std(losses)) or 1.0
     return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))
-
-
-def _rough_value(model: Model, start: Vector, t: float) -> float:
-    """The size of the objective, for what a relative gap is relative to."""
-    return t + float(model.linear @ start) / model.holding
