@@ -1,7 +1,8 @@
 """The way of the data through the modules, one picture per public call.
 
-Each picture is a list of steps from top to bottom. A step is one module, or several side by side: all of them (blue), or
-the one that fits the data (red). The text beside an arrow says what is passed on. ``tests/docs/test_architecture.py`` checks that every module exists.
+Each picture is a list of steps from top to bottom. A step is one module, or several side by side: all of them (blue),
+or the one that fits the data (red). The text beside an arrow says what is passed on. A test checks that every module
+exists (``tests/docs/test_architecture.py``).
 """
 
 from __future__ import annotations

@@ -14,15 +14,17 @@ PAGE = ROOT / "docs" / "development" / "index.rst"
 
 
 @pytest.fixture(scope="module")
-def flows(request):
+def flows():
     pytest.importorskip("matplotlib")
-    sys.path.insert(0, str(ROOT / "docs" / "figures"))
-    request.addfinalizer(lambda: sys.path.remove(str(ROOT / "docs" / "figures")))
-    spec = importlib.util.spec_from_file_location("data_flow", ROOT / "docs" / "figures" / "data_flow.py")
+    folder = str(ROOT / "docs" / "figures")
+    sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location("data_flow", Path(folder, "data_flow.py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules["data_flow"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    return module.FLOWS
+    yield module.FLOWS
+    sys.path.remove(folder)
+    del sys.modules["data_flow"]
 
 
 @pytest.mark.parametrize("name", ["oce", "estimate", "minimize", "OCELoss", "MinimumOCE"])
