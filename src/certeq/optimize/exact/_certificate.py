@@ -133,10 +133,8 @@ def evidence(
 def _where_it_lies(form: Form, support: Vector, own: Vector, size: Vector) -> Vector:
     """``own`` in place of support points that are the same but for rounding, unless a kink is near."""
     same = np.abs(support - own) <= 64.0 * _EPS * size
-    if form.kinks:
-        same &= form.passed(support) == form.passed(own)
-        for kink in form.kinks:
-            same &= np.abs(support - kink.at) > 128.0 * _EPS * (size + abs(kink.at))
+    for kink in form.kinks:  # twice as far from a kink as from each other: they lie on one side of it
+        same &= np.abs(support - kink.at) > 128.0 * _EPS * (size + abs(kink.at))
     return np.where(same, own, support)
 
 
