@@ -23,7 +23,10 @@ _NAMES = {
         "CVaR CustomUtility Entropic LeakyCVaR Mean MeanVariance MonotoneMeanVariance Quartic SmoothCVaR Utility "
         "utility"
     ),
-    "certeq.risk": "Estimate ReliabilityWarning bounds estimate oce threshold tilt ubsr",
+    "certeq.risk": (
+        "Control Difference Estimate ReliabilityWarning bounds control difference estimate oce threshold tilt ubsr "
+        "upper_bound"
+    ),
     "certeq.optimize": (
         "Ball Box CallableLoss CappedSimplex Domain Free InfeasibleError L1Ball LinearLoss LogisticLoss LongShort Loss "
         "NonNegative Polyhedron Product Simplex Solution SquaredLoss TorchLoss UnboundedError hessian hessian_product "

@@ -178,8 +178,10 @@ def test_a_risk_beyond_float64_is_refused_with_the_remedy():
     x = 1e200 * np.random.default_rng(0).standard_normal(100)
     with pytest.raises(OverflowError, match=r"OCE under MeanVariance\(beta=0.5\) is beyond float64 .* larger unit"):
         ce.oce(x, ce.MeanVariance(0.5))
+    found, unit = ce.estimate(x, ce.CVaR(0.05)), ce.estimate(x / 1e200, ce.CVaR(0.05))
+    assert found.stderr / 1e200 == pytest.approx(unit.stderr, rel=1e-12)  # squares of 1e200 are beyond float64
     with pytest.raises(OverflowError, match="standard error under CVaR"):
-        ce.estimate(x, ce.CVaR(0.05))
+        ce.estimate(5e107 * x, ce.CVaR(0.05))
 
 
 @pytest.mark.parametrize(

@@ -4,48 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from certeq._table import Block, Table
-from certeq.risk._long import LongSolved
 from certeq.risk._sketch import Floats
-from certeq.utilities import Exponential, Utility
+from certeq.utilities import Exponential, Power, Quadratic, Utility
+from certeq.utilities.forms import form
 
-_ENOUGH_IN_TAIL = 20.0
-_DRAW = 1 << 18
-
-
-def densities_at(sample: Table, points: list[float]) -> list[float]:
-    """Density of the losses at points, from the spacing of order statistics around them (Bofinger's bandwidth)."""
-    if not points:
-        return []
-    z, w = sample.reduce(_All()) if len(sample) <= _DRAW else _losses_of(sample.draw(_DRAW))
-    order = np.argsort(z)
-    z = z[order]
-    share = np.full(z.size, 1.0 / z.size) if w is None else w[order] / w.sum()
-    rank = np.cumsum(share) - 0.5 * share
-    n = 1.0 / float((share * share).sum())
-    return [_density_at(point, z, rank, n) for point in points]
+_ENOUGH = 5.0  # losses that carry the risk, where slopes are bounded: n * alpha of a CVaR
+_ENOUGH_UNBOUNDED = 6.0  # the same, beyond what equal weights make of it, where they are not
+_ENOUGH_DF = 3.6  # degrees of freedom that the kurtosis leaves of the variance of influence values
+_ENOUGH_FOR_TAIL = 1000  # samples: among fewer, the largest of lognormal losses look like a power law of index 2
+_CLEARLY = 2.0  # standard errors that a tail index must lie below 2
+_WHOLE = 1 << 16  # losses up to which all are put in order
+_DRAW, _FINE_DRAW = 1 << 15, 1 << 18
 
 
-def _density_at(point: float, z: Floats, rank: Floats, n: float) -> float:
+def normal_quantile(p: float) -> float:
+    """The quantile of the standard normal distribution."""
     from scipy.special import ndtri
 
-    p = float(np.clip(np.interp(point, z, rank), 0.5 / n, 1.0 - 0.5 / n))
-    quantile = float(ndtri(p))
-    bell = np.exp(-0.5 * quantile**2) / np.sqrt(2.0 * np.pi)
-    width = (4.5 * bell**4 / (n * (2.0 * quantile**2 + 1.0) ** 2)) ** 0.2
-    width = min(width, 0.5 * p, 0.5 * (1.0 - p))
-    low, high = np.interp([p - width, p + width], rank, z)
-    return float(2.0 * width / (high - low)) if high > low else np.inf
+    return float(ndtri(p))
 
 
-def _losses_of(block: Block) -> tuple[Floats, Floats | None]:
-    """The losses of positive weight."""
-    counted = block.positive()
-    return counted.rows, counted.weights
+class Order:
+    """The losses of positive weight in rising order; of a long sample, those of a random draw.
+
+    A ``fine`` draw is long enough for a density, others for the median and the ends.
+    """
+
+    def __init__(self, sample: Table, fine: bool) -> None:
+        self.sample, self.complete = sample, len(sample) <= _WHOLE
+        part = sample.reduce(_All()) if self.complete else sample.draw(_FINE_DRAW if fine else _DRAW).positive()
+        z, w = part.rows, part.weights
+        if w is None:
+            self.z = np.sort(z)
+            share = np.full(z.size, 1.0 / z.size)
+        else:
+            order = np.argsort(z)
+            self.z, share = z[order], w[order] / w.sum()
+        self.rank = np.cumsum(share) - 0.5 * share
+        self.effective = 1.0 / float((share * share).sum())
+
+    @property
+    def median(self) -> float:
+        """A loss in the middle, whatever the weights."""
+        return float(self.z[self.z.size // 2])
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether losses repeat each other: at most half of them are distinct."""
+        some = self.z[:: max(1, self.z.size >> 12)]
+        return bool(2 * (1 + np.count_nonzero(np.diff(some))) <= some.size)
+
+    def gaps_at(self, point: float, tie: bool) -> tuple[float, float]:
+        """How far the next losses lie below and above a point, or with ``tie`` the loss at it; 0 if there are none."""
+        z = self.z
+        first = last = int(np.searchsorted(z, point))
+        if tie:  # the point was rounded
+            near = min((i for i in (first - 1, first) if 0 <= i < z.size), key=lambda i: abs(z[i] - point))
+            point = float(z[near])
+            first, last = int(np.searchsorted(z, point)), int(np.searchsorted(z, point, side="right"))
+        return point - float(z[first - 1]) if first > 0 else 0.0, float(z[last]) - point if last < z.size else 0.0
+
+    def density_at(self, point: float) -> float:
+        """Density of the losses, from the spacing of order statistics around the point (Bofinger's bandwidth)."""
+        z, rank, n = self.z, self.rank, self.effective
+        p = float(np.clip(np.interp(point, z, rank), 0.5 / n, 1.0 - 0.5 / n))
+        quantile = normal_quantile(p)
+        bell = np.exp(-0.5 * quantile**2) / np.sqrt(2.0 * np.pi)
+        width = (4.5 * bell**4 / (n * (2.0 * quantile**2 + 1.0) ** 2)) ** 0.2
+        width = min(width, 0.5 * p, 0.5 * (1.0 - p))
+        low, high = np.interp([p - width, p + width], rank, z)
+        return float(2.0 * width / (high - low)) if high > low else np.inf
+
+    def extremes(self, count: int, upper: bool) -> Floats:
+        """The ``count`` largest (or smallest) losses; of a long sample by a pass that keeps no more than a few."""
+        if self.complete:
+            return self.z[-count:] if upper else self.z[:count]
+        sign = 1.0 if upper else -1.0
+        drawn = sign * self.z[np.isfinite(self.z)]
+        share = min(1.0, (2.0 * count + 8.0 * np.sqrt(count)) / len(self.sample) + 8.0 / max(drawn.size, 1))
+        threshold = float(np.quantile(drawn, 1.0 - share)) if drawn.size else -np.inf
+        while True:
+            best, ties = self.sample.reduce(_Beyond(threshold, sign))
+            if best.size < count and ties:
+                best = np.append(best, np.full(min(ties, count - best.size), threshold))
+            if best.size >= count or threshold == -np.inf:
+                break
+            threshold = -np.inf  # the draw misled: look at everything
+        return sign * (np.partition(best, best.size - count)[best.size - count :] if best.size > count else best)
 
 
 @dataclass(frozen=True)
@@ -54,87 +104,13 @@ class _All:
 
     wide: ClassVar[bool] = False
 
-    def __call__(self, block: Block) -> tuple[Floats, Floats | None]:
-        return block.rows.copy(), None if block.weights is None else block.weights.copy()
+    def __call__(self, block: Block) -> Block:
+        return Block(block.first, block.rows.copy(), None if block.weights is None else block.weights.copy())
 
-    def join(self, parts: Sequence[tuple[Floats, Floats | None]]) -> tuple[Floats, Floats | None]:
-        weights = [part[1] for part in parts if part[1] is not None]
-        return np.concatenate([part[0] for part in parts]), np.concatenate(weights) if weights else None
-
-
-def _too_few(size: int) -> str:
-    if size == 1:
-        return "One sample says nothing of its own error: the interval has no width and no meaning."
-    return f"Only {size} samples: the normal interval is an asymptotic one."
-
-
-def reliability(sample: Table, solved: LongSolved, utility: Utility, ess: float) -> tuple[str, ...]:
-    """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
-    reasons = []
-    if len(sample) < 30:
-        reasons.append(_too_few(len(sample)))
-    elif ess < _ENOUGH_IN_TAIL:
-        reasons.append(
-            f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too "
-            "narrow. More samples, or a milder utility, would help."
-        )
-    index = _tail_index(sample, solved, utility)
-    if index is not None:
-        reasons.append(
-            f"The tail of u(X - t*) looks as heavy as a power law of index {index:.2g}, as far as these samples "
-            "show; below 2 the variance is infinite, and near 2 the interval is too narrow. Consider a milder utility."
-        )
-    return tuple(reasons)
-
-
-def _tail_index(sample: Table, solved: LongSolved, utility: Utility) -> float | None:
-    """Hill's estimate over the sqrt(n) largest, where it does not clearly exceed 2; else None."""
-    top = int(np.sqrt(len(sample)))
-    if len(sample) < 100:
-        return None
-    # u is steepest at the largest losses; where it is not monotone the smallest count as well.
-    ends = [_extremes(sample, top + 1, upper=True)]
-    if not utility.is_monotone or utility.slope_range[0] > 0.0:
-        ends.append(_extremes(sample, top + 1, upper=False))
-    far = np.concatenate(ends)
-    power, sizes = 1.0, np.zeros(1)
-    if not np.isfinite(utility.lipschitz):
-        low = solved.summary.low if np.isfinite(solved.summary.low) else float(far.min())
-        with np.errstate(over="ignore"):
-            values = np.asarray(utility.value((far - solved.center) - solved.s))
-            base = float(utility.value((low - solved.center) - solved.s)) if utility.is_monotone else 0.0
-        if isinstance(utility.shape, Exponential):  # u grows like u', which needs no shift to be a pure exponential
-            values, base = np.asarray(utility.slope((far - solved.center) - solved.s)), 0.0
-        sizes = np.sort(np.abs(values - base))[::-1][: top + 1]
-        power = utility.growth + 1.0
-    if sizes[-1] <= 0.0:
-        # Few losses reach the bend of u, or u grows no faster than X: judge by the tail of X and the growth of u.
-        sizes = np.sort(np.abs(far - float(np.median(sample.draw(1 << 12).rows))))[::-1][: top + 1] ** power
-    if sizes[-1] <= 0.0 or not np.all(np.isfinite(sizes)):
-        return None
-    spread = float(np.mean(np.log(sizes[:-1] / sizes[-1])))
-    index = 1.0 / spread if spread > 0 else np.inf
-    return index if index <= 2.0 * (1.0 + 1.0 / np.sqrt(top)) else None
-
-
-def _extremes(sample: Table, count: int, upper: bool) -> Floats:
-    """The ``count`` largest (or smallest) losses of positive weight.
-
-    A draw gives a threshold that a few times as many losses pass, so that no more than those are ever kept.
-    """
-    sign = 1.0 if upper else -1.0
-    drawn = sign * sample.draw(1 << 15).positive().rows
-    drawn = drawn[np.isfinite(drawn)]
-    share = min(1.0, (2.0 * count + 8.0 * np.sqrt(count)) / len(sample) + 8.0 / max(drawn.size, 1))
-    threshold = float(np.quantile(drawn, 1.0 - share)) if drawn.size else -np.inf
-    while True:
-        best, ties = sample.reduce(_Beyond(threshold, sign))
-        if best.size < count and ties:
-            best = np.append(best, np.full(min(ties, count - best.size), threshold))
-        if best.size >= count or threshold == -np.inf:
-            break
-        threshold = -np.inf  # the draw misled: look at everything
-    return sign * (np.partition(best, best.size - count)[best.size - count :] if best.size > count else best)
+    def join(self, parts: Sequence[Block]) -> Block:
+        weights = [part.weights for part in parts if part.weights is not None]
+        rows = np.concatenate([part.rows for part in parts])
+        return Block(parts[0].first, rows, np.concatenate(weights) if weights else None)
 
 
 @dataclass(frozen=True)
@@ -151,3 +127,122 @@ class _Beyond:
 
     def join(self, parts: Sequence[tuple[Floats, int]]) -> tuple[Floats, int]:
         return np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)
+
+
+class Evidence(NamedTuple):
+    """What an estimate knows of its own error, for `reliability` to judge."""
+
+    ess: float
+    carriers: float  # losses that carry the risk, beyond what equal weights make of it
+    kurtosis: float  # of the influence values
+    nearly_flat: float  # distance of the mean slope from 1 on a stretch beside t*, in standard errors
+    memory_left_out: float  # lifetime of the memory that independence was assumed in spite of
+
+
+def assumptions_of(utility: Utility) -> str:
+    """Which moments the error bars need, for a utility of unbounded slope; else nothing."""
+    if np.isfinite(utility.lipschitz):
+        return ""
+    needs = f"E {_moment_needed(utility)} to be finite"
+    helps = "With known bounds of X, upper_bound(x, utility, support=(a, b)) needs no moments."
+    if not utility.is_monotone:
+        helps = "A utility of bounded slope needs two moments only."
+    return f"The error bars need {needs}, which no sample can show: where it is not, they are too narrow. {helps}"
+
+
+def _moment_needed(utility: Utility) -> str:
+    """The moment that makes the variance of u(X - t*) finite."""
+    power = 0.0
+    rate = 0.0
+    for atom in form(utility).atoms:
+        if np.isfinite(atom.base.lipschitz):
+            continue
+        match atom.base.shape or atom.base.curve:
+            case Exponential(own):
+                rate = max(rate, own / atom.scale)
+            case Quadratic():
+                power = max(power, 2.0)
+            case Power(degree):
+                power = max(power, degree + 1.0)
+            case _:
+                return "u(X - t*)**2"
+    if rate > 0.0:
+        return "exp(X)" if rate == 0.5 else f"exp({2.0 * rate:g} X)"
+    return f"X**{2.0 * power:g}" if not utility.is_monotone else f"max(X, 0)**{2.0 * power:g}"
+
+
+def too_few(size: int) -> str:
+    """What is said of fewer than thirty samples."""
+    if size == 1:
+        return "One sample says nothing of its own error: the interval has no width and no meaning."
+    return f"Only {size} samples: the interval is an asymptotic one."
+
+
+def few_carriers(ess: float, carriers: float, bounded: bool) -> str | None:
+    """What is said where too few samples carry the risk; a utility of ``bounded`` slope can do with fewer."""
+    if ess >= (1.0 - 1e-9) * _ENOUGH if bounded else carriers >= _ENOUGH_UNBOUNDED:
+        return None
+    return (
+        f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too narrow. "
+        "More samples, or a milder utility, would help."
+    )
+
+
+def memory_left_out(periods: float) -> str:
+    """What is said where a series was taken for independent samples."""
+    return (
+        "The losses depend on those before them, by autocorrelation or by spells of high and low volatility that last "
+        f"about {periods:.2g} periods; the interval takes them for independent and is too narrow. If their order is "
+        'that of time, pass dependence="auto".'
+    )
+
+
+def reliability(order: Order, utility: Utility, evidence: Evidence) -> tuple[str, ...]:
+    """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
+    reasons = []
+    bounded = bool(np.isfinite(utility.lipschitz))
+    size, discrete = len(order.sample), order.is_discrete
+    if size < 30:
+        reasons.append(too_few(size))
+    elif (reason := few_carriers(evidence.ess, evidence.carriers, bounded)) is not None:
+        reasons.append(reason)
+    if not bounded and not discrete and 2.0 * size < _ENOUGH_DF * (evidence.kurtosis - 1.0):
+        reasons.append(
+            "A few samples far out in the tail of u(X - t*) make up most of its variance; the interval is too narrow. "
+            "Consider a milder utility, or upper_bound with a known support."
+        )
+    if bounded and (index := _tail_index(order, utility)) is not None:
+        reasons.append(
+            f"The tail of u(X - t*) looks as heavy as a power law of index {index:.2g}, as far as these samples "
+            "show; below 2 the variance is infinite, and the interval too narrow. Consider a milder utility."
+        )
+    if discrete and evidence.nearly_flat < 2.0:
+        reasons.append(
+            "The losses take few values, and the threshold t* lies within two standard errors of a stretch where every "
+            "threshold is as good: the interval treats it as unique, and may be too narrow."
+        )
+    if evidence.memory_left_out > 0.0:
+        reasons.append(memory_left_out(evidence.memory_left_out))
+    return tuple(reasons)
+
+
+def _tail_index(order: Order, utility: Utility) -> float | None:
+    """Hill's estimate over the sqrt(n) losses farthest out, where it is clearly below 2; else None.
+
+    For slopes that are bounded: u(X - t*) has a variance where X has. Of other utilities no more can be said than by
+    the kurtosis of influence values: over the range that a sample covers, the fourth power of normal losses has as
+    heavy a tail as any power law.
+    """
+    size = len(order.sample)
+    top = int(np.sqrt(size))
+    if size < _ENOUGH_FOR_TAIL:
+        return None
+    ends = [order.extremes(top + 1, upper=True)]
+    if utility.slope_range[0] != 0.0:  # gains count as well
+        ends.append(order.extremes(top + 1, upper=False))
+    sizes = np.sort(np.abs(np.concatenate(ends) - order.median))[::-1][: top + 1]
+    if sizes[-1] <= 0.0 or not np.all(np.isfinite(sizes)):
+        return None
+    spread = float(np.mean(np.log(sizes[:-1] / sizes[-1])))
+    index = 1.0 / spread if spread > 0 else np.inf
+    return index if index * (1.0 + _CLEARLY / np.sqrt(top)) < 2.0 else None

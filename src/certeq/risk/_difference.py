@@ -1,0 +1,258 @@
+"""The difference of two risks on the same periods: is A riskier than B?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certeq._checks import check_weight_sums
+from certeq._table import BLOCK, is_remote
+from certeq.risk._api import oce, threshold, tilt
+from certeq.risk._dependence import (
+    ErrorBars,
+    check_dependence,
+    cosine_sums,
+    cosines_for,
+    error_bars,
+    join_lags,
+    lags_for,
+    lags_of,
+    lifetime,
+    lifetime_of_overlap,
+    long_run_variances,
+)
+from certeq.risk._estimate import ReliabilityWarning
+from certeq.risk._inference import assumptions_of, few_carriers, memory_left_out, too_few
+from certeq.risk._input import Floats, as_array, as_weights, check_utility, free_to_overflow
+from certeq.utilities import Utility
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much riskier x is than y, and what is known of the error; made by `difference`.
+
+    Attributes
+    ----------
+    value : float
+        OCE of x less OCE of y.
+    stderr : float
+        Standard error of ``value``. Losses of the same period are compared, so what both have in common drops out.
+    df : float
+        Degrees of freedom of the t quantile.
+    n : int
+        Number of periods.
+    dependence : None, "auto" or int
+        How the order of the periods was understood.
+    memory : float
+        How many periods the series remember, as the error bars reckon with; 0 for independent ones.
+    assumptions : str
+        Which moments the error bars need, where the slope of u is unbounded; else empty.
+    warnings : tuple of str
+        Reasons, if any, why the error bars cannot be trusted.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> rng = np.random.default_rng(0)
+    >>> market = rng.normal(size=1000)
+    >>> found = ce.difference(1.1 * market + 0.1 * rng.normal(size=1000), market, ce.CVaR(0.05))
+    >>> round(found.value, 2), [round(end, 2) for end in found.interval()], found.pvalue < 0.001
+    (0.22, [0.19, 0.26], True)
+    """
+
+    value: float
+    stderr: float
+    df: float
+    n: int
+    dependence: int | str | None
+    memory: float
+    assumptions: str
+    warnings: tuple[str, ...]
+    _bars: ErrorBars = field(repr=False)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """A confidence interval for the true difference: value -+ t quantile * stderr.
+
+        Warns
+        -----
+        ReliabilityWarning
+            Where ``warnings`` is not empty.
+        """
+        down, up = self._bars.reach(level)
+        for reason in self.warnings:
+            warnings.warn(reason, ReliabilityWarning, stacklevel=2)
+        return self.value - down, self.value + up
+
+    @property
+    def pvalue(self) -> float:
+        """How often a difference at least this large, of either sign, would come about if the risks were equal."""
+        if self.value == 0.0 or self.stderr == 0.0:
+            return 1.0 if self.value == 0.0 else 0.0
+        from scipy.special import stdtr
+
+        return float(2.0 * stdtr(self.df, -abs(self.value) / self.stderr))
+
+
+class _Risk(NamedTuple):
+    """A risk of one series: its value, influence values, and how many losses carry it."""
+
+    value: float
+    losses: Floats
+    influence: Floats
+    ess: float
+
+
+@free_to_overflow
+def difference(
+    x: ArrayLike,
+    y: ArrayLike,
+    utility: Utility,
+    other: Utility | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    dependence: int | str | None = None,
+) -> Difference:
+    r"""OCE of x less OCE of y, losses of the same periods, with standard error, interval and p-value.
+
+    The influence values of a difference are the differences of influence values, period by period:
+
+    .. math:: \psi_i = [t_x + u(x_i - t_x) - \mathrm{OCE}(x)] - [t_y + u(y_i - t_y) - \mathrm{OCE}(y)].
+
+    Parameters
+    ----------
+    x, y : array_like
+        Losses of two decisions, one-dimensional, over the same periods in the same order.
+    utility : Utility
+        What risk means.
+    other : Utility, optional
+        What risk means for y, where that is another; ``difference(x, x, u, v)`` compares two risks of one sample.
+    weights : array_like, optional
+        Non-negative weights of the periods.
+    dependence : None, "auto" or int
+        As for `estimate`: None for independent periods, "auto" for a time series, an int for overlapping ones.
+
+    Returns
+    -------
+    Difference
+
+    Notes
+    -----
+    Not for samples that are not paired: of two separate samples the squared standard errors of two estimates add up.
+    Both series are held in memory; Dask collections are not taken.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> losses = np.random.default_rng(0).normal(size=500)
+    >>> ce.difference(losses, losses, ce.CVaR(0.05), ce.CVaR(0.1)).value > 0
+    True
+    """
+    check_utility(utility)
+    other = utility if other is None else check_utility(other)
+    dependence = check_dependence(dependence)
+    first, second = _paired(x, y)
+    size = first.size
+    w = None
+    if weights is not None:
+        (w,) = as_weights(weights, first, -1)  # type: ignore[misc]
+        check_weight_sums(float(w.min()), float(w.sum()), float(w.max()))
+        w = np.asarray(w, dtype=np.float64) / w.sum()
+    risks = _risk(first, utility, w), _risk(second, other, w)
+    found = lifetime_of_overlap(dependence) if isinstance(dependence, int) else _lifetime(risks)
+    remembered = 0.0 if dependence is None else found
+
+    psi = risks[0].influence - risks[1].influence
+    if w is not None:
+        psi = psi * (size * w)
+    unit = float(np.abs(psi).max()) or 1.0
+    psi = psi / unit
+    variance = float(np.mean(psi * psi))
+    kurtosis = float(np.mean(psi**4)) / variance**2 if variance > 0.0 else 0.0
+    effective = float(size) if w is None else 1.0 / float((w * w).sum())
+    ess = min(risk.ess for risk in risks)
+    carriers = 1.0 / max(1.0 / ess - 1.0 / effective, 1e-12)
+    long_run, cosines = None, 0
+    if remembered > 0.0 and size > 1:
+        cosines = cosines_for(size, remembered)
+        parts = [cosine_sums(psi[None, part], part.start, size, cosines) for part in _blocks(size)]
+        (long_run,) = long_run_variances(np.sum(parts, axis=0), size)
+    # The difference of two similar risks is hardly skewed, and the bias of one is that of the other.
+    bars = error_bars(size, effective, variance, 0.0, kurtosis, carriers, long_run, cosines)
+    bars = ErrorBars(bars.stderr * unit, bars.df, 0.0)
+    reasons = []
+    if size < 30:
+        reasons.append(too_few(size))
+    elif (reason := few_carriers(ess, carriers, bounded=_bounded(utility) and _bounded(other))) is not None:
+        reasons.append(reason)
+    if dependence is None and found > 0.0:
+        reasons.append(memory_left_out(found))
+    return Difference(
+        value=risks[0].value - risks[1].value,
+        stderr=bars.stderr,
+        df=bars.df,
+        n=size,
+        dependence=dependence,
+        memory=remembered,
+        assumptions=assumptions_of(utility) or assumptions_of(other),
+        warnings=tuple(reasons),
+        _bars=bars,
+    )
+
+
+def _bounded(utility: Utility) -> bool:
+    return bool(np.isfinite(utility.lipschitz))
+
+
+def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
+    """Both series as vectors of the same periods."""
+    if is_remote(x, y):
+        raise TypeError("x and y must be arrays in memory; found a Dask collection. Pass x.compute() and y.compute().")
+    arrays = as_array("x", x), as_array("y", y)
+    for name, array in zip("xy", arrays, strict=True):
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be one-dimensional; found shape {array.shape}.")
+    if arrays[0].size != arrays[1].size or arrays[0].size == 0:
+        raise ValueError(
+            f"x and y must be losses of the same periods, at least one; found {arrays[0].size} and {arrays[1].size}."
+        )
+    labels: Any = getattr(x, "index", None)
+    others: Any = getattr(y, "index", None)
+    if hasattr(labels, "equals") and hasattr(others, "equals") and not labels.equals(others):
+        raise ValueError(
+            "y must have the index of x; found other labels, or the same ones in another order. Pass "
+            "y.reindex(x.index), or y.to_numpy() to pair them by place."
+        )
+    return np.asarray(arrays[0], dtype=np.float64), np.asarray(arrays[1], dtype=np.float64)
+
+
+def _risk(x: Floats, utility: Utility, w: Floats | None) -> _Risk:
+    value, t, q = float(oce(x, utility, w)), float(threshold(x, utility, w)), tilt(x, utility, w)
+    psi = np.asarray(utility.value(x - t)) - (value - t)
+    if w is not None:
+        psi[w == 0] = 0.0  # a loss that does not count may be any number
+    return _Risk(value, x, psi, 1.0 / float((q * q).sum()))
+
+
+def _lifetime(risks: tuple[_Risk, _Risk]) -> float:
+    """How long the difference of influence values, or either series, remembers."""
+    size = risks[0].losses.size
+    count = lags_for(size)
+    if count == 0:
+        return 0.0
+    series = [risks[0].influence - risks[1].influence]
+    for risk in risks:
+        away = risk.losses - np.median(risk.losses)
+        if np.isfinite(away).all():
+            series += [away, np.abs(away)]
+    units = [float(np.abs(row).max()) or 1.0 for row in series]
+    parts = [np.stack([row[part] / unit for row, unit in zip(series, units, strict=True)]) for part in _blocks(size)]
+    return lifetime(join_lags([lags_of(part, count) for part in parts]))
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))

@@ -1,0 +1,65 @@
+"""Certified bounds and risk control."""
+
+import numpy as np
+import pytest
+
+import certeq as ce
+
+X = np.random.default_rng(0).beta(2, 5, size=400)
+
+
+@pytest.mark.parametrize(
+    "u",
+    [ce.CVaR(0.1), ce.Entropic(2.0), ce.MonotoneMeanVariance(2), ce.Quartic(), ce.SmoothCVaR(0.1), ce.Mean()],
+    ids=repr,
+)
+def test_bounds_lie_above_the_estimate_and_below_the_worst_case(u):
+    loose, tight = ce.upper_bound(X, u, support=(0, 1)), ce.upper_bound(X, u, 0.8, support=(0, 1))
+    assert ce.oce(X, u) < tight < loose <= ce.oce([1.0], u) + 1e-12
+    assert ce.upper_bound(X, u, support=(0, 2)) >= loose
+
+
+def test_shift_and_scale():
+    bound = ce.upper_bound(X, ce.CVaR(0.1), support=(0, 1))
+    assert ce.upper_bound(100 * X + 1e6, ce.CVaR(0.1), support=(1e6, 1e6 + 100)) == pytest.approx(1e6 + 100 * bound)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_a_few_losses_bound_nothing(n):
+    assert ce.upper_bound(np.full(n, 0.1), ce.CVaR(0.1), support=(0, 1)) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_support_too_wide_for_the_utility_gives_the_worst_case():
+    assert ce.upper_bound(X, ce.Entropic(1.0), support=(0, 2000)) == pytest.approx(2000.0)
+
+
+def test_control_stops_at_the_first_failure():
+    losses = np.stack([0.2 * X, 0.5 * X, X, 0.1 * X], axis=1)
+    names = ["a", "b", "c", "d"]
+    found = ce.control(losses, names, ce.CVaR(0.1), limit=0.45, support=(0, 1))
+    assert (found.candidate, found.index, len(found.bounds)) == ("b", 1, 3)
+    none = ce.control(losses, names, ce.CVaR(0.1), limit=0.01, support=(0, 1))
+    assert (none.candidate, none.index, len(none.bounds)) == (None, None, 1)
+    every = ce.control(losses, names, ce.CVaR(0.1), limit=1.0, support=(0, 1))
+    assert (every.candidate, len(every.bounds)) == ("d", 4)
+    assert found.bounds[0] == ce.upper_bound(losses[:, 0], ce.CVaR(0.1), support=(0, 1))
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match=r"support, between 0 and 0.5; found 0\.\d+ at index \d+. A loss outside"):
+        ce.upper_bound(X, ce.CVaR(0.1), support=(0, 0.5))
+    with pytest.raises(ValueError, match="found nan at index 1"):
+        ce.upper_bound([0.0, np.nan], ce.CVaR(0.1), support=(0, 1))
+    with pytest.raises(ValueError, match="utility must be increasing"):
+        ce.upper_bound(X, ce.MeanVariance(0.5), support=(0, 1))
+    for support, error in (((1, 0), ValueError), ((0, np.inf), ValueError), (1.0, TypeError), ((0, 1, 2), TypeError)):
+        with pytest.raises(error, match="support must be"):
+            ce.upper_bound(X, ce.CVaR(0.1), support=support)
+    with pytest.raises(ValueError, match="level"):
+        ce.upper_bound(X, ce.CVaR(0.1), 95, support=(0, 1))
+    with pytest.raises(ValueError, match="one-dimensional"):
+        ce.upper_bound(X[:, None], ce.CVaR(0.1), support=(0, 1))
+    with pytest.raises(ValueError, match="as many as losses has columns, 2; found 3"):
+        ce.control(np.stack([X, X], axis=1), [1, 2, 3], ce.CVaR(0.1), 0.5, support=(0, 1))
+    with pytest.raises(ValueError, match="one column per candidate"):
+        ce.control(X, [1], ce.CVaR(0.1), 0.5, support=(0, 1))

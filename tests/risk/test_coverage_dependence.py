@@ -1,0 +1,76 @@
+"""How often 95 % intervals with dependence="auto" cover the truth of a time series, and how often memory is found."""
+
+import numpy as np
+import pytest
+
+import certeq as ce
+
+from .processes import DISTRIBUTIONS, PROCESSES, coverage, true_risk
+
+CVAR, MMV, ENTROPIC = ce.CVaR(0.05), ce.MonotoneMeanVariance(2), ce.Entropic(0.5)
+# The least coverage, by process and number of periods. Entropic has no finite risk under GARCH, with its heavy tails.
+BARS = {
+    ("iid", 1000): 0.935,
+    ("ar.6", 1000): 0.93,
+    ("overlap10", 1000): 0.905,
+    ("garch.06.92", 1000): 0.90,
+    ("garch.10.88", 1000): 0.86,
+    ("switching", 1000): 0.92,
+    ("garch.10.88", 4000): 0.88,
+}
+CASES = [
+    (name, n, utility)
+    for name, n in BARS
+    for utility in (CVAR, MMV, ENTROPIC)
+    if not (name.startswith("garch") and utility is ENTROPIC)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "n", "utility"), CASES, ids=str)
+def test_intervals_cover(name, n, utility, record_property):
+    losses = PROCESSES[name](np.random.default_rng([n, 17]), 2000, n)
+    found = coverage(losses, utility, true_risk(name, utility), "auto")
+    record_property("coverage", found.inside)
+    print(f"{name}, n = {n}, {utility}: covers {found.inside:.4f}, {found.width:.2f} times as wide as normal")
+    assert found.inside >= BARS[name, n]
+    if name == "iid":
+        assert found.inside <= 0.965
+        assert found.width <= 1.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize("utility", [CVAR, MMV], ids=str)
+def test_a_year_of_days_is_reported(name, utility, record_property):
+    """250 periods are too few to find the memory of a GARCH series in every sample: a figure, and no bar."""
+    losses = PROCESSES[name](np.random.default_rng([250, 17]), 1000, 250)
+    found = coverage(losses, utility, true_risk(name, utility), "auto")
+    record_property("coverage", found.inside)
+    print(f"{name}, n = 250, {utility}: covers {found.inside:.3f}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normal", "t5", "t3", "lognormal", "exponential"])
+def test_independent_losses_are_seldom_taken_for_a_series(name):
+    losses = DISTRIBUTIONS[name].rvs(size=(2000, 1000), random_state=np.random.default_rng(5))
+    for utility in (CVAR, MMV):
+        found = coverage(losses, utility, 0.0)
+        print(f"{name}, {utility}: memory warning in {found.remembered:.4f}")
+        assert found.remembered <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ar.6", "overlap10"])
+def test_a_series_is_not_taken_for_independent_losses(name):
+    found = coverage(PROCESSES[name](np.random.default_rng(6), 2000, 1000), CVAR, 0.0)
+    print(f"{name}: memory warning in {found.remembered:.4f}")
+    assert found.remembered >= 0.95
+
+
+@pytest.mark.parametrize(("name", "least"), [("iid", 0.88), ("ar.6", 0.88), ("overlap10", 0.82), ("switching", 0.85)])
+def test_a_hundred_samples(name, least):
+    """The same on 100 samples: fails with probability 1e-3 or less where the full test passes."""
+    losses = PROCESSES[name](np.random.default_rng(1), 100, 1000)
+    assert coverage(losses, CVAR, true_risk(name, CVAR), "auto").inside >= least
+    assert (coverage(losses, CVAR, 0.0).remembered > 0.9) is (name != "iid")

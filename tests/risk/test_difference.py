@@ -1,0 +1,86 @@
+"""The paired difference of two risks."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import certeq as ce
+
+RNG = np.random.default_rng(0)
+MARKET = RNG.normal(size=1000)
+OTHER = 0.9 * MARKET + 0.5 * RNG.normal(size=1000)
+
+
+def test_value_is_that_of_the_parts(utility):
+    found = ce.difference(OTHER, MARKET, utility)
+    assert found.value == pytest.approx(ce.oce(OTHER, utility) - ce.oce(MARKET, utility), rel=1e-12)
+    assert found.n == 1000
+    back = ce.difference(MARKET, OTHER, utility)
+    assert (back.value, back.stderr, back.pvalue) == pytest.approx((-found.value, found.stderr, found.pvalue))
+
+
+def test_stderr_of_means_is_that_of_the_paired_test():
+    found = ce.difference(OTHER, MARKET, ce.Mean())
+    assert found.stderr == pytest.approx(np.std(OTHER - MARKET, ddof=1) / np.sqrt(1000), rel=1e-12)
+    low, high = found.interval(0.95)
+    assert found.pvalue < 0.05 or low < 0.0 < high
+
+
+def test_a_p_value_of_five_percent_is_an_interval_that_ends_at_zero():
+    found = ce.difference(OTHER, MARKET, ce.CVaR(0.1), dependence="auto")
+    low, high = found.interval(1.0 - found.pvalue)
+    assert min(abs(low), abs(high)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_two_risks_of_one_sample():
+    found = ce.difference(MARKET, MARKET, ce.CVaR(0.05), ce.CVaR(0.1))
+    assert found.value == pytest.approx(ce.oce(MARKET, ce.CVaR(0.05)) - ce.oce(MARKET, ce.CVaR(0.1)))
+    assert found.pvalue < 1e-6
+
+
+def test_the_same_series_does_not_differ_from_itself():
+    found = ce.difference(MARKET, MARKET, ce.CVaR(0.05))
+    assert (found.value, found.stderr, found.pvalue, found.interval()) == (0.0, 0.0, 1.0, (0.0, 0.0))
+    assert ce.difference(MARKET + 1.0, MARKET, ce.CVaR(0.05)).pvalue < 1e-12
+
+
+def test_weights_and_dependence():
+    equal = ce.difference(OTHER, MARKET, ce.CVaR(0.1), weights=np.full(1000, 2.0), dependence="auto")
+    plain = ce.difference(OTHER, MARKET, ce.CVaR(0.1), dependence="auto")
+    assert (equal.value, equal.stderr, equal.df) == pytest.approx((plain.value, plain.stderr, plain.df), rel=1e-9)
+    x, y = np.cumsum(MARKET), np.cumsum(OTHER)  # random walks remember everything
+    with pytest.warns(ce.ReliabilityWarning, match="depend on those before"):
+        ce.difference(x, y, ce.CVaR(0.1)).interval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        walk = ce.difference(x, y, ce.CVaR(0.1), dependence="auto")
+        walk.interval()
+    assert walk.memory > 50
+    assert ce.difference(OTHER, MARKET, ce.CVaR(0.1), dependence=10).memory == 4.0
+
+
+def test_few_samples_are_told():
+    assert "Only 12 samples" in ce.difference(OTHER[:12], MARKET[:12], ce.CVaR(0.1)).warnings[0]
+    assert "carry the risk" in ce.difference(OTHER[:100], MARKET[:100], ce.CVaR(0.01)).warnings[0]
+    assert "E exp(X)" in ce.difference(OTHER, MARKET, ce.Entropic(0.5)).assumptions
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="same periods, at least one; found 1000 and 999"):
+        ce.difference(MARKET, OTHER[:-1], ce.CVaR(0.1))
+    with pytest.raises(ValueError, match="y must be one-dimensional"):
+        ce.difference(MARKET, OTHER[:, None], ce.CVaR(0.1))
+    days = pd.bdate_range("2020-01-01", periods=1000)
+    with pytest.raises(ValueError, match="y must have the index of x"):
+        ce.difference(pd.Series(MARKET, days), pd.Series(OTHER, days[::-1]), ce.CVaR(0.1))
+    with pytest.raises(ValueError, match="NaN at index 3"):
+        ce.difference(np.where(np.arange(1000) == 3, np.nan, MARKET), OTHER, ce.CVaR(0.1))
+    with pytest.raises(ValueError, match="weights must not be negative"):
+        ce.difference(MARKET, OTHER, ce.CVaR(0.1), weights=-np.ones(1000))
+    with pytest.raises(ValueError, match="level"):
+        ce.difference(MARKET, OTHER, ce.CVaR(0.1)).interval(95)
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match="arrays in memory; found a Dask collection"):
+        ce.difference(da.from_array(MARKET), OTHER, ce.CVaR(0.1))
