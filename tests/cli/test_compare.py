@@ -48,6 +48,18 @@ def test_table_and_report(certeq, prices, csv):
     assert "--force" in certeq.refused("compare", path, "--report", "certeq-report.html")
 
 
+def test_says_which_strategies_differ(certeq, prices, csv):
+    path = csv(prices)
+    found = certeq.json("compare", path, "--no-report")
+    pairs, count = found["cvar_differences"], sum("weights" in row for row in found["strategies"])
+    assert len(pairs) == count * (count - 1) // 2 > 20
+    assert all(pair["difference"] >= 0 for pair in pairs)
+    assert all(pair["pvalue"] <= pair["adjusted_pvalue"] <= 1 for pair in pairs)
+    said = certeq("compare", path).stdout
+    assert "differ in CVaR 95 % at the 5 % level" in said
+    assert "Which strategies differ" in (certeq.folder / "certeq-report.html").read_text()
+
+
 def test_json_is_all_there_is_on_standard_output(certeq, prices, csv):
     result = certeq("compare", csv(prices), "--json", "--report", "c.html")
     assert json.loads(result.stdout)["report"] == "c.html"

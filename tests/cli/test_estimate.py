@@ -19,7 +19,7 @@ def file(tmp_path):
 
 
 def test_gives_what_the_library_gives(certeq, file):
-    found, wanted = certeq.json("estimate", file, "--alpha", 0.1), ce.estimate(LOSSES, ce.CVaR(0.1))
+    found, wanted = certeq.json("estimate", file, "--alpha", 0.1), ce.estimate(LOSSES, ce.CVaR(0.1), dependence="auto")
     assert found["column"] == "loss"
     assert found["oce"] == pytest.approx(wanted.value, rel=1e-12)
     assert found["threshold"] == pytest.approx(wanted.threshold, rel=1e-12)
@@ -97,3 +97,26 @@ def test_bad_files(certeq, tmp_path):
     assert "Parquet" in certeq.refused("estimate", given(b"PAR1 not really", "bad.parquet"))
     assert "Parquet" in certeq.refused("estimate", given(b"\0\1\2\3\n"))
     assert "'a' occurs twice" in certeq.refused("estimate", given("a,a\n1,2\n"), "-c", "a")
+
+
+def test_losses_in_the_order_of_time(certeq, tmp_path):
+    path = tmp_path / "walk.csv"
+    sums = np.convolve(np.random.default_rng(0).normal(size=1009), np.ones(10), "valid")
+    pd.DataFrame({"x": sums}).to_csv(path, index=False)
+    auto, none, ten = (certeq.json("estimate", path, "--dependence", word) for word in ("auto", "none", "10"))
+    assert auto["memory"] > 1
+    assert none["memory"] == 0
+    assert ten["memory"] == 4
+    assert auto["stderr"] > 2 * none["stderr"]
+    assert auto["oce"] == none["oce"]
+    assert "depend on those before them" in none["warnings"][0]
+    assert not auto["warnings"]
+    assert certeq.json("estimate", path) == auto
+    assert "over about" in certeq("estimate", path).stdout
+    assert "--dependence" in certeq.refused("estimate", path, "--dependence", "often", code=2)
+
+
+def test_assumptions_are_printed(certeq, file):
+    assert "no sample can show" in certeq.json("estimate", file, "-u", "entropic")["assumptions"]
+    assert "Assumptions" in certeq("estimate", file, "-u", "entropic").stdout
+    assert "Assumptions" not in certeq("estimate", file).stdout

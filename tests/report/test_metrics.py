@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import certeq as ce
 from certeq.report import METRICS, intervals, measure
 from certeq.report.metrics import stationary_indices
 
@@ -46,3 +47,10 @@ def test_intervals_repeat_and_decline():
     returns = np.random.default_rng(2).normal(size=200) * 0.01
     assert intervals(returns, replicates=20) == intervals(returns, replicates=20)
     assert np.isnan(intervals(returns[:50])["cvar"]).all()
+
+
+def test_one_interval_for_one_number():
+    """The CVaR of a report has the interval that `estimate` gives it."""
+    returns = np.random.default_rng(2).normal(size=200) * 0.01
+    wanted = ce.estimate(-returns, ce.CVaR(0.05), dependence="auto").interval()
+    assert intervals(returns, replicates=20)["cvar"] == pytest.approx(wanted)

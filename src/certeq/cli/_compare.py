@@ -82,10 +82,14 @@ def run(
         if as_json:
             print_json(_facts(study, found, target))
             return
+        from certeq.report import differences, differences_sentence
+
         print_table(_table(study, found), "with --json" if target is None else "in the report")
         for strategy in study.strategies:
             if strategy.failure:
                 note(f"{strategy.name} {strategy.failure}")
+        if pairs := differences(study):
+            print(differences_sentence(pairs))
         tail = f"; report written to {target}" if target is not None else ""
         print(f"{time.perf_counter() - began:.1f} s{tail}")
 
@@ -198,6 +202,8 @@ def _table(study: Study, found: Figures) -> Table:
 
 
 def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
+    from certeq.report import differences
+
     rows = []
     for strategy in study.strategies:
         row: dict[str, Any] = {"name": strategy.name, "benchmark": strategy.is_benchmark, "failure": strategy.failure}
@@ -218,6 +224,17 @@ def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
     return {
         "data": study.source,
         "assets": study.fitted_on.shape[1],
+        "cvar_differences": [
+            {
+                "riskier": pair.riskier,
+                "other": pair.other,
+                "difference": pair.found.value,
+                "stderr": pair.found.stderr,
+                "pvalue": pair.found.pvalue,
+                "adjusted_pvalue": pair.adjusted,
+            }
+            for pair in differences(study)
+        ],
         "fitted_on": spans[0],
         "judged_on": spans[1],
         "notes": list(study.notes),

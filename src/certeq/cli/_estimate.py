@@ -45,6 +45,10 @@ def run(
     scale: Scale = None,
     normalized: Normalized = False,
     level: Annotated[float, typer.Option(help="Coverage of the interval.")] = 0.95,
+    dependence: Annotated[
+        str,
+        typer.Option(help='"auto" for losses in the order of time, "none" if independent, or k overlapping periods.'),
+    ] = "auto",
     cluster: Annotated[
         str | None, typer.Option(help="A Dask scheduler, tcp://host:port, to run on.", show_default=False)
     ] = None,
@@ -63,6 +67,7 @@ def run(
         raise typer.BadParameter(
             f"must lie strictly between 0 and 1 (0.95 for 95 %); found {level}.", param_hint="--level"
         )
+    order = _dependence(dependence)
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=False)
     with explained():
         built = choice.build(given, normalized=normalized)
@@ -71,7 +76,7 @@ def run(
             name, losses = lazy_column(file, column) if many else read_column(file, column)
             if gains:
                 losses = -losses
-            result = estimate(losses, built)
+            result = estimate(losses, built, dependence=order)
             spread = 0.0
             if choice.depends_on_units:
                 spread = float(losses.std(ddof=0).compute() if many else np.std(losses))
@@ -91,6 +96,17 @@ def run(
             print_table(_table(name, result, level, low, high))
 
 
+def _dependence(text: str) -> int | str | None:
+    """What --dependence says."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise typer.BadParameter(
+        f'must be "auto", "none" or a number of overlapping periods; found {text!r}.', param_hint="--dependence"
+    )
+
+
 def _facts(
     path: Path, name: str, choice: Any, given: dict[str, float], normalized: bool, result: Estimate, level: float,
     interval: tuple[float, float],
@@ -107,8 +123,18 @@ def _facts(
         "effective_sample_size": result.ess,
         "level": level,
         "interval": list(interval),
+        "dependence": result.dependence,
+        "memory": result.memory,
+        "degrees_of_freedom": result.df,
+        "assumptions": result.assumptions,
         "warnings": list(result.warnings),
     }
+
+
+def _memory(result: Estimate) -> str:
+    if result.dependence is None:
+        return "none: samples are taken for independent"
+    return f"over about {result.memory:.2g} periods" if result.memory > 0.0 else "none found"
 
 
 def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
@@ -122,7 +148,10 @@ def _table(name: str, result: Estimate, level: float, low: float, high: float) -
         ("Standard error", f"{result.stderr:.3g}"),
         ("Bias, estimated", f"{result.bias:.2g}"),
         ("Samples", f"{result.n}, of which about {result.ess:.0f} carry the risk"),
+        ("Dependence", _memory(result)),
     ]
+    if result.assumptions:
+        rows.append(("Assumptions", result.assumptions))
     for label, text in rows:
         table.add_row(cell(label, "bold"), cell(text))
     return table

@@ -3,7 +3,7 @@
 from certeq._files import check_writable, write_text
 from certeq.report._report import render, save
 from certeq.report._study import Strategy, Study, Sweep, fit_strategy, frontier, sensitivity
-from certeq.report._tables import figures
+from certeq.report._tables import differences, differences_sentence, figures
 from certeq.report.metrics import METRICS, Metric, intervals, measure
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "Study",
     "Sweep",
     "check_writable",
+    "differences",
+    "differences_sentence",
     "figures",
     "fit_strategy",
     "frontier",

@@ -11,7 +11,17 @@ from certeq.report._chart import percent
 from certeq.report._charts_holdings import contributions_chart, days_chart, loss_chart, weights_chart
 from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
 from certeq.report._study import Study, Tail
-from certeq.report._tables import Figures, certificate_table, figures, metrics_caption, metrics_table, run_table
+from certeq.report._tables import (
+    Figures,
+    certificate_table,
+    differences,
+    differences_caption,
+    differences_table,
+    figures,
+    metrics_caption,
+    metrics_table,
+    run_table,
+)
 from certeq.report.page import figure_section, page, table_section
 from certeq.utilities import CVaR
 
@@ -76,11 +86,20 @@ def render(study: Study, found: Figures | None = None) -> str:
         charts += sensitivity_charts(study, study.sensitivity)
     sections = [
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        *_differences(study),
         *[figure_section(chart) for chart in charts],
         table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
     return page(study.title, _lead(study), _cards(study, tail, found), sections, charts)
+
+
+def _differences(study: Study) -> list[str]:
+    pairs = differences(study)
+    if not pairs:
+        return []
+    title = "Which strategies differ"
+    return [table_section("differences", title, differences_caption(pairs), differences_table(study, pairs))]
 
 
 def _lead(study: Study) -> str:
@@ -114,4 +133,4 @@ def _about_gap(study: Study) -> str:
     )
     if study.in_sample:
         return text + "."
-    return text + ": for those see the held-out OCE, whose interval treats days as independent."
+    return text + ": for those see the held-out OCE, whose interval reckons with spells of volatility."

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import warnings
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import combinations
 
 import numpy as np
 
 from certeq.report._chart import PageTable, percent
 from certeq.report._study import Strategy, Study
-from certeq.report.metrics import BLOCK, METRICS, REPLICATES, intervals, measure
+from certeq.report.metrics import BLOCK, METRICS, REPLICATES, TAIL, intervals, measure
 from certeq.report.page import plain
-from certeq.risk import estimate
+from certeq.risk import Difference, difference, estimate
+from certeq.utilities import CVaR
 
 Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and high by strategy and key
 _PACKAGES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "plotly")
@@ -71,11 +74,99 @@ def metrics_caption(study: Study, level: float = 0.95) -> str:
     where = "the data the weights were fitted on, so they flatter" if study.in_sample else "data the fit never saw"
     what = "; ".join(f"{metric.label}: {metric.meaning}" for metric in METRICS)
     return (
-        f"Computed on {where}. Below each value, {level:.0%} of {REPLICATES} bootstrap replicates, drawn in blocks of "
-        f"{BLOCK} days on average. They measure the luck of the days, not of the fit, and are rough for CDaR, because "
-        f"resampling joins spells that never met. Where two overlap widely the strategies cannot be told apart. "
+        f"Computed on {where}. Below each value its {level:.0%} interval: of return and CVaR by the long-run variance "
+        f"of the days, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of {BLOCK} days on "
+        "average. They measure the luck of the days, not of the fit, and are rough for CDaR, because resampling joins "
+        "spells that never met. Overlapping intervals do not say that two strategies are alike: days are shared. "
         f"★ marks the best value. {what}."
     )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """CVaR of one strategy less that of another, on the days they are judged on; ``adjusted`` is Holm's p-value."""
+
+    riskier: str
+    other: str
+    found: Difference
+    adjusted: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two can be told apart at the 5 % level, with all pairs looked at."""
+        return self.adjusted < 0.05
+
+
+def differences(study: Study) -> tuple[Pair, ...]:
+    """All pairs of strategies, compared day by day in CVaR 95 %; none where fewer than 60 days were judged on.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, certeq as ce
+    >>> from certeq.portfolio import MinimumOCE
+    >>> from certeq.report import Study, differences, fit_strategy
+    >>> days = pd.bdate_range("2024-01-01", periods=400)
+    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (400, 2)), days, ["A", "B"])
+    >>> mild, bold = (MinimumOCE(u) for u in (ce.CVaR(0.1), ce.Mean()))
+    >>> fitted = tuple(fit_strategy(name, each, returns[:200]) for name, each in (("CVaR", mild), ("Mean", bold)))
+    >>> study = Study("Two assets", "made up", returns[:200], returns[200:], fitted, focus="CVaR")
+    >>> [(pair.riskier, pair.other, pair.differs) for pair in differences(study)]
+    [('Mean', 'CVaR', True)]
+    """
+    losses = {strategy.name: -study.judged_returns(strategy) for strategy in study.held}
+    if len(study.judged_on) < 3 * BLOCK:
+        return ()
+    found = []
+    for one, other in combinations(losses, 2):
+        pair = difference(losses[one], losses[other], CVaR(TAIL), dependence="auto")
+        if pair.value < 0.0:
+            one, other = other, one
+            pair = difference(losses[one], losses[other], CVaR(TAIL), dependence="auto")
+        found.append((one, other, pair))
+    found.sort(key=lambda item: item[2].pvalue)
+    pairs, largest = [], 0.0
+    for rank, (one, other, pair) in enumerate(found):  # Holm's step-down rule
+        largest = max(largest, min(1.0, (len(found) - rank) * pair.pvalue))
+        pairs.append(Pair(one, other, pair, largest))
+    return tuple(pairs)
+
+
+def differences_table(study: Study, pairs: tuple[Pair, ...]) -> PageTable:
+    """Every strategy beside the one of least CVaR on these days."""
+    beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
+    least = next((strategy.name for strategy in study.held if strategy.name not in beaten), pairs[0].other)
+    rows = []
+    for pair in sorted((pair for pair in pairs if pair.other == least), key=lambda pair: pair.found.value):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            low, high = pair.found.interval(0.95)
+        shown = f"{_bare(percent(low, 3))} to {percent(high, 3)}"
+        verdict = "yes" if pair.differs else "cannot be told"
+        rows.append((pair.riskier, percent(pair.found.value, 3), shown, f"{pair.adjusted:.2g}", verdict))
+    head = ("Strategy", f"CVaR 95 % above {plain(least, 40)}", "95 % interval", "Adjusted p", "Riskier?")
+    return PageTable(head, tuple(rows), frozenset(range(1, 4)))
+
+
+def differences_caption(pairs: tuple[Pair, ...]) -> str:
+    """How many pairs of strategies can be told apart."""
+    return (
+        f"{differences_sentence(pairs)} Losses are compared day by day, which leaves out what the strategies share; p "
+        f"is adjusted for {len(pairs)} pairs by Holm's method. The intervals are not adjusted."
+    )
+
+
+def differences_sentence(pairs: tuple[Pair, ...]) -> str:
+    """How many pairs can be told apart, in a sentence.
+
+    Examples
+    --------
+    >>> from certeq.report import differences_sentence
+    >>> differences_sentence(())
+    'No two strategies differ in CVaR 95 % at the 5 % level.'
+    """
+    told = sum(pair.differs for pair in pairs)
+    what = "No two strategies" if told == 0 else f"{told} of {len(pairs)} pairs of strategies"
+    return f"{what} differ in CVaR 95 % at the 5 % level."
 
 
 def certificate_table(study: Study) -> PageTable:
@@ -122,7 +213,7 @@ def run_table(study: Study) -> PageTable:
 def _held_out(study: Study, strategy: Strategy) -> str:
     if strategy.weights is None or strategy.utility is None:
         return "n/a"
-    found = estimate(-study.judged_returns(strategy), strategy.utility)
+    found = estimate(-study.judged_returns(strategy), strategy.utility, dependence="auto")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a mark shows that there are any
         low, high = found.interval(0.95)
