@@ -45,7 +45,7 @@ def measure(axis: plt.Axes, x: np.ndarray) -> None:
     colors = (look.MUTED, *look.COLORS)
     for row, (utility, color) in enumerate(zip(entries.values(), colors, strict=True)):
         found = ce.estimate(x, utility)
-        low, high = found.value - found.interval_reach(0.95), found.value + found.interval_reach(0.95)
+        low, high = found.interval(0.95)
         axis.plot([low, high], [row, row], color=color, lw=7, alpha=0.35, solid_capstyle="round")
         axis.plot(found.value, row, "o", color=color, ms=7)
         axis.text(high + 0.09, row, f"{found.value:.2f}", va="center", color=look.INK, fontsize=9.5)

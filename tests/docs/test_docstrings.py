@@ -37,7 +37,7 @@ FORMULA = re.compile(r":math:|\.\. math::|\w\(.*\) ?=|[<>]=|= |sqrt\(|\|g|R\^d|\
 COMPUTES = ("certeq", "certeq.risk.bounds", "certeq.optimize", "certeq.torch", "certeq.learn", "certeq.portfolio")
 CARRIES = {
     *("CustomUtility", "Estimate", "Solution", "Frontier", "ScenarioPrior", "Calibration", "ToyData"),
-    *("ExactResult", "Trace"),
+    *("ExactResult", "Trace", "Control", "Difference"),
     *("InfeasibleError", "ReliabilityWarning", "UnboundedError"),
 }
 

@@ -17,6 +17,8 @@ SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
 SLOW = {"plot_torchrun.py"}  # starts processes of its own
 SUBJECTS = {
     "plot_interval_coverage.py",
+    "plot_dependence.py",
+    "plot_riskier.py",
     "plot_small_batches.py",
     "plot_custom_utility.py",
     "plot_efficient_frontier.py",
