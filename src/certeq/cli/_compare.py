@@ -17,6 +17,7 @@ from certeq.cli._console import (
     free_name,
     note,
     print_json,
+    print_sentence,
     print_table,
     progress,
 )
@@ -89,7 +90,7 @@ def run(
             if strategy.failure:
                 note(f"{strategy.name} {strategy.failure}")
         if pairs := differences(study):
-            print(differences_sentence(pairs))
+            print_sentence(differences_sentence(pairs))
         tail = f"; report written to {target}" if target is not None else ""
         print(f"{time.perf_counter() - began:.1f} s{tail}")
 

@@ -82,12 +82,24 @@ def print_table(table: Table, also_shown: str = "") -> None:
     note names them and where else they are shown: ``also_shown`` is such as "in the report".
     """
     console = Console(highlight=False, soft_wrap=False)
-    limited = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    left_out, console.width, whole = fit(table, console.width if limited else None)
+    left_out, console.width, whole = fit(table, console.width if _is_limited() else None)
     console.print(table)
     if left_out:
         shown = " and ".join(filter(None, (f"in a terminal of {whole} columns", also_shown)))
         note(f"left out for want of room: {', '.join(left_out)}; shown {shown}.")
+
+
+def print_sentence(text: str) -> None:
+    """A sentence of the result, broken into lines where the width is that of a terminal."""
+    console = Console(highlight=False)
+    if not _is_limited():
+        console.width = max(console.width, len(text))
+    console.print(Text(text))
+
+
+def _is_limited() -> bool:
+    """Whether a terminal, or COLUMNS, limits the width."""
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
 
 
 def cell(text: object, style: str = "") -> Text:
