@@ -87,7 +87,7 @@ class Kernel(Protocol[Part]):
 
 
 @dataclass(frozen=True)
-class Sums:
+class SumKernel:
     """The kernel that adds up what a function of (rows, weights) returns, a tuple of numbers, without rounding."""
 
     function: Callable[[Array, Array | None], tuple[float, ...]]
@@ -103,8 +103,8 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class WideSums(Sums):
-    """`Sums` of a function with two temporaries at most."""
+class WideSumKernel(SumKernel):
+    """`SumKernel` of a function with two temporaries at most."""
 
     wide: ClassVar[bool] = True
 
@@ -174,11 +174,11 @@ class Table(ABC):
 
     def losses(self, theta: Array) -> Table:
         """rows @ theta, computed block by block whenever they are asked for."""
-        return _Product(self, theta)
+        return _ProductTable(self, theta)
 
     def mapped(self, matrix: Array) -> Table:
         """Rows @ matrix: long and short parts of the same assets, for instance."""
-        return _Product(self, matrix)
+        return _ProductTable(self, matrix)
 
     def where(self, row: int) -> str:
         """How a caller finds a row, for a message."""
@@ -264,7 +264,7 @@ class ArrayTable(Table):
                 release(array, start, stop)
 
 
-class _Product(Table):
+class _ProductTable(Table):
     """The rows of another table times a matrix, or times a vector: losses."""
 
     def __init__(self, table: Table, matrix: Array) -> None:
@@ -290,7 +290,7 @@ class _Product(Table):
 
     def with_weights(self, weights: Any) -> Table:
         """The same with one weight per row."""
-        return _Product(self.table.with_weights(weights), self.matrix)
+        return _ProductTable(self.table.with_weights(weights), self.matrix)
 
     def where(self, row: int) -> str:
         """As the table inside."""

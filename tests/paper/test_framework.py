@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="figures need the extra [paper]")
 pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 
-from certeq.paper import EXPERIMENTS, Figure, Panel, Series, Table, _output, _run, reproduce
+from certeq.paper import EXPERIMENTS, Figure, Panel, ResultTable, Series, _output, _run, reproduce
 from certeq.paper._figures import as_png
 from certeq.paper._output import as_csv, as_markdown, check_shape
 from certeq.paper._run import LocalJob
@@ -96,7 +96,7 @@ def test_what_a_job_refuses(tmp_path):
 
 def test_csv_keeps_every_bit():
     values = (0.1 + 0.2, 1e-300, -0.0, np.float64(1 / 3))
-    table = Table("t", "T", ("name", "a", "b", "c", "d", "n", "none"), (("x,\"y\"", *values, 7, None),))  # fmt: skip
+    table = ResultTable("t", "T", ("name", "a", "b", "c", "d", "n", "none"), (('x,"y"', *values, 7, None),))
     head, row = csv.reader(as_csv(table).splitlines())
     assert head[0] == "name"
     assert row[0] == 'x,"y"'
@@ -105,7 +105,7 @@ def test_csv_keeps_every_bit():
 
 
 def test_markdown_is_for_reading():
-    table = Table("t", "T", ("who|what", "a", "b"), (("x", 0.12345, 3e-9), ("y", None, 0.0)), digits=3)
+    table = ResultTable("t", "T", ("who|what", "a", "b"), (("x", 0.12345, 3e-9), ("y", None, 0.0)), digits=3)
     assert as_markdown(table).splitlines() == [
         "| who\\|what | a | b |",
         "|:--|--:|--:|",
@@ -113,7 +113,7 @@ def test_markdown_is_for_reading():
         "| y |  | 0.000 |",
     ]
     with pytest.raises(ValueError, match="row 0 of table 't' has 1 cells under 2"):
-        check_shape(Table("t", "T", ("a", "b"), (("x",),)))
+        check_shape(ResultTable("t", "T", ("a", "b"), (("x",),)))
 
 
 def every_kind():

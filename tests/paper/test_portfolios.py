@@ -252,11 +252,11 @@ def test_a_paired_bootstrap_of_the_held_out_days():
 
 
 def test_outperforming_is_judged_on_the_rows_printed_above_the_benchmark():
-    from certeq.paper._statistics import Difference
+    from certeq.paper._statistics import DifferenceInterval
 
     def said(value, low):
         keys = (portfolios.RETURN, portfolios.SHARPE)
-        one = {key: Difference(value, low, value + 0.1, low, value + 0.1) for key in keys}
+        one = {key: DifferenceInterval(value, low, value + 0.1, low, value + 0.1) for key in keys}
         table = {(row, "protocol", other): one for row in portfolios.OCES for other in portfolios.BENCHMARKS}
         return {claim.text: claim for claim in portfolios.outperform_claims("sp500", table, portfolios.BENCHMARKS)}
 

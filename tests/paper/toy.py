@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from certeq.paper import _run
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 
 
 def spectrum(seed: int, size: int = 60) -> dict:
@@ -54,7 +54,7 @@ def outcome_of(found: list) -> Outcome:
     band = Series("band", x, [1.0, 2.0, 3.0], "band", [0.5, 1.0, 2.0], [2.0, 3.0, 4.0])
     panel = Panel((line, band), "Left", "m", "error", True)
     return Outcome(
-        tables=(Table("eigenvalues", "Least <eigenvalues>", ("Seed", "1st", "2nd", "3rd", "none"), rows),),
+        tables=(ResultTable("eigenvalues", "Least <eigenvalues>", ("Seed", "1st", "2nd", "3rd", "none"), rows),),
         figures=(Figure("curve", "A curve & a band", 'Falls "fast".', (panel,)),),
         claims=(
             Claim("they <script>alert(1)</script> agree", "1.0", "1.0", "reproduced"),

@@ -2,7 +2,7 @@
 
 A budget of absolute values is linear in long and short parts v, and theta = middle + S v. The solver proves its gap for
 the table A (S, middle), whose last column was rounded, and theta is rounded on its way back: at a middle of 1e8 either
-is worth more than the gap. So the value is taken again at theta, and the bound is lowered by what rounding may have
+exceeds the gap. So the value is taken again at theta, and the bound is lowered by what rounding may have
 moved it.
 """
 
@@ -93,8 +93,8 @@ def _at(
     panel = data if isinstance(data, Table) else ArrayTable(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)
-    sums = panel.reduce(_Look(theta, size, t, utility))
-    value = t + sums.worth / sums.mass + float(linear @ theta)
+    sums = panel.reduce(_ValuePass(theta, size, t, utility))
+    value = t + sums.value / sums.mass + float(linear @ theta)
     # Roundings of a loss, times the tilt that weighs it: its sizes sum to 1 where u is monotone, and else to what the
     # slopes at theta sum to, or little more. Then those of the sum over scenarios.
     tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * sums.slopes / sums.mass
@@ -108,18 +108,18 @@ def _at(
 
 
 @dataclass(frozen=True)
-class _Sums:
+class _ValueSums:
     """Over scenarios: sums of weights, of u(x - t), of the sizes of that and of u'; and the largest |a_i| . size."""
 
     mass: float
-    worth: float
+    value: float
     size: float
     slopes: float
     reach: float
 
 
 @dataclass(frozen=True)
-class _Look:
+class _ValuePass:
     """One pass at theta and t."""
 
     theta: Vector
@@ -128,20 +128,20 @@ class _Look:
     utility: Utility
     wide: ClassVar[bool] = False
 
-    def __call__(self, block: Block) -> _Sums:
+    def __call__(self, block: Block) -> _ValueSums:
         """The sums over some rows."""
         rows, w = block.rows, np.ones(len(block.rows)) if block.weights is None else block.weights
         y = rows @ self.theta - self.t
         with np.errstate(all="ignore"):
             value, slope = w * self.utility.value(y), w * np.abs(self.utility.slope(y))
         reach = float((np.abs(rows) @ self.size).max(initial=0.0))
-        return _Sums(float(w.sum()), float(value.sum()), float(np.abs(value).sum()), float(slope.sum()), reach)
+        return _ValueSums(float(w.sum()), float(value.sum()), float(np.abs(value).sum()), float(slope.sum()), reach)
 
-    def join(self, parts: Sequence[_Sums]) -> _Sums:
+    def join(self, parts: Sequence[_ValueSums]) -> _ValueSums:
         """Added up."""
-        return _Sums(
+        return _ValueSums(
             sum(part.mass for part in parts),
-            sum(part.worth for part in parts),
+            sum(part.value for part in parts),
             sum(part.size for part in parts),
             sum(part.slopes for part in parts),
             max(part.reach for part in parts),

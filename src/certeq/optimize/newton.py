@@ -254,11 +254,11 @@ class KinkedProblem:
         hinges = (self.jumps * np.maximum(x - self.kinks, 0.0)).sum(axis=0)
         return np.asarray(self.utility.value(x) - hinges)
 
-    def _over(self, point: _Point) -> Floats:
+    def _over(self, point: _Iterate) -> Floats:
         """F - t - k, one row per kink."""
         return np.asarray(point.losses - point.t - self.kinks)
 
-    def _barrier(self, point: _Point, mu: float) -> float:
+    def _barrier(self, point: _Iterate, mu: float) -> float:
         """The objective of a stage, s included; +inf outside."""
         slack = point.s - self._over(point)
         if not (slack.min() > 0.0 and point.s.min() > 0.0):
@@ -274,7 +274,7 @@ class KinkedProblem:
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
         self._least = 1e-9 * self._spread(losses)  # a perfect fit has no spread of its own to be measured by
         _, t = self.objective.risk(losses)
-        point = _Point(theta, t, np.zeros(0), losses, slopes)
+        point = _Iterate(theta, t, np.zeros(0), losses, slopes)
         mu = 0.2 * self._spread(losses)
         # On the central path in s and the multipliers, whatever theta and t.
         over, reach = self._over(point), 2.0 * mu / self.jumps
@@ -297,7 +297,7 @@ class KinkedProblem:
         assert best is not None
         return best[1]
 
-    def _step(self, point: _Point, multipliers: Floats, mu: float) -> tuple[_Point, Floats, float]:
+    def _step(self, point: _Iterate, multipliers: Floats, mu: float) -> tuple[_Iterate, Floats, float]:
         slack = point.s - self._over(point)
         rest = self.jumps - multipliers
         smooth = np.asarray(self.form.smooth_slope(point.losses, point.t))
@@ -330,10 +330,10 @@ class KinkedProblem:
             there, length = point, 0.0
         return there, multipliers + dual * d_multipliers, min(length, dual)
 
-    def _moved(self, point: _Point, length: float, step: Floats, dt: float, ds: Floats) -> _Point:
+    def _moved(self, point: _Iterate, length: float, step: Floats, dt: float, ds: Floats) -> _Iterate:
         theta = point.theta + length * step
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
-        moved = _Point(theta, point.t + length * dt, point.s + length * ds, losses, slopes)
+        moved = _Iterate(theta, point.t + length * dt, point.s + length * ds, losses, slopes)
         # F is not linear: s follows it where the slack of the linear model has gone.
         slack = (1.0 - _NEAR * length) * (point.s - self._over(point))
         moved.s = np.maximum(moved.s, self._over(moved) + slack)
@@ -346,7 +346,7 @@ class KinkedProblem:
 
     # -- the bound ----------------------------------------------------------------------------------------------
 
-    def _certified(self, point: _Point, multipliers: Floats, iterations: int, tol: float) -> tuple[float, Fitted]:
+    def _certified(self, point: _Iterate, multipliers: Floats, iterations: int, tol: float) -> tuple[float, Fitted]:
         """OCE at theta against t + E[v(F-t)] + E[sum_j m_j (F-t-k_j)], which never exceeds it anywhere.
 
         The gap is proved, see `lower_bound`. The number beside it is the same to second order in the gradient, and
@@ -381,7 +381,7 @@ class KinkedProblem:
 
 
 @dataclass
-class _Point:
+class _Iterate:
     theta: Floats
     t: float
     s: Floats  # (kinks, n), above max(0, F - t - k)

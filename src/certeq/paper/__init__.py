@@ -4,7 +4,7 @@
 every claim, and one page that joins them.
 """
 
-from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Panel, ResultTable, Series
 from certeq.paper._run import EXPERIMENTS, Result, check_names, reproduce
 
 __all__ = [
@@ -15,12 +15,12 @@ __all__ = [
     "Outcome",
     "Panel",
     "Result",
+    "ResultTable",
     "Series",
-    "Table",
     "check_names",
     "reproduce",
 ]
 
-for _kind in (Claim, Experiment, Figure, Outcome, Panel, Result, Series, Table):
+for _kind in (Claim, Experiment, Figure, Outcome, Panel, Result, Series, ResultTable):
     _kind.__module__ = __name__  # pickles name the package, whose modules may move
 del _kind

@@ -15,13 +15,13 @@ Verdict = Literal["reproduced", "within noise", "not reproduced", "not checked"]
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
 
     Examples
     --------
-    >>> from certeq.paper import Table
-    >>> Table("risks", "Risks by utility", ("Utility", "OCE"), (("CVaR", 0.0226),)).digits
+    >>> from certeq.paper import ResultTable
+    >>> ResultTable("risks", "Risks by utility", ("Utility", "OCE"), (("CVaR", 0.0226),)).digits
     4
     """
 
@@ -119,7 +119,7 @@ class Outcome:
     ()
     """
 
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ResultTable, ...] = ()
     figures: tuple[Figure, ...] = ()
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from certeq._files import write_bytes, write_text
-from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, ResultTable
 from certeq.paper._figures import as_png
 from certeq.paper._statistics import RULES
 from certeq.report.page import PageTable, cards_html, document, in_page, table_html
@@ -143,7 +143,7 @@ def _emptied(folder: Path) -> None:
 
 
 def _check_names(outcome: Outcome) -> None:
-    parts: list[Table | Figure] = [*outcome.tables, *outcome.figures]
+    parts: list[ResultTable | Figure] = [*outcome.tables, *outcome.figures]
     for part in parts:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", part.name):
             raise ValueError(f"a table or figure's name must be lower case letters, digits and -; found {part.name!r}.")
@@ -168,9 +168,9 @@ def _markdown(experiment: Experiment, outcome: Outcome) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _claims_table(claims: tuple[Claim, ...]) -> Table:
+def _claims_table(claims: tuple[Claim, ...]) -> ResultTable:
     rows = tuple((c.text, c.printed, c.ours, c.spread, f"**{c.verdict}**", c.why) for c in claims)
-    return Table("claims", "Claims", ("Claim", "Printed", "Ours", "Spread", "Verdict", "Why"), rows)
+    return ResultTable("claims", "Claims", ("Claim", "Printed", "Ours", "Spread", "Verdict", "Why"), rows)
 
 
 def _plain(data: Any) -> Any:
@@ -222,7 +222,7 @@ def _git(where: Path, *arguments: str) -> str | None:
     return asked.stdout.strip() or None
 
 
-def as_csv(table: Table) -> str:
+def as_csv(table: ResultTable) -> str:
     """Floats as `repr` writes them: the shortest text that reads back as the same bits."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -231,7 +231,7 @@ def as_csv(table: Table) -> str:
     return stream.getvalue()
 
 
-def as_markdown(table: Table) -> str:
+def as_markdown(table: ResultTable) -> str:
     """A pipe table, numbers to the right."""
     numeric = numeric_columns(table)
     lines = [
@@ -253,14 +253,14 @@ def shown(cell: Cell, digits: int) -> str:
     return str(cell)
 
 
-def numeric_columns(table: Table) -> frozenset[int]:
+def numeric_columns(table: ResultTable) -> frozenset[int]:
     """The indices of the columns without text."""
     return frozenset(
         index for index in range(len(table.columns)) if not any(isinstance(row[index], str) for row in table.rows)
     )
 
 
-def check_shape(table: Table) -> None:
+def check_shape(table: ResultTable) -> None:
     """Refuse rows that do not fit under the columns."""
     for number, row in enumerate(table.rows):
         if len(row) != len(table.columns):

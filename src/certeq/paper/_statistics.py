@@ -110,7 +110,7 @@ def of_likeness(intervals: Sequence[tuple[float, float]], margin: float) -> Verd
     return "reproduced" if all(low > -margin for low, _ in intervals) else "within noise"
 
 
-def likeness(entries: Mapping[str, Difference], margin: float) -> tuple[int, Verdict, str]:
+def likeness(entries: Mapping[str, DifferenceInterval], margin: float) -> tuple[int, Verdict, str]:
     """How many of the named differences are surely above minus the margin, the verdict, and which is the lowest."""
     verdict = of_likeness([(part.floor, part.ceiling) for part in entries.values()], margin)
     lowest = min(entries, key=lambda name: entries[name].floor)
@@ -135,7 +135,7 @@ def unchecked(claim: Claim, why: str) -> Claim:
 
 
 @dataclass(frozen=True)
-class Difference:
+class DifferenceInterval:
     """With its 95 % interval, and the 90 % one (``floor`` to ``ceiling``) of two one-sided tests."""
 
     value: float
@@ -158,7 +158,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Paired(Difference):
+class Paired(DifferenceInterval):
     """The mean of ``count`` paired differences, with their standard deviation; ``p`` is two-sided."""
 
     deviation: float
@@ -194,13 +194,13 @@ class HeldOut:
         self._days = stationary_indices(len(panel.test), REPLICATES, BLOCK, np.random.default_rng(0))
         self._drawn: dict[bytes, dict[str, tuple[float, Floats]]] = {}
 
-    def less(self, one: Any, two: Any) -> dict[str, Difference]:
+    def less(self, one: Any, two: Any) -> dict[str, DifferenceInterval]:
         """The figures of one portfolio less those of another, by key."""
         mine, theirs = self._figures(one), self._figures(two)
         found = {}
         for key in self._keys:
             ends = np.quantile(mine[key][1] - theirs[key][1], [0.025, 0.975, 0.05, 0.95])
-            found[key] = Difference(mine[key][0] - theirs[key][0], *map(float, ends))
+            found[key] = DifferenceInterval(mine[key][0] - theirs[key][0], *map(float, ends))
         return found
 
     def _figures(self, weights: Any) -> dict[str, tuple[float, Floats]]:

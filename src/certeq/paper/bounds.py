@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._statistics import verdict_of
 from certeq.risk import bounds
 
@@ -181,7 +181,7 @@ def run(job: Job) -> Outcome:
         "corrected holds",
     )
     return Outcome(
-        tables=(Table("bounds", "Errors and their bounds", columns, tuple(rows), digits=6),),
+        tables=(ResultTable("bounds", "Errors and their bounds", columns, tuple(rows), digits=6),),
         figures=(_figure(rows),),
         claims=tuple(_claims(rows, float(slack.max()), float(least.min()))),
         notes=(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._statistics import (
     MARGIN,
     ROUNDING,
@@ -399,16 +399,16 @@ def _whose(other: str) -> str:
     return {NEUTRAL: "the risk-neutral network", "SVC": "the support vector machine"}.get(other, other.lower())
 
 
-def exact_table(data: str, exact: dict[str, list[float]]) -> Table:
+def exact_table(data: str, exact: dict[str, list[float]]) -> ResultTable:
     """The deterministic benchmarks beside their printed cells."""
     columns = ("Model", *(f"{metric}{tail}" for metric in METRICS for tail in ("", " printed")))
     rows: list[tuple[Any, ...]] = [
         (name, *(x for pair in zip(exact[name], PRINTED[data][name], strict=True) for x in pair)) for name in exact
     ]
-    return Table("benchmarks", "Deterministic benchmarks", columns, tuple(rows))
+    return ResultTable("benchmarks", "Deterministic benchmarks", columns, tuple(rows))
 
 
-def network_table(data: str, last: Scores, seeds: int) -> Table:
+def network_table(data: str, last: Scores, seeds: int) -> ResultTable:
     """Mean and deviation of every network over seeds, beside the printed row."""
     columns = ("Activation", "Loss", *(f"{metric}{tail}" for metric in METRICS for tail in ("", " sd", " printed")))
     rows = []
@@ -416,10 +416,10 @@ def network_table(data: str, last: Scores, seeds: int) -> Table:
         mean, deviation = values[:seeds].mean(axis=0), values[:seeds].std(axis=0, ddof=1)
         cells = zip(mean.tolist(), deviation.tolist(), PRINTED[data][loss], strict=True)
         rows.append((activation, loss, *(x for triple in cells for x in triple)))
-    return Table("networks", f"Networks over {seeds} seeds, split {SPLIT}", columns, tuple(rows))
+    return ResultTable("networks", f"Networks over {seeds} seeds, split {SPLIT}", columns, tuple(rows))
 
 
-def paired_table(differences: Differences) -> Table:
+def paired_table(differences: Differences) -> ResultTable:
     """Every difference: to the risk-neutral network and to each benchmark, over seeds and over splits."""
     words = ("sd", "low", "high", "p")
     heads = ("Over seeds", *words, "share above", "Over splits", *(f"{word} splits" for word in words))
@@ -430,7 +430,7 @@ def paired_table(differences: Differences) -> Table:
         rows.append((*key, *seeds, t.value, t.deviation, t.low, t.high, t.p))
     columns = ("Activation", "Loss", "Less", "Metric", *heads)
     title = "Differences to the risk-neutral network and to the benchmarks, with 95 % intervals"
-    return Table("paired", title, columns, tuple(rows))
+    return ResultTable("paired", title, columns, tuple(rows))
 
 
 def spread_figure(data: str, last: Scores, seeds: int) -> Figure:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._statistics import REACH, band, jackknife, slope, verdict_of
 
 Floats = NDArray[np.float64]
@@ -185,7 +185,7 @@ def run(job: Job) -> Outcome:
     columns = ("Regime", "Schedule", "Error", "slope in theory", "slope found", "se", "first error", "last error")
     alt = "Mean error against iterations on logarithmic axes in the three regimes, beside lines of the promised slope."
     return Outcome(
-        tables=(Table("slopes", f"Slopes over {runs} runs", columns, tuple(rows)),),
+        tables=(ResultTable("slopes", f"Slopes over {runs} runs", columns, tuple(rows)),),
         figures=(Figure("rates", "Rates of OCE-SG", alt, tuple(panels)),),
         claims=tuple(claims),
         notes=(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.paper import _markets
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._markets import MARKETS, ROWS, STEPS, Fit, Fits, ReturnsPanel, figures_of, steps_of
 from certeq.paper._printed import CVAR_TABLES
 from certeq.paper._statistics import HeldOut, digits, of_row, scatter, unchecked, verdict_of, wanted_sign, weakest
@@ -72,7 +72,7 @@ def run(job: Job) -> Outcome:
     head = ("Market", "Portfolio", "Row", *SHORT, "CVaR (train)", "Above exact CVaR", "Distance of weights")
     rows = [row for market in markets for row in _rows(market, unweighted[market.key])]
     return Outcome(
-        tables=(Table("cvar", "CVaR and its variants against solvers", head, tuple(rows)),),
+        tables=(ResultTable("cvar", "CVaR and its variants against solvers", head, tuple(rows)),),
         figures=(values_figure(markets), *map(composition_figure, markets)),
         claims=tuple(claim for market in markets for claim in _judged(market)),
         notes=_notes(markets, unweighted, job.quick),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._statistics import REACH, SLOPE, band, jackknife, slope, verdict_of
 from certeq.paper.bounds import BETA, DEVIATION, MEAN, gaussian_errors
 
@@ -62,8 +62,8 @@ def run_estimation(job: Job) -> Outcome:
     spread = tuple((seed, slopes["mae"][seed], slopes["mse"][seed], scaled[seed][0]) for seed in range(seeds))
     return Outcome(
         tables=(
-            Table("errors", f"{repetitions} repetitions for each m, seed 0", columns, rows),
-            Table("slopes", "Slopes by seed", ("Seed", "slope of MAE", "slope of MSE", "last m MSE"), spread),
+            ResultTable("errors", f"{repetitions} repetitions for each m, seed 0", columns, rows),
+            ResultTable("slopes", "Slopes by seed", ("Seed", "slope of MAE", "slope of MSE", "last m MSE"), spread),
         ),
         figures=(_estimation_figure(answers),),
         claims=tuple(_estimation_claims(slopes, scaled)),
@@ -212,9 +212,9 @@ def run_optimization(job: Job) -> Outcome:
         for mark in MARKS
     )
     head = ("k", "MAE", "se", "MSE", "se of MSE", "MSE in linear theory")
-    table = Table("iterates", f"{runs} runs", head, rows, digits=6)
+    table = ResultTable("iterates", f"{runs} runs", head, rows, digits=6)
     where = (("theta*", theta.tolist()), ("mean theta_500", paths[:runs, -1].mean(axis=0).tolist()))
-    weights = Table(
+    weights = ResultTable(
         "weights", "Optimum and last iterates", ("Portfolio", *(f"asset {j + 1}" for j in range(ASSETS))),
         tuple((name, *values) for name, values in where),
     )  # fmt: skip

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from certeq.paper import _markets
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._markets import MARKETS, ROWS, STEPS, Fit, Fits, ReturnsPanel, figures_of, steps_of
 from certeq.paper._printed import CVAR_TABLES, PORTFOLIOS
 from certeq.paper._statistics import (
     ROUNDING,
     SHARPE_MARGIN,
-    Difference,
+    DifferenceInterval,
     HeldOut,
     digits,
     likeness,
@@ -37,7 +37,7 @@ KEYS = tuple(metric.key for metric in METRICS)
 SHORT = ("Return", "Gini MD", "CVaR", "EVaR", "CDaR", "Sharpe", "Sortino")
 RETURN, SHARPE = "annualized_mean", "annualized_sharpe_ratio"
 Printed = dict[str, tuple[float, ...]]
-Differences = dict[tuple[str, str, str], dict[str, Difference]]
+Differences = dict[tuple[str, str, str], dict[str, DifferenceInterval]]
 _LARGEST = 10  # assets with a color of their own
 _DAYS = 500
 
@@ -282,7 +282,7 @@ def optimum_claim(ours: Fits, best: Fits, quick: bool) -> Claim:
 
 def main_table(
     market: str, printed: Printed, fitted: Fits, ours: Fits, best: Fits, unweighted: Fit, quick: bool
-) -> Table:
+) -> ResultTable:
     """Each row as printed, by the paper's protocol, and at the true optimum."""
     rows: list[tuple[Any, ...]] = []
     for row in BENCHMARKS:
@@ -309,10 +309,10 @@ def main_table(
         rows.append((title, "true optimum", *optimal, best[row]["value"], 0.0, best[row]["gap"], far and far[1]))
     head = ("Portfolio", "Row", *SHORT, "OCE (train)", "Above optimum", "Certified gap", "Furthest from print")
     title = f"{MARKETS[market].title}: each row as printed, by the paper's protocol, and at the true optimum"
-    return Table("portfolios", title, head, tuple(rows))
+    return ResultTable("portfolios", title, head, tuple(rows))
 
 
-def starts_table(spread: dict[str, Any]) -> Table:
+def starts_table(spread: dict[str, Any]) -> ResultTable:
     """OCE-SG over random starts."""
     rows: list[tuple[Any, ...]] = []
     for row, found in spread.items():
@@ -324,10 +324,10 @@ def starts_table(spread: dict[str, Any]) -> Table:
         ):
             rows.append((ROWS[row].title, name, *map(float, values)))
     title = f"OCE-SG from {len(next(iter(spread.values())))} random starts"
-    return Table("starts", title, ("Portfolio", "Over the starts", *SHORT), tuple(rows))
+    return ResultTable("starts", title, ("Portfolio", "Over the starts", *SHORT), tuple(rows))
 
 
-def difference_table(differences: Differences) -> Table:
+def difference_table(differences: Differences) -> ResultTable:
     """OCE portfolios less benchmarks on the held-out days; keys are (row, "protocol" or "optimum", benchmark)."""
     rows: list[tuple[Any, ...]] = []
     for (row, which, other), by_key in differences.items():
@@ -337,7 +337,7 @@ def difference_table(differences: Differences) -> Table:
     names = [SHORT[KEYS.index(key)] for key in keys]
     head = ("Portfolio", "By", "Less", *(f"{name}{tail}" for name in names for tail in ("", ", low", ", high")))
     title = "OCE portfolios less benchmarks, held out, with paired 95 % bootstrap intervals"
-    return Table("differences", title, head, tuple(rows))
+    return ResultTable("differences", title, head, tuple(rows))
 
 
 def _furthest(found: Any, printed: tuple[float, ...]) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, Series, Table
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._statistics import ROUNDING, band, digits, of_row, paired, unchecked
 
 Floats = NDArray[np.float64]
@@ -354,7 +354,7 @@ def seed_table(
     over_seeds: dict[str, Runs],
     true: dict[str, list[float]],
     more: dict[str, Runs],
-) -> Table:
+) -> ResultTable:
     """The paper's data set: the truth, the printed rows, the benchmarks at seed 0, everything over seeds."""
     none = (None,) * 6
     rows: list[tuple[Any, ...]] = [("The truth itself", *true["test"], *none[:4], true["fresh"][0], None)]
@@ -374,10 +374,10 @@ def seed_table(
             float(fresh.mean()), float(fresh.std(ddof=1)),
         ))  # fmt: skip
     head = ("Model", *METRICS, "MACE sd", "least", "most", "share <= 0.0285", "MACE fresh", "MACE fresh sd")
-    return Table("seeds", "Calibration on the paper's data set, over seeds", head, tuple(rows))
+    return ResultTable("seeds", "Calibration on the paper's data set, over seeds", head, tuple(rows))
 
 
-def set_table(over_sets: dict[str, Runs], truths: Runs, fresh: int) -> Table:
+def set_table(over_sets: dict[str, Runs], truths: Runs, fresh: int) -> ResultTable:
     """Other data sets of the same distribution, a seed each, on points none of them was trained on."""
     rows: list[tuple[Any, ...]] = []
     for model, runs in {"The truth itself": truths, **over_sets}.items():
@@ -386,7 +386,7 @@ def set_table(over_sets: dict[str, Runs], truths: Runs, fresh: int) -> Table:
         means = values.mean(axis=0).tolist() if len(values) else [None] * 3
         rows.append((model, *means, spread, len(values)))
     columns = ("Model", *METRICS, "MACE sd", "data sets")
-    return Table("data-sets", f"Calibration on {fresh} fresh points, over data sets", columns, tuple(rows))
+    return ResultTable("data-sets", f"Calibration on {fresh} fresh points, over data sets", columns, tuple(rows))
 
 
 def band_figure(bands: dict[str, dict[str, list[float]]]) -> Figure:

@@ -98,7 +98,7 @@ class Difference:
         return float(2.0 * stdtr(self.df, -abs(self.value) / self.stderr))
 
 
-class _Risk(NamedTuple):
+class _SeriesRisk(NamedTuple):
     """A risk of one series: its value, influence values, and how many losses carry it."""
 
     value: float
@@ -230,15 +230,15 @@ def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
     return np.asarray(arrays[0], dtype=np.float64), np.asarray(arrays[1], dtype=np.float64)
 
 
-def _risk(x: Floats, utility: Utility, w: Floats | None) -> _Risk:
+def _risk(x: Floats, utility: Utility, w: Floats | None) -> _SeriesRisk:
     value, t, q = float(oce(x, utility, w)), float(threshold(x, utility, w)), tilt(x, utility, w)
     psi = np.asarray(utility.value(x - t)) - (value - t)
     if w is not None:
         psi[w == 0] = 0.0  # a loss that does not count may be any number
-    return _Risk(value, x, psi, 1.0 / float((q * q).sum()))
+    return _SeriesRisk(value, x, psi, 1.0 / float((q * q).sum()))
 
 
-def _lifetime(risks: tuple[_Risk, _Risk]) -> float:
+def _lifetime(risks: tuple[_SeriesRisk, _SeriesRisk]) -> float:
     """How long the difference of influence values, or either series, remembers."""
     size = risks[0].losses.size
     count = lags_for(size)

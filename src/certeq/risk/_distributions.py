@@ -49,14 +49,14 @@ def refuse_sample_arguments(**given: Any) -> None:
             raise TypeError(f"{name} must be left out where x is a distribution; found {found!r}.")
 
 
-class Risk(NamedTuple):
+class SolvedDistribution(NamedTuple):
     """OCE and threshold of a distribution."""
 
     value: float
     threshold: float
 
 
-def solve_distribution(distribution: Any, utility: Utility) -> Risk:
+def solve_distribution(distribution: Any, utility: Utility) -> SolvedDistribution:
     """OCE and threshold; both +inf where a known tail is too heavy for the utility."""
     check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
     if not hasattr(distribution, "dist"):  # such as scipy.stats.norm itself, or an rv_histogram
@@ -72,7 +72,7 @@ def solve_distribution(distribution: Any, utility: Utility) -> Risk:
     if not low <= high:
         raise ValueError(f"x must be a distribution with valid parameters; found {_described(distribution)}.")
     if not _is_finite(distribution, utility, low, high):
-        return Risk(_INF, _INF)
+        return SolvedDistribution(_INF, _INF)
     solve = _solve_discrete if hasattr(distribution.dist, "pmf") else _solve_continuous
     with np.errstate(all="ignore"):
         return solve(distribution, utility, low, high)
@@ -86,34 +86,34 @@ def _described(distribution: Any) -> str:
 # -- whether it exists ------------------------------------------------------------------------------------------------
 
 
-class Tail(NamedTuple):
+class TailDecay(NamedTuple):
     """How fast one tail falls, for location 0 and scale 1: E exp(c|X|) exists for c < rate, E |X|**p for p < power."""
 
     rate: float = 0.0
     power: float = _INF
 
 
-_LIGHT = Tail(rate=_INF)
-_SUBEXPONENTIAL = Tail()  # all moments, and no exponential one
+_LIGHT = TailDecay(rate=_INF)
+_SUBEXPONENTIAL = TailDecay()  # all moments, and no exponential one
 
 
-def _stretched(c: float) -> Tail:
+def _stretched(c: float) -> TailDecay:
     """exp(-x**c)."""
-    return _LIGHT if c > 1 else Tail(1.0) if c == 1 else _SUBEXPONENTIAL
+    return _LIGHT if c > 1 else TailDecay(1.0) if c == 1 else _SUBEXPONENTIAL
 
 
-def _extreme(c: float) -> Tail:
+def _extreme(c: float) -> TailDecay:
     """The generalized Pareto and extreme value families: a power law, an exponential, or an end."""
-    return Tail(power=1.0 / c) if c > 0 else Tail(1.0) if c == 0 else _LIGHT
+    return TailDecay(power=1.0 / c) if c > 0 else TailDecay(1.0) if c == 0 else _LIGHT
 
 
-def _reached(rate: float) -> Tail:
+def _reached(rate: float) -> TailDecay:
     """x**-1.5 exp(-rate x): E exp(c|X|) exists for c = rate as well."""
-    return Tail(math.nextafter(rate, _INF))
+    return TailDecay(math.nextafter(rate, _INF))
 
 
 # Lower and upper tail by the family's parameters; a tail that ends within the support does not matter.
-_TAILS: dict[str, Callable[..., tuple[Tail, Tail]]] = {
+_TAILS: dict[str, Callable[..., tuple[TailDecay, TailDecay]]] = {
     **{
         name: lambda *_: (_LIGHT, _LIGHT)
         for name in (
@@ -121,46 +121,46 @@ _TAILS: dict[str, Callable[..., tuple[Tail, Tail]]] = {
             "nakagami", "gompertz", "poisson", "skellam",
         )
     },
-    **{name: lambda *_: (Tail(1.0), Tail(1.0)) for name in ("expon", "gamma", "erlang", "laplace", "logistic",
+    **{name: lambda *_: (TailDecay(1.0), TailDecay(1.0)) for name in ("expon", "gamma", "erlang", "laplace", "logistic",
                                                            "halflogistic", "hypsecant", "dgamma")},
     **{name: lambda *_: (_SUBEXPONENTIAL, _SUBEXPONENTIAL) for name in ("lognorm", "gibrat", "johnsonsu",
                                                                        "powerlognorm")},
-    **{name: lambda *_: (Tail(power=1.0), Tail(power=1.0)) for name in ("cauchy", "halfcauchy", "foldcauchy",
+    **{name: lambda *_: (TailDecay(power=1.0), TailDecay(power=1.0)) for name in ("cauchy", "halfcauchy", "foldcauchy",
                                                                        "skewcauchy")},
-    "chi2": lambda df: (_LIGHT, Tail(0.5)),
-    "gumbel_r": lambda: (_LIGHT, Tail(1.0)),
-    "gumbel_l": lambda: (Tail(1.0), _LIGHT),
-    "genlogistic": lambda c: (Tail(c), Tail(1.0)),
-    "laplace_asymmetric": lambda kappa: (Tail(1.0 / kappa), Tail(kappa)),
-    "exponnorm": lambda K: (_LIGHT, Tail(1.0 / K)),
+    "chi2": lambda df: (_LIGHT, TailDecay(0.5)),
+    "gumbel_r": lambda: (_LIGHT, TailDecay(1.0)),
+    "gumbel_l": lambda: (TailDecay(1.0), _LIGHT),
+    "genlogistic": lambda c: (TailDecay(c), TailDecay(1.0)),
+    "laplace_asymmetric": lambda kappa: (TailDecay(1.0 / kappa), TailDecay(kappa)),
+    "exponnorm": lambda K: (_LIGHT, TailDecay(1.0 / K)),
     "invgauss": lambda mu: (_LIGHT, _reached(0.5 / mu**2)),
     "norminvgauss": lambda a, b: (_reached(a + b), _reached(a - b)),
     "gennorm": lambda beta: (_stretched(beta), _stretched(beta)),
     "weibull_min": lambda c: (_LIGHT, _stretched(c)),
     "weibull_max": lambda c: (_stretched(c), _LIGHT),
     "dweibull": lambda c: (_stretched(c), _stretched(c)),
-    "t": lambda df: (Tail(power=df), Tail(power=df)),
-    "nct": lambda df, nc: (Tail(power=df), Tail(power=df)),
-    "pareto": lambda b: (_LIGHT, Tail(power=b)),
-    "lomax": lambda c: (_LIGHT, Tail(power=c)),
+    "t": lambda df: (TailDecay(power=df), TailDecay(power=df)),
+    "nct": lambda df, nc: (TailDecay(power=df), TailDecay(power=df)),
+    "pareto": lambda b: (_LIGHT, TailDecay(power=b)),
+    "lomax": lambda c: (_LIGHT, TailDecay(power=c)),
     "genpareto": lambda c: (_LIGHT, _extreme(c)),
     "genextreme": lambda c: (_stretched(1.0 / c) if c > 0 else _LIGHT, _extreme(-c)),
-    "burr": lambda c, d: (_LIGHT, Tail(power=c)),
-    "burr12": lambda c, d: (_LIGHT, Tail(power=c * d)),
-    "fisk": lambda c: (_LIGHT, Tail(power=c)),
-    "f": lambda dfn, dfd: (_LIGHT, Tail(power=0.5 * dfd)),
-    "betaprime": lambda a, b: (_LIGHT, Tail(power=b)),
-    "invgamma": lambda a: (_LIGHT, Tail(power=a)),
-    "invweibull": lambda c: (_LIGHT, Tail(power=c)),
-    "levy": lambda: (_LIGHT, Tail(power=0.5)),
-    "loglaplace": lambda c: (_LIGHT, Tail(power=c)),
-    "geom": lambda p: (_LIGHT, Tail(-math.log1p(-p) if p < 1 else _INF)),
-    "nbinom": lambda n, p: (_LIGHT, Tail(-math.log1p(-p) if p < 1 else _INF)),
-    "logser": lambda p: (_LIGHT, Tail(-math.log(p))),
-    "planck": lambda rate: (_LIGHT, Tail(rate)),
-    "dlaplace": lambda a: (Tail(a), Tail(a)),
-    "zipf": lambda a: (_LIGHT, Tail(power=a - 1.0)),
-    "yulesimon": lambda alpha: (_LIGHT, Tail(power=alpha)),
+    "burr": lambda c, d: (_LIGHT, TailDecay(power=c)),
+    "burr12": lambda c, d: (_LIGHT, TailDecay(power=c * d)),
+    "fisk": lambda c: (_LIGHT, TailDecay(power=c)),
+    "f": lambda dfn, dfd: (_LIGHT, TailDecay(power=0.5 * dfd)),
+    "betaprime": lambda a, b: (_LIGHT, TailDecay(power=b)),
+    "invgamma": lambda a: (_LIGHT, TailDecay(power=a)),
+    "invweibull": lambda c: (_LIGHT, TailDecay(power=c)),
+    "levy": lambda: (_LIGHT, TailDecay(power=0.5)),
+    "loglaplace": lambda c: (_LIGHT, TailDecay(power=c)),
+    "geom": lambda p: (_LIGHT, TailDecay(-math.log1p(-p) if p < 1 else _INF)),
+    "nbinom": lambda n, p: (_LIGHT, TailDecay(-math.log1p(-p) if p < 1 else _INF)),
+    "logser": lambda p: (_LIGHT, TailDecay(-math.log(p))),
+    "planck": lambda rate: (_LIGHT, TailDecay(rate)),
+    "dlaplace": lambda a: (TailDecay(a), TailDecay(a)),
+    "zipf": lambda a: (_LIGHT, TailDecay(power=a - 1.0)),
+    "yulesimon": lambda alpha: (_LIGHT, TailDecay(power=alpha)),
 }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def _is_finite(distribution: Any, utility: Utility, low: float, high: float) -> 
     return all(_admits(tail, utility, distribution) for tail in ends)
 
 
-def _admits(tail: Tail, utility: Utility, distribution: Any) -> bool:
+def _admits(tail: TailDecay, utility: Utility, distribution: Any) -> bool:
     """Whether E u exists for a tail."""
     for atom in form(utility).atoms:
         match atom.base.shape or atom.base.curve:
@@ -301,7 +301,7 @@ def _edges(distribution: Any, low: float, high: float) -> Floats:
     return np.asarray(every[np.isfinite(every) & (every >= inner[0]) & (every <= inner[1])])
 
 
-def _solve_continuous(distribution: Any, utility: Utility, low: float, high: float) -> Risk:
+def _solve_continuous(distribution: Any, utility: Utility, low: float, high: float) -> SolvedDistribution:
     shape, own = utility.shape, form(utility)
     quadrature = _Quadrature(distribution, low, high)
     if isinstance(shape, Exponential):
@@ -331,7 +331,7 @@ def _solve_continuous(distribution: Any, utility: Utility, low: float, high: flo
             break
         value = t + float(_times(mass, utility.value(points - t)).sum())
         if abs(value - last) <= 0.01 * _ACCEPTED * max(abs(value), abs(value - t)):
-            return Risk(value, t)
+            return SolvedDistribution(value, t)
     raise _unresolved(distribution, quadrature)
 
 
@@ -366,7 +366,7 @@ def _threshold(quadrature: _Quadrature, own: Form, start: float, unit: float) ->
     raise ValueError("the mean slope of u(X - t) does not cross 1 for any t: the distribution has too heavy a tail.")
 
 
-def _log_mean_exp(quadrature: _Quadrature, utility: Utility, rate: float, distribution: Any) -> Risk:
+def _log_mean_exp(quadrature: _Quadrature, utility: Utility, rate: float, distribution: Any) -> SolvedDistribution:
     """OCE = OCE(0) + ln E exp(rate X) / rate; the tilted density may lie where the density itself is below 1e-308."""
 
     def tilted(points: Floats, log_mass: Floats) -> Floats:
@@ -388,13 +388,13 @@ def _log_mean_exp(quadrature: _Quadrature, utility: Utility, rate: float, distri
     mean = float(_times(np.exp(log_mass), points).sum())
     if abs(found - mean) * rate < 1.0:  # a small rate: ln(1 + E[exp(rate (X - mean)) - 1]) has the digits
         found = mean + math.log1p(float(_times(np.exp(log_mass), np.expm1(rate * (points - mean))).sum())) / rate
-    return Risk(found + utility.oce_of_zero, found - utility.anchor)
+    return SolvedDistribution(found + utility.oce_of_zero, found - utility.anchor)
 
 
 # -- discrete distributions -------------------------------------------------------------------------------------------
 
 
-def _solve_discrete(distribution: Any, utility: Utility, low: float, high: float) -> Risk:
+def _solve_discrete(distribution: Any, utility: Utility, low: float, high: float) -> SolvedDistribution:
     """The sum over all values, or over those that matter."""
     from certeq.risk._api import oce, threshold
 
@@ -405,7 +405,8 @@ def _solve_discrete(distribution: Any, utility: Utility, low: float, high: float
         values = np.asarray(points, dtype=np.float64) + (low - float(np.min(points)))
     mass = np.asarray(distribution.pmf(values), dtype=np.float64)
     kept = mass > 0.0
-    return Risk(float(oce(values[kept], utility, mass[kept])), float(threshold(values[kept], utility, mass[kept])))
+    losses, weights = values[kept], mass[kept]
+    return SolvedDistribution(float(oce(losses, utility, weights)), float(threshold(losses, utility, weights)))
 
 
 def _values(distribution: Any, utility: Utility, low: float, high: float) -> Floats:

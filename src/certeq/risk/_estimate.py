@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._checks import check_choice, check_count, check_number
-from certeq._table import ArrayTable, Block, Sums, Table, as_sample, is_remote
+from certeq._table import ArrayTable, Block, SumKernel, Table, as_sample, is_remote
 from certeq.risk._api import columns_of, is_frame, is_series, oce, tilt
 from certeq.risk._dependence import (
     ErrorBars,
@@ -27,7 +27,7 @@ from certeq.risk._dependence import (
     lifetime_of_overlap,
     long_run_variances,
 )
-from certeq.risk._inference import Evidence, Order, assumptions_of, normal_quantile, reliability
+from certeq.risk._inference import ErrorEvidence, Order, assumptions_of, normal_quantile, reliability
 from certeq.risk._input import (
     Floats,
     as_array,
@@ -319,7 +319,7 @@ def estimate(
     bars, bias = _error_bars(solved, influence, moments, remembered)
     check_answer("OCE", solved.value, utility)
     check_answer("standard error", bars.stderr, utility)
-    evidence = Evidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, left_out)
+    evidence = ErrorEvidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, left_out)
     return Estimate(
         value=solved.value,
         threshold=solved.threshold,
@@ -434,7 +434,7 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
             powers = float(square.sum()), float((square * psi).sum()), float((square * square).sum())
             return *powers, spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, bend
 
-    sums = solved.table.reduce(Sums(kernel))
+    sums = solved.table.reduce(SumKernel(kernel))
     square, cube, fourth, spread, slope2, mixed, jump2, jump_w2, slope, jump, curvature = sums
     utility, mass = influence.utility, solved.summary.mass
     size, effective = len(solved.table), 1.0 / solved.summary.square
@@ -569,5 +569,5 @@ def _curvature_by_difference(solved: LongSolved, utility: Utility) -> float:
         x = shifted(z, center, s)
         return tuple(weighted_sum(np.asarray(utility.slope(x + away)), w) for away in (step, -step))
 
-    left, right = solved.table.reduce(Sums(sums))
+    left, right = solved.table.reduce(SumKernel(sums))
     return float((left - right) / (2.0 * step)) / solved.summary.mass

@@ -129,7 +129,7 @@ class _Beyond:
         return np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)
 
 
-class Evidence(NamedTuple):
+class ErrorEvidence(NamedTuple):
     """What an estimate knows of its own error, for `reliability` to judge."""
 
     ess: float
@@ -197,7 +197,7 @@ def memory_left_out(periods: float) -> str:
     )
 
 
-def reliability(order: Order, utility: Utility, evidence: Evidence) -> tuple[str, ...]:
+def reliability(order: Order, utility: Utility, evidence: ErrorEvidence) -> tuple[str, ...]:
     """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
     reasons = []
     bounded = bool(np.isfinite(utility.lipschitz))

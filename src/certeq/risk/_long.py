@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from certeq._checks import check_weight_sums
-from certeq._table import Block, Both, Summary, Sums, Table, WideSums, first_bad, summary
+from certeq._table import Block, Both, SumKernel, Summary, Table, WideSumKernel, first_bad, summary
 from certeq.risk import _compiled
 from certeq.risk._input import check_utility, not_finite
 from certeq.risk._quantile import upper_quantile
@@ -90,27 +90,27 @@ class LongSolved:
         """t* in the units of the losses."""
         return self.center + self.s
 
-    def tilt(self, normalized: bool = True) -> Tilt:
+    def tilt(self, normalized: bool = True) -> TiltKernel:
         """The kernel of the tilt, for any block of these losses; ties at a kink share what is left of 1.
 
         It takes one pass, and none for a smooth utility if the tilt need not sum to 1 to the last digits.
         """
-        shape, kernel = self.utility.shape, Tilt(form(self.utility), self.center, self.s, 0.0, self.summary.mass)
+        shape, kernel = self.utility.shape, TiltKernel(form(self.utility), self.center, self.s, 0.0, self.summary.mass)
         if isinstance(shape, Pieces) and shape.low == shape.high:
-            return Tilt(kernel.form, self.center, 0.0, 0.0, self.summary.mass)
+            return TiltKernel(kernel.form, self.center, 0.0, 0.0, self.summary.mass)
         if not normalized and not self.utility.kinks:
             return kernel
-        below, above = self.table.reduce(Sums(kernel.ends))
+        below, above = self.table.reduce(SumKernel(kernel.ends))
         mass, share = self.summary.mass, 0.0
         if above > below:
             share = min(max((mass - below) / (above - below), 0.0), 1.0)
         # Slopes of both signs: their sum has fewer digits than the mass it should be.
         total = below + share * (above - below) if self.utility.is_monotone else mass
-        return Tilt(kernel.form, self.center, self.s, share, total)
+        return TiltKernel(kernel.form, self.center, self.s, share, total)
 
 
 @dataclass(frozen=True)
-class Tilt:
+class TiltKernel:
     """q_i = w_i (left slope + share (right slope - left slope)) / total of every loss of a block."""
 
     form: Form
@@ -250,8 +250,8 @@ def solve_long(table: Table, utility: Utility) -> LongSolved:
     if not form(utility).kinks and utility.has_curvature:
         return _newton(table, draw, utility)
     s = draw.threshold(utility) - draw.center
-    size, first = survey(table, Sums(_Evaluation.sums(form(utility), draw.center, s)))
-    return _search(table, draw, utility, size, [_Evaluation(s, *map(float, first))], 1)
+    size, first = survey(table, SumKernel(_SlopeEvaluation.sums(form(utility), draw.center, s)))
+    return _search(table, draw, utility, size, [_SlopeEvaluation(s, *map(float, first))], 1)
 
 
 def solve_table(table: Table, utility: Utility) -> LongSolved:
@@ -269,7 +269,7 @@ def _log_mean_exp(table: Table, draw: _Draw, rate: float, utility: Utility) -> L
     passes, center = 0, float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
     while True:
-        size, (total,) = survey(table, WideSums(_ExpSum(rate, center, flat)), allow_low=True)
+        size, (total,) = survey(table, WideSumKernel(_ExpSum(rate, center, flat)), allow_low=True)
         passes += 1
         # Any center will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - center)) <= 300.0 and not (flat and total <= -0.9):
@@ -303,7 +303,7 @@ def _mean_and_variance(table: Table, draw: _Draw, curvature: float, utility: Uti
             x = z - middle
             return weighted_sum(x, w), weighted_sum(x * x, w)
 
-        size, (shift, square) = survey(table, WideSums(moments))
+        size, (shift, square) = survey(table, WideSumKernel(moments))
         passes += 1
         # E x**2 - (E x)**2 keeps its digits while the guessed mean is within a standard deviation of the true one.
         if shift * shift <= 0.5 * square or passes == 3:
@@ -319,7 +319,7 @@ def _two_pieces(table: Table, draw: _Draw, pieces: Pieces, utility: Utility) -> 
     size = Summary(-np.inf, np.inf, float(len(table)), float(len(table)))
     if pieces.low != 0.0 or table.weighted:
         middle = draw.mean
-        size, (shift,) = survey(table, WideSums(lambda z, w: (weighted_sum(z - middle, w),)))
+        size, (shift,) = survey(table, WideSumKernel(lambda z, w: (weighted_sum(z - middle, w),)))
         average, passes = middle + float(shift), 1
         if pieces.low == pieces.high:
             value = average + utility.oce_of_zero
@@ -371,7 +371,7 @@ class SlopeSums:
 
     def join(self, parts: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
         """Each added up without rounding."""
-        return Sums.join(self, parts)  # type: ignore[arg-type]
+        return SumKernel.join(self, parts)  # type: ignore[arg-type]
 
 
 def _newton(table: Table, draw: _Draw, utility: Utility) -> LongSolved:
@@ -380,7 +380,7 @@ def _newton(table: Table, draw: _Draw, utility: Utility) -> LongSolved:
     newton = _Newton(table, utility, draw.center, size, {s: tuple(first)})
     found = newton.descend(s)
     if found is None:  # a tail so heavy that the draw missed what matters, or slopes that rise within a short stretch
-        seen = [_Evaluation(point, slope, slope, np.nan) for point, slope in newton.seen.items()]
+        seen = [_SlopeEvaluation(point, slope, slope, np.nan) for point, slope in newton.seen.items()]
         return _search(table, draw, utility, size, seen, newton.passes)
     value = float(draw.center + newton.value_at(found))
     return LongSolved(table, utility, size, draw.center, found, value, newton.passes)
@@ -467,7 +467,7 @@ class _Search:
     features: tuple[float, ...]
     passes: int
 
-    def look(self, sums: Sums, around: float, known: Sketch) -> tuple[list[float], Sketch]:
+    def look(self, sums: SumKernel, around: float, known: Sketch) -> tuple[list[float], Sketch]:
         """One pass: means of what is summed up, and a sketch of the sample around a point."""
         self.passes += 1
         reach = known.reach(self.features, around, len(self.table))
@@ -477,7 +477,7 @@ class _Search:
 
 
 @dataclass
-class _Evaluation:
+class _SlopeEvaluation:
     """Mean left and right slope and value at a trial s."""
 
     s: float
@@ -511,7 +511,7 @@ class _Evaluation:
 
 
 def _search(
-    table: Table, draw: _Draw, utility: Utility, size: Summary, seen: list[_Evaluation], passes: int
+    table: Table, draw: _Draw, utility: Utility, size: Summary, seen: list[_SlopeEvaluation], passes: int
 ) -> LongSolved:
     least, greatest = size.low - draw.center, size.high - draw.center
     search = _SlopeSearch(table, draw.center, size.mass, least, greatest, features_of(utility), 0, form(utility))
@@ -523,19 +523,19 @@ def _search(
 
 
 @dataclass
-class _Model:
+class _SlopeModel:
     """The mean slope near an evaluation: what the sketch says, corrected by what the last two evaluations saw."""
 
     sketch: Sketch
     form: Form
-    at: _Evaluation
+    at: _SlopeEvaluation
     scale: float  # mean size of the slopes, 1 at least: what residuals and their rounding are measured by
     near: bool
     off: float = 0.0  # what the sketch is off by at the evaluation,
     drift: float = 0.0  # and how that changes with s
 
     @classmethod
-    def of(cls, sketch: Sketch, form: Form, at: _Evaluation, last: _Evaluation) -> _Model:
+    def of(cls, sketch: Sketch, form: Form, at: _SlopeEvaluation, last: _SlopeEvaluation) -> _SlopeModel:
         scale = max(1.0, sketch.size_of_slopes(form, at.s))
         # From afar the sketch is the better guide without a correction that was right for another slope.
         if not (math.isfinite(scale) and abs(at.residual) <= _NEAR * scale):
@@ -590,16 +590,16 @@ class _SlopeSearch(_Search):
         anchor = facts_of(self.form).anchor
         self.low, self.high = self.least - anchor, self.greatest - anchor
 
-    def run(self, first: _Evaluation, rough: Sketch) -> tuple[float, float]:
+    def run(self, first: _SlopeEvaluation, rough: Sketch) -> tuple[float, float]:
         """s, and s + E u there."""
         if first.jumps_past_1:
             return first.s, first.s + first.value
         last, sketch, stalls, repeats = first, rough, 0, 0
-        trial, _ = rough.root(self.form, self.low, self.high, _Model.of(rough, self.form, first, first).lift)
+        trial, _ = rough.root(self.form, self.low, self.high, _SlopeModel.of(rough, self.form, first, first).lift)
         if trial == self.high and first.s < trial:
             # The draw knows nothing of what made the slope so large: a sketch of all losses, seen from the same point.
             trial = float(np.nextafter(first.s, np.inf))
-        ends: dict[float, _Evaluation] = {}  # what has been seen at the ends of the bracket
+        ends: dict[float, _SlopeEvaluation] = {}  # what has been seen at the ends of the bracket
         for _ in range(_MOST_PASSES):
             closed = not self.low < 0.5 * (self.low + self.high) < self.high
             if closed and self.high in ends:
@@ -614,13 +614,13 @@ class _SlopeSearch(_Search):
                 trial = self.high
             elif not self.low < trial <= self.high or stalls >= 3:
                 trial, stalls = 0.5 * (self.low + self.high), 0
-            means, sketch = self.look(Sums(_Evaluation.sums(self.form, self.center, trial)), trial, sketch)
-            at = _Evaluation(trial, *means)
+            means, sketch = self.look(SumKernel(_SlopeEvaluation.sums(self.form, self.center, trial)), trial, sketch)
+            at = _SlopeEvaluation(trial, *means)
             if at.jumps_past_1:
                 return at.s, at.s + at.value
             self.bound(at)
             ends[at.s] = at
-            model = _Model.of(sketch, self.form, at, last)
+            model = _SlopeModel.of(sketch, self.form, at, last)
             # A fall from afar says nothing of what the next step will do.
             ratio = abs(at.residual) / max(min(abs(last.residual), model.scale), _EPS)
             stalls += not abs(at.residual) <= 0.5 * abs(last.residual)
@@ -635,19 +635,19 @@ class _SlopeSearch(_Search):
             last = at
         raise RuntimeError(f"No threshold found in {_MOST_PASSES} passes; the slope is not a decreasing function of t.")
 
-    def bound(self, at: _Evaluation) -> None:
+    def bound(self, at: _SlopeEvaluation) -> None:
         """Let the root lie on the side of an evaluation that its slope says."""
         if at.left > _ONE:
             self.low = max(self.low, at.s)
         else:
             self.high = min(self.high, at.s)
 
-    def _same_point(self, trial: float, ends: dict[float, _Evaluation]) -> bool:
+    def _same_point(self, trial: float, ends: dict[float, _SlopeEvaluation]) -> bool:
         return (trial == self.high and trial in ends) or (
             self.low in ends and trial == float(np.nextafter(self.low, np.inf)) and trial < self.high
         )
 
-    def _trusted(self, model: _Model, trial: float, jump: float, ratio: float) -> bool:
+    def _trusted(self, model: _SlopeModel, trial: float, jump: float, ratio: float) -> bool:
         """Whether a look at the trial would tell nothing new.
 
         The last sketch brought the residual down by ``ratio``, and this one is finer: what it leaves is far below
@@ -681,14 +681,14 @@ class Rising:
         with np.errstate(all="ignore"):
             return np.asarray(self.function(x), dtype=float)
 
-    def sums(self, center: float, points: tuple[float, ...]) -> Sums:
+    def sums(self, center: float, points: tuple[float, ...]) -> SumKernel:
         """Sums of the function at the losses less their center and each of the points."""
 
         def kernel(z: Floats, w: Floats | None) -> tuple[float, ...]:
             with np.errstate(all="ignore"):
                 return tuple(weighted_sum(self.at(shifted(z, center, t)), w) for t in points)
 
-        return Sums(kernel)
+        return SumKernel(kernel)
 
     def excess(self, sketch: Sketch, t: float) -> tuple[float, float]:
         """What a sketch says of the mean, less the level and rounding; and the mean size of what is added up."""
@@ -838,7 +838,7 @@ def bisect_long(table: Table, utility: Utility, delta: float = 1e-6, epsilon: fl
             with np.errstate(over="ignore"):
                 return (weighted_sum(np.asarray(function((z - size.high) - t[0])), w),)
 
-        return np.array(table.reduce(Sums(sums))) / size.mass
+        return np.array(table.reduce(SumKernel(sums))) / size.mass
 
     low = np.array([size.low - size.high - utility.anchor])
     return bisect(means, np.array([size.high]), low, utility, delta, epsilon)

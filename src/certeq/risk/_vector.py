@@ -45,7 +45,7 @@ class Solved(NamedTuple):
     tilt: Floats
 
 
-class _Answer(NamedTuple):
+class _Density(NamedTuple):
     """OCE and threshold of centered losses; the tilt is weight * density / total."""
 
     value: float
@@ -238,7 +238,7 @@ def _by_numpy(
 
 def _by_search(
     z: Floats, mean: Mean, form: Form, facts: _Facts, low: float, high: float, start: float, tolerance: float
-) -> _Answer:
+) -> _Density:
     # Low powers and bounded slopes do not overflow on losses of a sane size; the others may, harmlessly.
     tame = (1.0 < facts.growth <= 4.0 or facts.most - facts.least < math.inf) and high - low < 1e50
     with nullcontext() if tame else np.errstate(all="ignore"):
@@ -338,7 +338,7 @@ def _slopes(
 # -- closed forms ------------------------------------------------------------------------------------------------------
 
 
-def log_mean_exp(z: Floats, mean: Mean, rate: float, facts: _Facts) -> _Answer:
+def log_mean_exp(z: Floats, mean: Mean, rate: float, facts: _Facts) -> _Density:
     exponent = z * rate
     density = np.exp(exponent)
     total = mean(density)
@@ -346,25 +346,25 @@ def log_mean_exp(z: Floats, mean: Mean, rate: float, facts: _Facts) -> _Answer:
         certain = math.log1p(mean(np.expm1(exponent))) / rate
     else:
         certain = math.log(total) / rate
-    return _Answer(certain + facts.of_zero, certain - facts.anchor, density, total)
+    return _Density(certain + facts.of_zero, certain - facts.anchor, density, total)
 
 
-def mean_and_variance(z: Floats, mean: Mean, bend: float, facts: _Facts) -> _Answer:
+def mean_and_variance(z: Floats, mean: Mean, bend: float, facts: _Facts) -> _Density:
     middle = mean(z)
     y = z - middle
     variance = mean(y * y)
     y *= bend
     y += 1.0
-    return _Answer(middle + 0.5 * bend * variance + facts.of_zero, middle - facts.anchor, y)
+    return _Density(middle + 0.5 * bend * variance + facts.of_zero, middle - facts.anchor, y)
 
 
-def two_pieces(z: Floats, mean: Mean, form: Form, facts: _Facts) -> _Answer:
+def two_pieces(z: Floats, mean: Mean, form: Form, facts: _Facts) -> _Density:
     """low * mean + (1 - low) * CVaR of losses less their quantile; ties there share the mass that is left."""
     pieces = facts.shape
     assert isinstance(pieces, Pieces)
     if pieces.low == pieces.high:
         middle = mean(z)
-        return _Answer(middle + facts.of_zero, middle - facts.anchor, np.ones_like(z))
+        return _Density(middle + facts.of_zero, middle - facts.anchor, np.ones_like(z))
     tail, rise = pieces.tail, pieces.high - pieces.low
     density = (z > 0.0).astype(z.dtype)
     ties = z == 0.0
@@ -375,13 +375,13 @@ def two_pieces(z: Floats, mean: Mean, form: Form, facts: _Facts) -> _Answer:
     if pieces.low != 0.0:
         density += pieces.low
         value += pieces.low * mean(z)
-    return _Answer(value, -pieces.kink, density)
+    return _Density(value, -pieces.kink, density)
 
 
 # -- everything else: Newton in a bracket ------------------------------------------------------------------------------
 
 
-def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start: float, tolerance: float) -> _Answer:
+def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start: float, tolerance: float) -> _Density:
     """Safeguarded Newton on a function of the mean slope that is nearly a straight line in t.
 
     That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded (one sigmoid
@@ -432,17 +432,17 @@ def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start:
         else:
             t, last, known = middle, math.inf, False
             seen.clear()
-    return _Answer(t + mean(form.utility._value(z - t, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
+    return _Density(t + mean(form.utility._value(z - t, NUMPY)), t, slope, m if 0.0 < m < math.inf else 1.0)
 
 
-def _between(z: Floats, mean: Mean, form: Form, low: float, high: float) -> _Answer:
+def _between(z: Floats, mean: Mean, form: Form, low: float, high: float) -> _Density:
     """Where the mean slope passes 1 between neighboring floats: the slopes at both, mixed so that their mean is 1."""
     density, above = form.left_slope(z, high), form.left_slope(z, low)
     m, most = mean(density), mean(above)
     if most > 1.0 > m:
         density = density + (1.0 - m) / (most - m) * (above - density)
         m = 1.0
-    return _Answer(high + mean(form.utility._value(z - high, NUMPY)), high, density, m if 0.0 < m < math.inf else 1.0)
+    return _Density(high + mean(form.utility._value(z - high, NUMPY)), high, density, m if 0.0 < m < math.inf else 1.0)
 
 
 def _interpolate(seen: list[tuple[float, float, float]]) -> float:
@@ -461,7 +461,7 @@ def _interpolate(seen: list[tuple[float, float, float]]) -> float:
     return t2 - chord * f2 + bend * f1 * f2
 
 
-def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tolerance: float) -> _Answer:
+def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tolerance: float) -> _Density:
     """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where Newton works."""
     low, t, on_kink = bracket_by_breakpoints(z, mean, form, low, high)
     if not on_kink:
@@ -470,7 +470,7 @@ def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tole
     jump = right - left
     m, rise = mean(left), mean(jump)
     density = left + jump * (min(max((1.0 - m) / rise, 0.0), 1.0) if rise > 0.0 else 0.0)
-    return _Answer(t + mean(form.utility._value(z - t, NUMPY)), t, density)
+    return _Density(t + mean(form.utility._value(z - t, NUMPY)), t, density)
 
 
 # -- kinks ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from certeq.risk._input import (
 )
 from certeq.risk._long import (
     LongSolved,
-    Tilt,
+    TiltKernel,
     solve_long,
     solve_table,
 )
@@ -41,7 +41,7 @@ __all__ = [
     "LongSolved",
     "Solved",
     "SolvedRows",
-    "Tilt",
+    "TiltKernel",
     "bracket_by_breakpoints",
     "check_utility",
     "closed_density",

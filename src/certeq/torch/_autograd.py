@@ -27,7 +27,7 @@ from certeq.utilities.forms import form
 _TOGETHER = 1 << 16  # losses of as many rows as fit the cache are solved together
 
 
-class _Problem(NamedTuple):
+class _BatchQuery(NamedTuple):
     """What was asked of some losses."""
 
     want: str  # "oce", "threshold" or "tilt"
@@ -52,7 +52,7 @@ def reduce_on_host(
         return None
     if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
         return None
-    problem = _Problem(want, utility, weight, dims, allow_inf, validate)
+    problem = _BatchQuery(want, utility, weight, dims, allow_inf, validate)
     if len(dims) == losses.ndim:
         solved: Any = _solve_vector(losses, problem)
     elif weight is None and dims:
@@ -70,7 +70,7 @@ def reduce_on_host(
     return answer
 
 
-def _solve_vector(losses: Tensor, problem: _Problem) -> Solved:
+def _solve_vector(losses: Tensor, problem: _BatchQuery) -> Solved:
     """OCE and threshold as numbers and the tilt as a flat array."""
     _, utility, weight, _, allow_inf, validate = problem
     dtype = losses.dtype
@@ -103,7 +103,7 @@ def _solve_vector(losses: Tensor, problem: _Problem) -> Solved:
     return Solved(value, value, x * math.nan)
 
 
-class _SolvedRows(NamedTuple):
+class _SolvedBatch(NamedTuple):
     """`Solved` of rows: one value and threshold for each."""
 
     value: Any
@@ -111,7 +111,7 @@ class _SolvedRows(NamedTuple):
     tilt: Any
 
 
-def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedRows | None:
+def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedBatch | None:
     """Each row by itself, samples last; None where a loss is not finite."""
     x = np.ascontiguousarray(_as_array(rows))
     size, shape = x.shape[-1], x.shape[:-1]
@@ -130,7 +130,7 @@ def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedRows 
             if with_tilt:
                 tilts[part] = solved.tilt()
         found = values, thresholds
-    return _SolvedRows(found[0].reshape(shape), found[1].reshape(shape), tilts.reshape(*shape, size))
+    return _SolvedBatch(found[0].reshape(shape), found[1].reshape(shape), tilts.reshape(*shape, size))
 
 
 def _as_array(losses: Tensor) -> Any:
@@ -146,11 +146,11 @@ def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:
     return found if dtype is torch.float64 else found.to(dtype)
 
 
-class _Solution(torch.autograd.Function):
+class _KnownAnswer(torch.autograd.Function):
     """An answer that is known, of losses."""
 
     @staticmethod
-    def forward(ctx: Any, losses: Tensor, problem: _Problem, answer: Tensor, tilt: Any) -> Tensor:
+    def forward(ctx: Any, losses: Tensor, problem: _BatchQuery, answer: Tensor, tilt: Any) -> Tensor:
         ctx.save_for_backward(losses)
         ctx.problem, ctx.tilt = problem, tilt
         return answer
@@ -178,4 +178,4 @@ class _Solution(torch.autograd.Function):
 
 
 # Function.apply less its search for functorch wrappers, which cannot be here and would cost a few per cent of a step.
-_apply: Callable[..., Tensor] = super(torch.autograd.Function, _Solution).apply
+_apply: Callable[..., Tensor] = super(torch.autograd.Function, _KnownAnswer).apply

@@ -123,13 +123,13 @@ def largest_norm(table: Table, centered: bool) -> float:
     """Largest norm(a_i), or norm(a_i - mean a), of all rows whatever their weight."""
     center = np.zeros(table.shape[1])
     if centered:
-        total, count = table.reduce(_Mean(), every=True)
+        total, count = table.reduce(_ColumnMean(), every=True)
         center = total / count
     return float(np.sqrt(table.reduce(_Largest(center), every=True)))
 
 
 @dataclass(frozen=True)
-class _Mean:
+class _ColumnMean:
     """Sum of the rows, and their number; rows that are not finite make it so as well."""
 
     wide: ClassVar[bool] = False

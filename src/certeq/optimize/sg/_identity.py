@@ -434,7 +434,7 @@ def undisturbed(*functions: Any) -> Iterator[bool]:
     and tensors up to 1 MB. The block is told whether that is all: False where an iterator or an open file is
     reached, which cannot be put back, so that the functions must not be called.
     """
-    found = _Reached()
+    found = _ReachableState()
     for function in functions:
         found.look(function)
     restores = found.restores + _global_states()
@@ -445,7 +445,7 @@ def undisturbed(*functions: Any) -> Iterator[bool]:
             restore()
 
 
-class _Reached:
+class _ReachableState:
     """What can be reached, and how to put each thing back."""
 
     def __init__(self) -> None:

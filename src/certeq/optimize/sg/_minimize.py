@@ -41,7 +41,7 @@ from certeq.optimize.sg._schedules import (
 )
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
-from certeq.risk.solvers import Tilt, solve_table
+from certeq.risk.solvers import TiltKernel, solve_table
 from certeq.utilities import Pieces, Utility
 
 
@@ -325,7 +325,7 @@ class _TiltedSum:
     """Sums of q_i a_i and of q_i."""
 
     theta: Array
-    tilt: Tilt
+    tilt: TiltKernel
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> tuple[Array, float]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Job, Outcome, Table
+from certeq.paper._experiment import Claim, Experiment, Job, Outcome, ResultTable
 from certeq.paper._statistics import verdict_of
 from certeq.paper.errata import _measures, _optimization
 from certeq.paper.errata._measures import Finding
@@ -197,7 +197,7 @@ def run(job: Job) -> Outcome:
     rows = tuple((name, f.where, f.printed, f.right, f.found, words[f.holds]) for name, f in findings.items())
     right = sum(f.holds is True for f in findings.values())
     return Outcome(
-        tables=(Table("errata", "What is printed, what is right", columns, rows),),
+        tables=(ResultTable("errata", "What is printed, what is right", columns, rows),),
         claims=tuple(_claim(f) for f in findings.values()),
         notes=(
             "A printed statement that is false or misprinted is 'not reproduced'; one that is true but loose or silent "
