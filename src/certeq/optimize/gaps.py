@@ -39,7 +39,7 @@ def proved_gap(value: float, lower: float, allowance: float = 0.0) -> float:
     return math.inf if math.isnan(gap) else gap
 
 
-def worth_outside(y: Any, z: Any, equal: Any, below: Any) -> float:
+def violation_cost(y: Any, z: Any, equal: Any, below: Any) -> float:
     """By how much a point that keeps its rows to rounding only can lie below every point that keeps them exactly.
 
     With multipliers y of C v = c and z >= 0 of G v <= b, and the residuals C v - c and G v - b of the point, a lower

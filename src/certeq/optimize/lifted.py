@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from certeq._table import ArrayTable, Block, Table
 from certeq.optimize.domains._polyhedron import Lift
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact, solve_panel
-from certeq.optimize.gaps import proved_gap, worth_outside
+from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.utilities import Utility
 
 Vector = NDArray[np.float64]
@@ -72,9 +72,9 @@ def solve_lifted(
     theta = lifted.theta(found.theta[:count])
     costs = np.zeros_like(middle) if linear is None else linear
     C, c, G, b = (np.asarray(limits[name]) for name in ("C", "c", "G", "b"))
-    held = b < np.inf  # the other rows ask nothing
-    y, z = found.multipliers["C"], found.multipliers["G"][held]
-    outside = worth_outside(y, z, C @ found.theta - c, (G @ found.theta - b)[held])
+    finite = b < np.inf  # the other rows ask nothing
+    y, z = found.multipliers["C"], found.multipliers["G"][finite]
+    outside = violation_cost(y, z, C @ found.theta - c, (G @ found.theta - b)[finite])
     return _at(found, data, utility, weights, theta, middle, costs, outside, float(options.get("tol", 1e-9))), theta
 
 

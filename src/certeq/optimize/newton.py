@@ -245,7 +245,7 @@ class KinkedProblem:
         self.objective, self.utility = objective, objective.utility
         self.w = objective.shares()
         self.form = form(self.utility)
-        self.kinks, self.jumps = self.form.places[:, None], self.form.jumps[:, None]
+        self.kinks, self.jumps = self.form.kink_locations[:, None], self.form.jumps[:, None]
         self._least = 1e-300
 
     # -- the smooth part ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import ExactResult, solve_exact
-from certeq.optimize.gaps import proved_gap, worth_outside
+from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import check_weights, explain_infeasible, in_words
@@ -150,7 +150,7 @@ def _outside(segmented: SegmentedProblem, w: Floats, found: ExactResult) -> floa
     """By how much weights that keep the rows to rounding can be better than any that keep them exactly."""
     p = segmented
     v = p.segments.unfold(w)
-    return worth_outside(found.multipliers["C"], found.multipliers["G"], p.C @ v - p.c, p.G @ v - p.b)
+    return violation_cost(found.multipliers["C"], found.multipliers["G"], p.C @ v - p.c, p.G @ v - p.b)
 
 
 def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, t: float) -> float:

@@ -326,7 +326,7 @@ def _solve_continuous(distribution: Any, utility: Utility, low: float, high: flo
         quadrature.refine(integrands)
         if searched:
             t = _threshold(quadrature, own, t, unit)
-        points, mass = quadrature.cut(t + own.places)
+        points, mass = quadrature.cut(t + own.kink_locations)
         if not abs(mass.sum() - 1.0) <= _ACCEPTED:
             break
         value = t + float(_times(mass, utility.value(points - t)).sum())
@@ -353,7 +353,7 @@ def _threshold(quadrature: _Quadrature, own: Form, start: float, unit: float) ->
     from scipy.optimize import brentq
 
     def excess(t: float) -> float:
-        points, mass = quadrature.cut(t + own.places)
+        points, mass = quadrature.cut(t + own.kink_locations)
         return float(_times(mass, own.left_slope(points, t)).sum()) - 1.0
 
     low = high = start

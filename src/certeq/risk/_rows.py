@@ -230,7 +230,7 @@ def _between_breakpoints(
                 found.append(bracket_by_breakpoints(row, partial(_mean_of_one, w), form, float(low[i]), float(high[i])))
             lows, highs, on_kink = zip(*found, strict=True)
             return np.array(lows), np.array(highs), np.array(on_kink)
-        points = np.sort(np.concatenate([y - at for at in form.places], axis=1), axis=1)
+        points = np.sort(np.concatenate([y - at for at in form.kink_locations], axis=1), axis=1)
         row = np.arange(len(y))
         a, b = np.full(len(y), -1), np.full(len(y), points.shape[1])
         while np.any(b - a > 1):

@@ -224,7 +224,7 @@ class Sketch:
             return flattened(self.slopes(form, s)[0] + lift(s) - (one if form.kinks else 1.0))
 
         if form.kinks:
-            breaks = np.unique(np.concatenate([self.points - at for at in form.places]))
+            breaks = np.unique(np.concatenate([self.points - at for at in form.kink_locations]))
             breaks = breaks[(breaks > low) & (breaks < high)]
             first, last = 0, breaks.size  # the first breakpoint at which the slope has come down is among these
             while first < last:

@@ -577,10 +577,10 @@ def _breakpoints(y: Floats, form: Form, below: float, above: float) -> tuple[Flo
     step = 1
     if np.isinf(below) and np.isinf(above):
         step = -(-y.size * len(form.kinks) // _MOST)
-        found = [(y[::step] - at) for at in form.places.tolist()]
+        found = [(y[::step] - at) for at in form.kink_locations.tolist()]
         return np.unique(np.concatenate(found)), step == 1
     found, count = [], 0
-    for at in form.places.tolist():
+    for at in form.kink_locations.tolist():
         points = y - at
         points = np.unique(points[(points > below) & (points < above)])
         found.append(points)

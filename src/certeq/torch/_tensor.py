@@ -160,7 +160,7 @@ def _kinks_met(z: Tensor, t: Tensor, shape: Form) -> Tensor:
     """The place of the kink that each loss sits on, moving with the parameters that are learned; 0 for the others."""
     at = torch.zeros_like(z.detach())
     for which, kink in enumerate(shape.kinks):
-        place = shape.kink_place(which, at) if shape.is_learned else kink.at
+        place = shape.kink_location(which, at) if shape.is_learned else kink.at
         at = torch.where(z.detach() - kink.at == t, place, at)
     return at
 

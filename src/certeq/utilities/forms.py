@@ -214,8 +214,8 @@ class Form:
             places[at].append(kink)
         self._own([(Kink(at, 0.0, 0.0), places[at]) for at in sorted(places)])  # the places alone decide the sides
         with np.errstate(all="ignore"):
-            slopes = self.left_slope(self.places).tolist()
-        del self.places
+            slopes = self.left_slope(self.kink_locations).tolist()
+        del self.kink_locations
         kinks = []
         for at, left in zip(sorted(places), slopes, strict=True):
             right = left + sum(self.atoms[i].weight * jump for i, _, jump in places[at])
@@ -288,7 +288,7 @@ class Form:
 
     def passed(self, y: Array, t: Any = 0.0) -> Array:
         """How many kinks lie to the left of y - t, by the rule of breakpoints."""
-        at = self.places
+        at = self.kink_locations
         last = len(at) - 1
         count = np.searchsorted(at, y - t)
         if last < 0:
@@ -311,12 +311,12 @@ class Form:
         """Left and right slopes where ``slope`` is right for losses that sit on no kink."""
         last = len(self.kinks) - 1
         first = np.minimum(self.passed(y, t), last)
-        tie = y - self.places[first] == t
+        tie = y - self.kink_locations[first] == t
         if not tie.any():
             return slope, slope
         end = first
         while True:  # kinks may lie closer than y and t can tell apart
-            more = tie & (end < last) & (y - self.places[np.minimum(end + 1, last)] == t)
+            more = tie & (end < last) & (y - self.kink_locations[np.minimum(end + 1, last)] == t)
             if not more.any():
                 break
             end = end + more
@@ -339,7 +339,7 @@ class Form:
         """Whether a parameter is a tensor, and may get a gradient."""
         return self.plain is not self
 
-    def kink_place(self, which: int, like: Array) -> Array:
+    def kink_location(self, which: int, like: Array) -> Array:
         """Where a kink is, as a tensor like another: its value is the stored place, its derivative the true one."""
         place = self.kinks[which].at + like.new_zeros(())
         for atom in self.atoms:
@@ -360,7 +360,7 @@ class Form:
         learned = self.utility._learned_parameter()
         for which, kink in enumerate(self.kinks):
             if kink.left <= 1.0 + 8.0 * _EPS and kink.right >= 1.0 - 8.0 * _EPS:  # x0 is the kink, and moves with it
-                return _moving(x0, self.kink_place(which, learned))
+                return _moving(x0, self.kink_location(which, learned))
         at = learned.new_zeros(()) + x0
         for _ in range(2):
             slope, curvature = self.derivatives(at, 0.0, torch_backend())
@@ -394,7 +394,7 @@ class Form:
         return sum(sizes), max((abs(atom.shift) for atom in shifted), default=0.0)
 
     @cached_property
-    def places(self) -> Array:
+    def kink_locations(self) -> Array:
         """Where the kinks are, as an array."""
         return np.array([kink.at for kink in self.kinks])
 

@@ -42,7 +42,7 @@ from certeq._table import Index as Ids
 from certeq.optimize.domains import Domain, UnboundedError
 from certeq.optimize.domains._rows import Constraints, minimize_over
 from certeq.optimize.exact._problem import Problem
-from certeq.optimize.gaps import proved_gap, worth_outside
+from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
@@ -223,12 +223,12 @@ class Prove:
             return self._evidence(rows, w, at)
         if not len(self.ids):
             return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
-        place = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
-        given = self.ids[place] == block.ids
+        position = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
+        given = self.ids[position] == block.ids
         if not given.any():
             return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
         others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes)
-        return join([others, self._evidence(rows[given], w[given], place[given])])
+        return join([others, self._evidence(rows[given], w[given], position[given])])
 
     def _evidence(self, rows: Vector, w: Vector, at: slice | Ids) -> Evidence:
         return evidence(self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes)
@@ -299,7 +299,7 @@ def evidence_in_memory(
 ) -> Evidence:
     """`evidence` of a matrix; ``root_mean_square`` of every asset's losses, or more, is used for the errors alone."""
     # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
-    # carry the tilt; only then is a pass over absolute values worth its time.
+    # carry the tilt; only then does a pass over absolute values pay.
     with np.errstate(all="ignore"):
         spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
     direct = not spike <= _EVEN
@@ -396,7 +396,7 @@ def conclude(
     furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)  # T, and the t of the value
     drift = float(abs(1.0 - sums.slope)) * furthest
     errors = _allowance(sums, form, linear, q, low, high, reach, furthest, theta, t, y, z)
-    outside = worth_outside(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
+    outside = violation_cost(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
     lower = sums.constant + bound - drift - errors - outside
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
         return Certificate(value, -np.inf, np.inf, radius, g, y, z)
@@ -456,23 +456,23 @@ def linear_minimum(g: Vector, q: Constraints, low: Vector, high: Vector, y: Vect
 
 def _best_price(g: Vector, row: Vector, right: float, low: Vector, high: Vector, y: Vector) -> Vector:
     """The multiplier of the budget that makes the bound best: a fractional knapsack, by sorting g_j/row_j."""
-    held = row.nonzero()[0]
-    if len(held) < len(row):
-        g, row, low, high = g[held], row[held], low[held], high[held]
+    nonzero = row.nonzero()[0]
+    if len(nonzero) < len(row):
+        g, row, low, high = g[nonzero], row[nonzero], low[nonzero], high[nonzero]
     width = high - low
-    if not len(held) or not np.isfinite(width).all():
+    if not len(nonzero) or not np.isfinite(width).all():
         return y
     price = g / row
     order = price.argsort(kind="stable")
     # As the price rises past g_j/row_j asset j moves from the end that lowers row.v to the one that raises it.
     base = float((row * np.where(row > 0.0, low, high)).sum())
     raised = base + (np.abs(row) * width)[order].cumsum()
-    place = min(int(raised.searchsorted(right)), len(held) - 1)
-    return np.array([price[order[place]]])
+    position = min(int(raised.searchsorted(right)), len(nonzero) - 1)
+    return np.array([price[order[position]]])
 
 
 def distance(theta: Vector, unit: float) -> float:
-    """How far the bound reaches where nothing bounds a variable: ten times what is held, at least one unit."""
+    """How far the bound reaches where nothing bounds a variable: ten times the size of theta, at least one unit."""
     return 10.0 * max(float(np.abs(theta).sum()), 0.1 * unit)
 
 
@@ -524,7 +524,7 @@ def with_squares(
     bound of  OCE + l.v + h.v  over the set. Since  |F v|^2/2 >= h.v - |s|^2/2  (see `squares`), that bound less
     |s|^2/2 is one for  OCE + l.v + |F v|^2/2. In exact arithmetic both differ from the tangent problem's by the same
     |s|^2/2, so that the gap is unchanged; the roundings of h and of l + h, times the largest v_j of the set, and those
-    of the sums here come on top. So does what theta's distance from the rows, which is rounding, is worth at the
+    of the sums here come on top. So does what theta's distance from the rows, which is rounding, costs at the
     multipliers: a theta just outside the set may lie below the bound by that much.
     """
     if problem.squares is None:
@@ -539,6 +539,6 @@ def with_squares(
     moved += _EPS * (len(theta) + len(s) + 8.0) * (half + float(np.abs(h) @ np.abs(theta)))
     moved += 4.0 * _EPS * (abs(found.value) + abs(found.lower_bound))
     q = problem.polyhedron
-    moved += worth_outside(found.y, z, q.C @ theta - q.c, q.G @ theta - q.b)
+    moved += violation_cost(found.y, z, q.C @ theta - q.c, q.G @ theta - q.b)
     value, lower = found.value - along + half, found.lower_bound - half - moved
     return replace(found, value=value, lower_bound=lower, gap=proved_gap(value, lower))

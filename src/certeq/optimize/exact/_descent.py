@@ -74,7 +74,7 @@ class Descent:
         fresh_sets = True
         if warm:
             solution, fresh_sets = self._guess(assets, hinges, self.point.t), False
-        idle = 0
+        stalls = 0
         for _ in range(max_iter):
             self.iterations += 1
             problem = model.subproblem(self.point, assets, hinges, self.radius)
@@ -92,7 +92,7 @@ class Descent:
             whole = self._step(theta, linear)
             answer = self._evidence(solution, hinges, assets)
             self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
-            idle = 0 if self.best is None or answer.gap < 0.5 * self.best.gap else idle + 1
+            stalls = 0 if self.best is None or answer.gap < 0.5 * self.best.gap else stalls + 1
             if self.best is None or answer.gap < self.best.gap:
                 self.best = answer
             if self.best.gap <= tolerance or time.perf_counter() > self.deadline:
@@ -110,7 +110,7 @@ class Descent:
                     anew = not linear and self.iterations < 8
                     hinges = near_hinges(model, self.point, len(assets), share) if anew else grown
                     fresh_sets = True
-            if not fresh_sets and whole and idle >= 3 and before - self.point.value <= 1e-13 * (1.0 + abs(before)):
+            if not fresh_sets and whole and stalls >= 3 and before - self.point.value <= 1e-13 * (1.0 + abs(before)):
                 break
         assert self.best is not None
         return self.best
@@ -122,7 +122,7 @@ class Descent:
         free = np.zeros(1, dtype=bool)
         side = np.zeros(0, dtype=np.int8)
         if len(hinges.scenario):
-            excess = here.losses[hinges.scenario] - model.form.places[hinges.which] - t
+            excess = here.losses[hinges.scenario] - model.form.kink_locations[hinges.which] - t
             side = np.where(np.abs(excess) <= 1e-9, 0, np.sign(excess)).astype(np.int8)
         partition = Partition(
             np.append(theta <= q.lower[assets], free),
@@ -152,9 +152,9 @@ class Descent:
         q, here = self.model.polyhedron, self.point.theta
         theta = restore(theta, q.C, q.c, q.lower, q.upper)
         start, moved = q.G @ here, q.G @ (theta - here)
-        room = np.maximum(q.b - start, 0.0)
-        over = moved > room
-        length = float((room[over] / moved[over]).min(initial=1.0))
+        slack = np.maximum(q.b - start, 0.0)
+        over = moved > slack
+        length = float((slack[over] / moved[over]).min(initial=1.0))
         return theta if length == 1.0 else here + length * (theta - here)
 
     # -- one step -----------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Descent:
             support = point.losses - t
             with np.errstate(all="ignore"):
                 tilt = model.weights * model.form.left_slope(point.losses, t)
-        g = model.scenarios.pull(tilt) + model.costs(point.theta)
+        g = model.scenarios.column_sums(tilt) + model.costs(point.theta)
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
         low, high, _ = closed_box((model.low, model.high), point.theta, 1.0, g)
@@ -243,7 +243,7 @@ class Descent:
         own = form.left_slope(losses[rows], t)
         stays = np.abs(own - wanted) < np.abs(at_kink - wanted)
         seat[rows] = np.where(stays, -1, sits)
-        support[rows] = np.where(stays, support[rows], form.places[sits])
+        support[rows] = np.where(stays, support[rows], form.kink_locations[sits])
         slope[rows] = np.where(stays, own, at_kink)
         return support, seat, model.weights * slope
 
@@ -251,7 +251,7 @@ class Descent:
         """Reduced costs at the working set's own prices: those of the certificate would hide whoever sets them."""
         q, prices = self.model.polyhedron, solution.multipliers
         costs = self.model.costs(self.point.theta)
-        return self.model.scenarios.pull(answer.tilt) + costs - prices.y @ q.C + prices.z @ q.G
+        return self.model.scenarios.column_sums(answer.tilt) + costs - prices.y @ q.C + prices.z @ q.G
 
 
 def _has_curvature(model: Model, point: Point) -> bool:
@@ -277,7 +277,7 @@ class BlockAnswer:
     """The best point, with the multipliers that prove it, in the model's units."""
 
     point: BlockPoint
-    held: int  # how many of the point's rows the multipliers speak of; they come first
+    covered: int  # how many of the point's rows the multipliers speak of; they come first
     hinges: KeptHinges
     share: Vector
     y: Vector
@@ -310,7 +310,7 @@ class BlockDescent:
         self.widths = tuple(max(width, _NARROW) for _ in self.model.form.kinks)
         point = self._settle(self._look(v, no_rows(self.panel.shape[1])))
         last: SubSolution | None = None
-        idle = 0
+        stalls = 0
         for _ in range(max_iter):
             self.iterations += 1
             widths = self._pairing(point.kept)
@@ -336,11 +336,11 @@ class BlockDescent:
             if not whole and not answer.gap <= tolerance:
                 fresh = self._shorter(point, target, fresh)
                 answer = self._evidence(fresh, len(point.kept), solution, hinges)
-            idle = idle + 1 if self.best is not None and not answer.gap < self.best.gap else 0
+            stalls = stalls + 1 if self.best is not None and not answer.gap < self.best.gap else 0
             if self.best is None or answer.gap < self.best.gap:
                 self.best = answer
             self.trace.append((answer.point.value, answer.gap, time.perf_counter() - began, len(fresh.kept)))
-            if self.best.gap <= tolerance or time.perf_counter() > self.deadline or idle >= 8:
+            if self.best.gap <= tolerance or time.perf_counter() > self.deadline or stalls >= 8:
                 break
             point = self._settle(fresh)
         assert self.best is not None
@@ -400,7 +400,7 @@ class BlockDescent:
         if not np.isfinite(point.value) or not self._balanced(point):
             point = self._at_threshold(point)
         if len(point.kept) > self.limit:
-            far = np.min(np.abs(point.kept.at[:, None] - self.model.form.places), axis=1)
+            far = np.min(np.abs(point.kept.at[:, None] - self.model.form.kink_locations), axis=1)
             nearest = np.sort(np.argpartition(far, self.limit)[: self.limit])
             point = BlockPoint(point.v, point.value, point.sums, point.kept.pick(nearest))
         return point
@@ -411,7 +411,7 @@ class BlockDescent:
         Without curvature a model that cannot is unbounded in t; with it, it is a poor one.
         """
         hinges = pair_up(point.kept, self.model.form, self._pairing(point.kept))
-        above = point.kept.at[hinges.row] > hinges.place
+        above = point.kept.at[hinges.row] > hinges.location
         down, up = float(hinges.cap[above].sum()), float(hinges.cap[~above].sum())
         margin = 0.25 if self.curved or not self.widths else 0.0
         return bool(point.sums.slope - down <= 1.0 + margin and point.sums.slope + up >= 1.0 - margin)
@@ -446,7 +446,7 @@ class BlockDescent:
 
     def _spread(self, kept: KeptRows, hinges: KeptHinges) -> float:
         """How far from their kinks the hinges are."""
-        return float(np.max(np.abs(kept.at[hinges.row] - hinges.place)))
+        return float(np.max(np.abs(kept.at[hinges.row] - hinges.location)))
 
     def _pairing(self, kept: KeptRows) -> tuple[float, ...]:
         """How near a kink a kept row must be to have its hinge: never so near that few rows determine the step."""
@@ -467,7 +467,7 @@ class BlockDescent:
         if solution.exact:  # a share of 1 but for rounding would support its row at the kink instead of where it is
             side = solution.partition.side
             share = np.where(side > 0, 1.0, np.where(side < 0, 0.0, share))
-        constant, slope, pull = point.sums.constant, point.sums.slope, point.sums.pull
+        constant, slope, column_sums = point.sums.constant, point.sums.slope, point.sums.column_sums
         if len(hinges.row):
             kept = point.kept.pick(slice(0, count))
             support, slopes = dual_pairs(kept.at, hinges, share, model.form)
@@ -477,13 +477,13 @@ class BlockDescent:
                 values = kept.weights * (model.utility.value(support) - model.utility.value(kept.at))
                 constant += float(np.sum(values - kept.weights * (slopes * support - old * kept.at)))
                 slope += float(moved.sum())
-                pull = pull + moved @ self.units.rows(kept.raw)
+                column_sums = column_sums + moved @ self.units.rows(kept.raw)
         far = distance(theta, 1.0)
         low = np.where(np.isinf(model.low), theta - far, model.low)
         high = np.where(np.isinf(model.high), theta + far, model.high)
         y, z = solution.multipliers.y, solution.multipliers.z
         with np.errstate(all="ignore"):  # sums that overflowed prove nothing, as the gap will say
-            bound, y = linear_minimum(pull + model.linear, model.polyhedron, low, high, y, z)
+            bound, y = linear_minimum(column_sums + model.linear, model.polyhedron, low, high, y, z)
         widest = self.widest if np.isfinite(self.widest) else 1.0 + point.sums.reach
         gap = point.value - constant - bound + abs(1.0 - slope) * (widest + abs(t))
         return BlockAnswer(point, count, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)

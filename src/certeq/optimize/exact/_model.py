@@ -105,10 +105,10 @@ class Model:
         return np.asarray(self.weights[hinges.scenario] * self.form.jumps[hinges.which])
 
     def as_subproblem(self) -> Subproblem | None:
-        """The whole problem, where u is quadratic and every asset bounded; None elsewhere.
+        """The whole problem, where u is quadratic and every asset bounded; None otherwise.
 
-        The losses are centered, so that  E u(x - t) + t + linear.theta  has the slope bend*Cov theta + linear in theta
-        and bend*(t + anchor) in t: one product of the table with itself says it all.
+        The losses are centered, so that  E u(x - t) + t + linear.theta  has the slope c*Cov theta + linear in theta
+        and c*(t + anchor) in t, with c the constant curvature: one product of the table with itself says it all.
         """
         q, shape = self.polyhedron, self.utility.shape
         if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
@@ -122,7 +122,7 @@ class Model:
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
         _, curvature, tilt = self.slopes(point.losses, point.t, hinges)
-        g = np.append((self.scenarios.pull(tilt) + self.costs(point.theta))[assets], 1.0 - float(tilt.sum()))
+        g = np.append((self.scenarios.column_sums(tilt) + self.costs(point.theta))[assets], 1.0 - float(tilt.sum()))
         H = None
         if np.any(curvature):
             H = self.scenarios.gram(self.weights * curvature, assets)
@@ -130,14 +130,14 @@ class Model:
             H = np.zeros((len(g), len(g))) if H is None else H
             self.squares.add_hessian(H, assets)
         v = np.append(point.theta, point.t)
-        bent = None
+        kinked = None
         if len(hinges.scenario):
-            B, kink = self.scenarios.rows(hinges.scenario, assets), self.form.places[hinges.which]
+            B, kink = self.scenarios.rows(hinges.scenario, assets), self.form.kink_locations[hinges.which]
             rest = _without(point.theta, assets)
             if np.any(rest):
                 kink = kink - self.scenarios.losses(rest)[hinges.scenario]
-            bent = B, kink, self.caps(hinges)
-        return self.around(v, assets, g, H, bent, radius)
+            kinked = B, kink, self.caps(hinges)
+        return self.around(v, assets, g, H, kinked, radius)
 
     def around(
         self,
@@ -165,7 +165,7 @@ class Model:
 
 
 def _without(theta: Vector, assets: Index) -> Vector:
-    """What is held of all other assets."""
+    """Theta with 0 for the chosen assets."""
     rest = theta.copy()
     rest[assets] = 0.0
     return rest
@@ -210,7 +210,7 @@ class KeptHinges:
 
     row: Index
     which: Index
-    place: Vector  # of the kink
+    location: Vector  # of the kink
     cap: Vector  # w times the jump: the largest multiplier
 
 
@@ -222,7 +222,7 @@ def pair_up(kept: KeptRows, form: Form, widths: tuple[float, ...]) -> KeptHinges
         row.append(near)
         which.append(np.full(len(near), k, dtype=np.intp))
     rows, kinks = np.concatenate(row), np.concatenate(which)
-    return KeptHinges(rows, kinks, form.places[kinks], kept.weights[rows] * form.jumps[kinks])
+    return KeptHinges(rows, kinks, form.kink_locations[kinks], kept.weights[rows] * form.jumps[kinks])
 
 
 def block_subproblem(
@@ -241,14 +241,14 @@ def block_subproblem(
     """
     columns = np.append(assets, len(v) - 1)
     # The slope of a hinge above its kink is in the sums; only what is left without it belongs to the quadratic.
-    above = hinges.cap * (kept.at[hinges.row] > hinges.place)
+    above = hinges.cap * (kept.at[hinges.row] > hinges.location)
     scaled = units.rows(kept.raw[hinges.row])
-    g = np.append(sums.pull - above @ scaled + model.linear, 1.0 - (sums.slope - float(above.sum())))[columns]
+    g = np.append(sums.column_sums - above @ scaled + model.linear, 1.0 - (sums.slope - float(above.sum())))[columns]
     H = sums.gram[np.ix_(columns, columns)] if sums.gram is not None and np.any(sums.gram) else None
     B = np.empty((len(hinges.row), len(columns)))
     B[:, :-1], B[:, -1] = scaled[:, assets], -1.0
     rest = _without(v[:-1], assets)
-    kink = hinges.place - scaled @ rest if np.any(rest) else hinges.place
+    kink = hinges.location - scaled @ rest if np.any(rest) else hinges.location
     return model.around(v, assets, g, H, (B, kink, hinges.cap), radius)
 
 

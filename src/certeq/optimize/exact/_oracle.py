@@ -65,7 +65,7 @@ class Scenarios:
             self._unit = 1.0
 
     def root_mean_square(self) -> Vector:
-        """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, with room for rounding and underflow."""
+        """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, and more for rounding and underflow."""
         return 1.001 * (self.deviation + np.abs(self.center)) + 1e-150
 
     def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
@@ -92,14 +92,14 @@ class Scenarios:
         """(A - center) theta / scale."""
         if self._turned is not None:
             theta = theta / self._unit
-            held = theta.nonzero()[0]
-            if 3 * len(held) < self.assets:
-                return theta[held] @ self._turned[held]
+            nonzero = theta.nonzero()[0]
+            if 3 * len(nonzero) < self.assets:
+                return theta[nonzero] @ self._turned[nonzero]
             return theta @ self._turned
         shift = float(self.center @ theta)
         return np.concatenate(self._by_block(lambda _, block: (block @ theta - shift) / self.scale))
 
-    def pull(self, tilt: Vector) -> Vector:
+    def column_sums(self, tilt: Vector) -> Vector:
         """The tilted mean of every asset: (A - center)^T tilt / scale."""
         if self._turned is not None:
             return (self._turned @ tilt) / self._unit
@@ -204,13 +204,13 @@ def no_rows(columns: int) -> KeptRows:
 class Sums:
     """Sums over scenarios at (theta, t), with x the losses, e = x - t and q = w u'(e).
 
-    ``constant`` is sum w u(e) - q e, ``pull`` sum q x' by asset, ``gram`` sum w u''(e) B^T B with B = (losses, -1).
+    ``constant`` is sum w u(e) - q e, ``column_sums`` sum q x' by asset, ``gram`` sum w u''(e) B^T B, B = (losses, -1).
     """
 
     value: float
     constant: float
     slope: float
-    pull: Vector
+    column_sums: Vector
     gram: Vector | None
     reach: float  # greatest |x|
 
@@ -223,7 +223,7 @@ class Sums:
             self.value + sign * other.value,
             self.constant + sign * other.constant,
             self.slope + sign * other.slope,
-            self.pull + sign * other.pull,
+            self.column_sums + sign * other.column_sums,
             gram,
             max(self.reach, other.reach),
         )
@@ -233,11 +233,11 @@ def add_up(rows: Vector, weights: Vector, at: Vector, x: Vector, form: Form, cur
     """The sums over the rows at hand; u is taken at ``at``."""
     with np.errstate(all="ignore"):
         value = form.utility.value(at)
-        slope, bend = form.derivatives(at) if curved else (form.left_slope(at), None)
-        worth, q = float(np.sum(weights * value)), weights * slope
-        gram = None if bend is None else _gram(rows, weights * bend)
+        slope, curvature = form.derivatives(at) if curved else (form.left_slope(at), None)
+        total, q = float(np.sum(weights * value)), weights * slope
+        gram = None if curvature is None else _gram(rows, weights * curvature)
         reach = float(np.max(np.abs(x), initial=0.0))
-        return Sums(worth, worth - float(np.sum(q * at)), float(np.sum(q)), q @ rows, gram, reach)
+        return Sums(total, total - float(np.sum(q * at)), float(np.sum(q)), q @ rows, gram, reach)
 
 
 def _gram(rows: Vector, diagonal: Vector) -> Vector:
@@ -256,14 +256,14 @@ def _gram(rows: Vector, diagonal: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Look:
-    """The kernel of a step: sums at (theta, t) over all rows but those ``held``, and which others are near a kink."""
+    """The kernel of a step: sums at (theta, t) over all rows but those ``kept``, and which others are near a kink."""
 
     theta: Vector
     t: float
     form: Form
     units: Units
     curved: bool
-    held: Ids  # sorted
+    kept: Ids  # sorted
     widths: tuple[float, ...]  # how near, per kink
     share: float  # at most this part of the rows
     wide: ClassVar[bool] = False
@@ -271,9 +271,9 @@ class Look:
     def __call__(self, block: Block) -> tuple[Sums, KeptRows]:
         """Summarize a piece."""
         ids, raw, w = block.ids, block.rows, self.units.weights(block.weights, len(block.rows))
-        if len(self.held):
-            place = np.minimum(np.searchsorted(self.held, ids), len(self.held) - 1)
-            free = self.held[place] != ids
+        if len(self.kept):
+            position = np.minimum(np.searchsorted(self.kept, ids), len(self.kept) - 1)
+            free = self.kept[position] != ids
             if not free.all():
                 ids, raw, w = ids[free], raw[free], w[free]
         scaled = self.units.rows(raw)
@@ -303,7 +303,7 @@ class Look:
                 float(np.sum([one.value for one in sums])),
                 float(np.sum([one.constant for one in sums])),
                 float(np.sum([one.slope for one in sums])),
-                np.sum([one.pull for one in sums], axis=0),
+                np.sum([one.column_sums for one in sums], axis=0),
                 np.sum(grams, axis=0) if grams else None,
                 max(one.reach for one in sums),
             )
@@ -375,12 +375,12 @@ def _quantile(losses: Vector, weights: Vector, tail: float) -> float:
     count = len(losses)
     if weights[0] == weights[-1] and float(weights.max()) == float(weights.min()):
         # Up to rounding of count*tail; either neighbor minimizes when it is a whole number.
-        place = min(int(np.floor(count * tail * (1 + 4e-16))), count - 1)
-        return float(np.partition(losses, count - 1 - place)[count - 1 - place])
+        position = min(int(np.floor(count * tail * (1 + 4e-16))), count - 1)
+        return float(np.partition(losses, count - 1 - position)[count - 1 - position])
     order = np.argsort(-losses, kind="stable")
     above = np.cumsum(weights[order])
-    place = int(np.searchsorted(above, tail * (1 + 1e-15), side="right"))
-    return float(losses[order[min(place, count - 1)]])
+    position = int(np.searchsorted(above, tail * (1 + 1e-15), side="right"))
+    return float(losses[order[min(position, count - 1)]])
 
 
 def _root(losses: Vector, weights: Vector, form: Form, low: float, high: float, guess: float | None) -> float:
@@ -391,7 +391,7 @@ def _root(losses: Vector, weights: Vector, form: Form, low: float, high: float, 
     width = high - low
     for step_count in range(200):
         slope, curvature = form.derivatives(losses, t)
-        mean, bend = float(weights @ slope), float(weights @ curvature)
+        mean, steepness = float(weights @ slope), float(weights @ curvature)
         excess = mean - 1.0
         if excess > 0.0:
             low = max(low, t)
@@ -399,8 +399,8 @@ def _root(losses: Vector, weights: Vector, form: Form, low: float, high: float, 
             high = min(high, t)
         if excess == 0.0 or not low < high:
             return t
-        if bend > 0.0 and mean > 0.0:
-            step = mean / bend * (1.0 - mean**-power) / power if power < 1.0 else excess / bend
+        if steepness > 0.0 and mean > 0.0:
+            step = mean / steepness * (1.0 - mean**-power) / power if power < 1.0 else excess / steepness
         else:
             step = np.inf if excess > 0 else -np.inf
         if abs(excess) <= 4.0 * _EPS or abs(step) <= _EPS * abs(t):  # as near 1 as the sum of slopes can be told to be

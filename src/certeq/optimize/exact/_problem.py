@@ -230,7 +230,7 @@ class Squares:
             H[:size, :size] += chosen.T @ chosen
 
     def flat_along(self, direction: Vector) -> bool:
-        """Whether the term stays as it is along a direction; elsewhere it outgrows every slope of the risk."""
+        """Whether the term stays as it is along a direction; otherwise it outgrows every slope of the risk."""
         size = float(np.abs(self.rows).max(initial=0.0)) * float(np.abs(direction).max(initial=0.0))
         return float(np.abs(self.image(direction)).max(initial=0.0)) <= 1e-9 * size
 

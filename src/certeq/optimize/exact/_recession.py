@@ -53,8 +53,8 @@ def next_radius(
     for way in (direction, travelled):
         if np.any(way) and falls_for_ever(model, way, losses):
             raise UnboundedDirection(way)
-    held = model.squares is not None and not model.squares.flat_along(travelled)
-    if float(np.max(np.abs(travelled))) > 1e6 and not held:  # no slope is left, and still every step was downhill
+    bounded = model.squares is not None and not model.squares.flat_along(travelled)
+    if float(np.max(np.abs(travelled))) > 1e6 and not bounded:  # no slope is left, and still every step was downhill
         raise UnboundedDirection(travelled)
     return 10.0 * radius if radius < 1e9 else 10.0
 

@@ -173,7 +173,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if proof.relative > tol:
         proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
-    steps = [(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in answer.trace]
+    steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in answer.trace]
     return ExactResult(
         theta=proof.theta,
         value=found.value,
@@ -210,7 +210,7 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     t = answer.point.t * model.loss + float(scenarios.center @ theta)
     support, form = answer.support * model.loss, form_of(problem.utility)
     if answer.seat is not None:  # on a kink in the caller's units as well, whose rounding is another
-        support = np.where(answer.seat >= 0, form.places[answer.seat], support)
+        support = np.where(answer.seat >= 0, form.kink_locations[answer.seat], support)
     spread = np.minimum(model.scenarios.root_mean_square(), problem.largest)
     tangent = tangent_problem(problem, theta)
     sums = evidence_in_memory(tangent, form, theta, t, support, answer.tilt, spread)
@@ -328,7 +328,7 @@ def _left(deadline: float, share: float = 1.0) -> float | None:
 
 
 def _movable(model: Model) -> NDArray[np.intp]:
-    """The assets whose bounds leave them room."""
+    """The assets that their bounds do not fix."""
     width = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
     return (model.high - model.low > 1e-13 * width).nonzero()[0]
 
@@ -458,9 +458,9 @@ def solve_panel(
                     break
                 # Where u is steep a few of the worst scenarios decide, and no draw holds them all.
                 theta = answer.point.v[:-1]
-                worst, _, loads = panel.reduce(Worst(theta, rows_drawn))
+                worst, _, worst_weights = panel.reduce(Worst(theta, rows_drawn))
                 descent.passes += 1
-                part = extent.with_tail(panel.take(worst), loads, theta)
+                part = extent.with_tail(panel.take(worst), worst_weights, theta)
                 better = _from_a_part(problem, part.drawn, part.drawn_weights, tol, deadline)
                 if better is None:
                     break
@@ -475,7 +475,7 @@ def solve_panel(
         y = answer.y * scale / np.linalg.norm(q.C, axis=1)
         z = answer.z * scale / np.linalg.norm(q.G, axis=1)
         t = float(point.v[-1]) * model.loss + float(extent.center @ theta)
-        kept = point.kept.pick(slice(0, answer.held))
+        kept = point.kept.pick(slice(0, answer.covered))
         order_of_ids = np.argsort(kept.ids)
         support, slope = dual_pairs(kept.raw @ theta - t, answer.hinges, answer.share, form_of(utility))
         kernel = Prove(
@@ -512,7 +512,7 @@ def solve_panel(
         status=status_of(relative <= tol, exhausted, late),
         iterations=descent.iterations,
         passes=descent.passes + 2,
-        trace=[(value * model.loss, gap * model.loss, seconds, held) for value, gap, seconds, held in descent.trace],
+        trace=[(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in descent.trace],
         multipliers=_multipliers(proof, rows, asked.polyhedron),
         radius=proof.radius,
     )

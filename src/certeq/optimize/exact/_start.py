@@ -78,10 +78,10 @@ def first_point(
 def _comfortable_scale(model: Model, theta: Vector, assets: int) -> tuple[float, float | None]:
     """The least power of 4 by which u must be widened so that its curvature rests on enough scenarios; and t then.
 
-    A utility that is sharp compared with the losses bends at a few scenarios only: its quadratic model is then
+    A utility that is sharp compared with the losses has curvature at a few scenarios only: its quadratic model is then
     good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
-    if isinstance(model.utility.shape, Quadratic):  # bends the same everywhere
+    if isinstance(model.utility.shape, Quadratic):  # the same curvature everywhere
         return 1.0, None
     scale, t = 1.0, None
     weights = model.weights

@@ -16,11 +16,11 @@ _WORK = 1e7  # products in a model's hinges: an iteration of the interior point 
 
 
 def first_assets(model: Model, theta: Vector, movable: Index) -> Index:
-    """All assets where they are few, else those held and those with the least mean and spread on their own."""
+    """All assets where they are few, else those off their bounds and those of least mean and spread on their own."""
     if len(movable) <= FEW:
         return movable
-    held = movable[off_bounds(model, theta)[movable]]
-    return np.union1d(held, movable[np.argsort(promise(model)[movable], kind="stable")[:FEW]])
+    active = movable[off_bounds(model, theta)[movable]]
+    return np.union1d(active, movable[np.argsort(promise(model)[movable], kind="stable")[:FEW]])
 
 
 def promise(model: Model) -> Vector:
