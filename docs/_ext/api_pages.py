@@ -24,6 +24,7 @@ ROOMS = {
     "certeq.torch": ("certeq.torch: losses for PyTorch", "Needs ``certeq[torch]``."),
     "certeq.learn": ("certeq.learn: scikit-learn estimators", "Needs ``certeq[learn]``; calibration ``certeq[uq]``."),
     "certeq.portfolio": ("certeq.portfolio: skfolio optimizers", "Needs ``certeq[portfolio]``."),
+    "certeq.data": ("certeq.data: dates and files", "Needs pandas, as ``certeq[cli]`` and ``certeq[portfolio]`` do."),
     "certeq.report": ("certeq.report: one-file HTML reports", "Needs ``certeq[cli]``."),
     "certeq.scale": ("certeq.scale: Dask and long files", "Needs ``certeq[dask]``."),
     "certeq.paper": ("certeq.paper: the paper's experiments", "Needs ``certeq[all]``; ``certeq reproduce`` runs them."),

@@ -21,9 +21,20 @@ from certeq.cli._console import (
     print_table,
     progress,
 )
-from certeq.cli._inputs import LEAST_DAYS, DailyReturns, load_panel
-from certeq.cli._options import CHOICES, UNITS_HELP, AreReturns, AsJson, Choice, Force, Prices, UnknownChoice, find
-from certeq.cli._portfolio import benchmarks, fitted, minimizer, split_days, steps, swept
+from certeq.cli._inputs import LEAST_ROWS, AssetReturns, load_panel
+from certeq.cli._options import (
+    CHOICES,
+    UNITS_HELP,
+    AreReturns,
+    AsJson,
+    Choice,
+    Force,
+    PeriodsPerYear,
+    Prices,
+    UnknownChoice,
+    find,
+)
+from certeq.cli._portfolio import benchmarks, fitted, minimizer, split_rows, steps, swept
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -44,9 +55,10 @@ Figures = dict[str, dict[str, tuple[float, float, float]]]
 def run(
     prices: Prices = None,
     are_returns: AreReturns = False,
+    periods_per_year: PeriodsPerYear = None,
     max_weight: Annotated[float, typer.Option(help="Largest weight of an asset, for the seven utilities.")] = 1.0,
     test_size: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Share of the days, the last ones, to judge on.")
+        float, typer.Option(min=0.01, max=0.9, help="Share of the rows, the last ones, to judge on.")
     ] = 0.25,
     focus: Annotated[
         str, typer.Option(help="The utility whose tail, frontier and sensitivity the report shows.")
@@ -72,10 +84,12 @@ def run(
     with explained():
         check_output(report, (".html", ".htm"), "--report", force=force)
         target = None if no_report else report or (DEFAULT_REPORT if force else free_name(DEFAULT_REPORT))
-        panel = load_panel(prices, are_returns=are_returns)
+        panel = load_panel(prices, are_returns=are_returns, periods_per_year=periods_per_year)
         for text in panel.notes:
             note(text)
-        study, found = _compared(panel, test_size, max_weight, wanted.key, target is not None, as_json)
+        study, found = _compared(
+            panel, test_size, max_weight, wanted.key, target is not None, as_json, periods_per_year
+        )
         if target is not None:
             from certeq.report import save
 
@@ -96,13 +110,22 @@ def run(
 
 
 def _compared(
-    panel: DailyReturns, test_size: float, max_weight: float, focus: str, sweeps: bool, quiet: bool
+    panel: AssetReturns,
+    test_size: float,
+    max_weight: float,
+    focus: str,
+    sweeps: bool,
+    quiet: bool,
+    periods_per_year: float | None,
 ) -> tuple[Study, Figures]:
     from certeq.report import Study, figures
 
-    fit_on, judge_on = split_days(panel, test_size)
-    if len(fit_on) < LEAST_DAYS or len(judge_on) < 2:
-        raise BadData(f"{len(panel.returns)} days are too few to fit on {len(fit_on)} and judge on {len(judge_on)}.")
+    fit_on, judge_on = split_rows(panel, test_size)
+    if len(fit_on) < LEAST_ROWS or len(judge_on) < 2:
+        periods = panel.frequency.plural
+        raise BadData(
+            f"{len(panel.returns)} {periods} are too few to fit on {len(fit_on)} and judge on {len(judge_on)}."
+        )
     assets = fit_on.shape[1]
     if not max_weight * assets >= 1.0 - 1e-12:
         raise BadData(
@@ -124,7 +147,7 @@ def _compared(
             notes += more
         study = Study(
             f"Ten strategies compared: {panel.source}", panel.source, fit_on, judge_on, strategies, choice.title,
-            path, turned, _parameters(max_weight), tuple(notes),
+            path, turned, _parameters(max_weight), tuple(notes), periods_per_year,
         )  # fmt: skip
         found = figures(study)
         tick()
@@ -182,9 +205,8 @@ def _attempt(
 def _table(study: Study, found: Figures) -> Table:
     from certeq.report import METRICS
 
-    table = Table(
-        title=f"{study.source}: {len(study.judged_on)} days from {str(study.judged_on.index[0])[:10]}, held out"
-    )
+    periods, start = study.frequency.plural, str(study.judged_on.index[0])[:10]
+    table = Table(title=f"{study.source}: {len(study.judged_on)} {periods} from {start}, held out ({study.frequency})")
     first = [metric for key in _FIRST for metric in METRICS if metric.key == key]
     rest = [metric for metric in METRICS if metric.key not in _FIRST]
     table.add_column("Strategy")
@@ -224,6 +246,8 @@ def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
     ]
     return {
         "data": study.source,
+        "periods_per_year": study.frequency.periods_per_year,
+        "period": study.frequency.period,
         "assets": study.fitted_on.shape[1],
         "cvar_differences": [
             {

@@ -1,4 +1,4 @@
-"""Files as the commands read them: tables, a column over many files, and prices as a clean panel of daily returns.
+"""Files as the commands read them: tables, a column over many files, and prices as a clean panel of returns.
 
 CSV or Parquet. What cannot be right is refused with where the fault is; what can be mended is, with a note.
 """
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from certeq._checks import did_you_mean
 from certeq.cli._console import BadData, note
+from certeq.data import TRADING_DAYS, Frequency, frequency_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,25 +30,28 @@ PARQUET = {".parquet", ".pq"}
 _SEPARATORS = ",;\t|"
 _TABLES = {*PARQUET, ".csv"}
 _PATIENCE = 10  # seconds to reach a cluster
-LEAST_DAYS = 10
-_STALE_DAYS = 10  # so many days without a price at the end may be holidays or a halt
-_ABSURD = 100.0  # a daily return of 10,000 %: a change of currency or unit, not of price
+LEAST_ROWS = 10
+_STALE_DAYS = 10  # so many trading days without a price at the end may be holidays or a halt
+_ABSURD = 100.0  # a return of 10,000 %: a change of currency or unit, not of price
 _LARGE = 1.0
 
 
 @dataclass
-class DailyReturns:
-    """Daily returns, where they came from, and what was done to them on the way."""
+class AssetReturns:
+    """Returns, how often they come, where they came from, and what was done to them on the way."""
 
     returns: pd.DataFrame
     source: str
+    frequency: Frequency
     notes: list[str] = field(default_factory=list)
 
 
-def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: int = 2) -> DailyReturns:
+def load_panel(
+    path: Path | None, *, are_returns: bool = False, periods_per_year: float | None = None, least_assets: int = 2
+) -> AssetReturns:
     """Read, check and turn into returns; the S&P 500 panel in skfolio's wheel where no file is given."""
     if path is None:
-        return _sp500()
+        return _sp500(periods_per_year)
     notes: list[str] = []
     table = _numeric(_sorted(dated(read_table(path), str(path)), notes), str(path))
     table = _without_empty(table, notes)
@@ -57,9 +61,10 @@ def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: in
         raise BadData(
             f"{path}: found {len(table)} row(s) of data; returns need at least 2 prices, and many to mean anything."
         )
-    returns = _check_returns(table, path, notes) if are_returns else _from_prices(table, path, notes)
-    if len(returns) < LEAST_DAYS:
-        raise BadData(f"{path}: only {len(returns)} returns remain; at least {LEAST_DAYS} are needed.")
+    frequency = _frequency(table.index, periods_per_year, str(path), notes)
+    returns = _check_returns(table, path, notes) if are_returns else _from_prices(table, path, frequency, notes)
+    if len(returns) < LEAST_ROWS:
+        raise BadData(f"{path}: only {len(returns)} returns remain; at least {LEAST_ROWS} are needed.")
     large = np.abs(returns.to_numpy())
     if large.max() > _LARGE:
         row, column, name, day = _first(returns, large == large.max())
@@ -68,16 +73,30 @@ def load_panel(path: Path | None, *, are_returns: bool = False, least_assets: in
     flat = [str(name) for name in returns.columns[(returns == 0.0).all()]]
     if flat:
         notes.append(f"{_some(flat)} never moved: a minimizer of risk will treat it as cash.")
-    return DailyReturns(returns, path.name, notes)
+    return AssetReturns(returns, path.name, frequency, notes)
 
 
-def _sp500() -> DailyReturns:
+def _frequency(dates: Any, periods_per_year: float | None, source: str, notes: list[str]) -> Frequency:
+    """Told by the dates or asked for, and said in a note."""
+    try:
+        found = frequency_of(dates, periods_per_year, name="--periods-per-year")
+    except ValueError as error:
+        raise BadData(f"{source}: {error}") from None
+    if periods_per_year is None and found.periods_per_year != TRADING_DAYS:
+        notes.append(f"{found.adjective} data, {found}: told by the dates; --periods-per-year overrides it.")
+    elif other := found.contradiction(dates):
+        notes.append(other)
+    return found
+
+
+def _sp500(periods_per_year: float | None) -> AssetReturns:
     try:
         from skfolio.datasets import load_sp500_dataset
         from skfolio.preprocessing import prices_to_returns
     except ImportError as error:
         raise ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[portfolio]'") from None
-    return DailyReturns(prices_to_returns(load_sp500_dataset()), "S&P 500 panel of skfolio")
+    returns, source = prices_to_returns(load_sp500_dataset()), "S&P 500 panel of skfolio"
+    return AssetReturns(returns, source, frequency_of(returns.index, periods_per_year))
 
 
 def _sorted(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -127,7 +146,7 @@ def _without_empty(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     return table.dropna(how="all")
 
 
-def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFrame:
+def _from_prices(table: pd.DataFrame, path: Path, frequency: Frequency, notes: list[str]) -> pd.DataFrame:
     values = table.to_numpy(dtype=float)
     bad = values <= 0.0
     if bad.any():
@@ -150,12 +169,12 @@ def _from_prices(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFr
             f"{path}: these look like gross returns 1 + r, not prices (values around 1 that do not wander): subtract 1 "
             "and pass --returns."
         )
-    table = _still_priced(_after_inception(table, path, notes), path, notes)
+    table = _still_priced(_after_inception(table, path, notes), path, frequency, notes)
     gaps = int(table.isna().to_numpy().sum())
     if gaps:
         share = gaps / table.size
         notes.append(
-            f"{gaps} missing price(s) ({share:.2%}) filled with the last price before: returns of 0 on those days."
+            f"{gaps} missing price(s) ({share:.2%}) filled with the last price before: returns of 0 on those dates."
         )
         table = table.ffill()
     returns = table.pct_change(fill_method=None).iloc[1:]
@@ -199,7 +218,7 @@ def _after_inception(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.Da
     if dropped:
         youngest = first.idxmax()
         notes.append(f"{dropped} row(s) before {_day(last)} left out: {youngest!r} has no data before.")
-        if len(kept) < LEAST_DAYS + 1:
+        if len(kept) < LEAST_ROWS + 1:
             raise BadData(
                 f"{path}: only {len(kept)} row(s) remain from {_day(last)} on, when {youngest!r} has its first value; "
                 "leave that asset out of the file."
@@ -207,19 +226,20 @@ def _after_inception(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.Da
     return kept
 
 
-def _still_priced(table: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFrame:
+def _still_priced(table: pd.DataFrame, path: Path, frequency: Frequency, notes: list[str]) -> pd.DataFrame:
     """Without assets whose prices stop early: filled on with their last one they would look free of risk."""
     last = table.apply(lambda column: column.last_valid_index())
-    stopped = [name for name in table.columns if len(table.loc[last[name] :]) - 1 > _STALE_DAYS]
+    stale = max(1, round(_STALE_DAYS * frequency.periods_per_year / TRADING_DAYS))
+    stopped = [name for name in table.columns if len(table.loc[last[name] :]) - 1 > stale]
     for name in stopped:
         notes.append(f"{name!r} has no price after {_day(last[name])} and is left out: it cannot be held any more.")
     if len(stopped) == len(table.columns):
-        raise BadData(f"{path}: no asset has a price in the last {_STALE_DAYS} rows.")
+        raise BadData(f"{path}: no asset has a price in the last {stale} rows.")
     return table.drop(columns=stopped)
 
 
 def _look_like_gross_returns(values: Any) -> bool:
-    """Numbers around 1 whose changes from day to day are as large as their spread, which a price's are not."""
+    """Numbers around 1 whose changes from row to row are as large as their spread, which a price's are not."""
     if len(values) < 20 or not np.all(np.abs(np.nanmedian(values, axis=0) - 1.0) < 0.02):
         return False
     spread = np.nanstd(values, axis=0)

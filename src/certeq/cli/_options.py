@@ -163,6 +163,10 @@ Prices = Annotated[
         show_default=False,
     ),
 ]
+PeriodsPerYear = Annotated[
+    float | None,
+    typer.Option(help="How many rows make a year: 252, 52, 12, ...", show_default="told by the dates"),
+]
 AreReturns = Annotated[bool, typer.Option("--returns", help="The file holds returns (0.01 is +1 %), not prices.")]
 
 

@@ -26,7 +26,7 @@ from certeq.cli._console import (
     progress,
     write_weights,
 )
-from certeq.cli._inputs import LEAST_DAYS, DailyReturns, load_panel
+from certeq.cli._inputs import LEAST_ROWS, AssetReturns, load_panel
 from certeq.cli._options import (
     UNITS_HELP,
     Alpha,
@@ -36,6 +36,7 @@ from certeq.cli._options import (
     Choice,
     Force,
     Normalized,
+    PeriodsPerYear,
     Power,
     Prices,
     Scale,
@@ -50,6 +51,7 @@ from certeq.cli._options import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certeq.data import Frequency
     from certeq.report import Strategy, Study, Sweep
 
 NAME = "portfolio"
@@ -68,6 +70,7 @@ Tick = Callable[[], None]
 def run(
     prices: Prices = None,
     are_returns: AreReturns = False,
+    periods_per_year: PeriodsPerYear = None,
     utility: UtilityName = "cvar",
     alpha: Alpha = None,
     beta: Beta = None,
@@ -87,7 +90,7 @@ def run(
     ] = None,
     test_size: Annotated[
         float,
-        typer.Option(min=0.0, max=0.9, help="Share of the days, the last ones, held out to judge the weights on."),
+        typer.Option(min=0.0, max=0.9, help="Share of the rows, the last ones, held out to judge the weights on."),
     ] = 0.0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the weights: .csv or .json.")] = None,
     report: Annotated[Path | None, typer.Option("--report", "-r", help="Write a report: .html.")] = None,
@@ -99,30 +102,31 @@ def run(
     with explained():
         check_output(output, (".csv", ".json"), "--output", force=force)
         check_output(report, (".html", ".htm"), "--report", force=force)
-        panel = load_panel(prices, are_returns=are_returns)
+        panel = load_panel(prices, are_returns=are_returns, periods_per_year=periods_per_year)
         for text in panel.notes:
             note(text)
         settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
         fit_on, judge_on = _split(panel, test_size)
-        strategy = _fitted(choice.title, estimator, fit_on, min_return)
-        study = _study(panel, fit_on, judge_on, strategy, choice, given, settings)
+        strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency)
+        study = _study(panel, fit_on, judge_on, strategy, choice, settings, periods_per_year)
         if report is not None:
             study = _with_sweeps(study, estimator, choice, given, normalized, as_json)
         _deliver(study, choice, given, output, report, force, as_json)
 
 
-def _fitted(title: str, estimator: Any, fit_on: Any, least: float | None) -> Strategy:
+def _fitted(title: str, estimator: Any, fit_on: Any, least: float | None, frequency: Frequency) -> Strategy:
     try:
         return fitted(title, estimator, fit_on)
     except (BadData, ValueError) as error:
         if least is None or "min_return" not in str(error):
             raise
-        raise BadData(f"--min-return {least:g} a year is {least / 252.0:g} a day, and per day: {error}") from None
+        each, period = least / frequency.periods_per_year, frequency.period
+        raise BadData(f"--min-return {least:g} a year is {each:g} a {period}, and per {period}: {error}") from None
 
 
 def _settings(
-    panel: DailyReturns,
+    panel: AssetReturns,
     low: list[str] | None,
     high: list[str] | None,
     budget: float,
@@ -135,32 +139,31 @@ def _settings(
     check_bounds(lows, highs, budget, assets)
     settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
     if least is not None:
-        settings["min_return"] = least / 252.0
+        settings["min_return"] = least / panel.frequency.periods_per_year
     if linear:
         settings["linear_constraints"] = linear
     return settings
 
 
-def split_days(panel: DailyReturns, test_size: float) -> tuple[Any, Any]:
-    """The days to fit on, and the last ones, to judge on: the same ones where none is held out."""
+def split_rows(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
+    """The rows to fit on, and the last ones, to judge on: the same ones where none is held out."""
     held_out = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
     if held_out == 0:
         return panel.returns, panel.returns
     return panel.returns.iloc[:-held_out], panel.returns.iloc[-held_out:]
 
 
-def _split(panel: DailyReturns, test_size: float) -> tuple[Any, Any]:
-    fit_on, judge_on = split_days(panel, test_size)
-    if test_size > 0.0 and len(fit_on) < LEAST_DAYS:
-        raise BadData(
-            f"--test-size {test_size:g} leaves {len(fit_on)} days to fit on; at least {LEAST_DAYS} are needed."
-        )
+def _split(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
+    fit_on, judge_on = split_rows(panel, test_size)
+    if test_size > 0.0 and len(fit_on) < LEAST_ROWS:
+        left = f"{len(fit_on)} {panel.frequency.plural}"
+        raise BadData(f"--test-size {test_size:g} leaves {left} to fit on; at least {LEAST_ROWS} are needed.")
     return fit_on, judge_on
 
 
 def _study(
-    panel: DailyReturns, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, given: dict[str, float],
-    settings: dict[str, Any],
+    panel: AssetReturns, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
+    periods_per_year: float | None,
 ) -> Study:  # fmt: skip
     from certeq.report import Study
 
@@ -171,7 +174,7 @@ def _study(
         "Weights": f"between {low.min():g} and {high.max():g}, summing to {settings['budget']:g}",
     }
     if "min_return" in settings:
-        parameters["Least mean return a year"] = f"{252 * settings['min_return']:g}"
+        parameters["Least mean return a year"] = f"{panel.frequency.periods_per_year * settings['min_return']:g}"
     if "linear_constraints" in settings:
         parameters["Constraints"] = "; ".join(settings["linear_constraints"])
     title = f"{choice.title} portfolio: {panel.source}"
@@ -186,6 +189,7 @@ def _study(
         None,
         parameters,
         tuple(panel.notes),
+        periods_per_year,
     )
 
 
@@ -215,8 +219,12 @@ def _deliver(
     about = {
         "data": study.source,
         "assets": len(weights),
+        "periods_per_year": study.frequency.periods_per_year,
+        "period": study.frequency.period,
         "fitted_on": [str(study.fitted_on.index[0])[:10], str(study.fitted_on.index[-1])[:10], len(study.fitted_on)],
-        "judged_on": "the same days" if study.in_sample else [str(day)[:10] for day in study.judged_on.index[[0, -1]]],
+        "judged_on": f"the same {study.frequency.plural}"
+        if study.in_sample
+        else [str(day)[:10] for day in study.judged_on.index[[0, -1]]],
         "utility": described(choice, given) | {"expression": repr(strategy.utility)},
         "objective": strategy.objective,
         "gap": strategy.gap,
@@ -234,11 +242,11 @@ def _deliver(
         return
     print_table(_weights_table(strategy, weights), "" if report is None else "in the report")
     shown = found[strategy.name]
-    where = "in sample" if study.in_sample else "held out"
-    print(f"OCE {strategy.objective:.8g} a day, proven within {strategy.gap:.1e} of the least possible.")
+    where, period = "in sample" if study.in_sample else "held out", study.frequency.period
+    print(f"OCE {strategy.objective:.8g} a {period}, proven within {strategy.gap:.1e} of the least possible.")
     print(
-        f"Return {shown['annualized_mean'][0]:.2%} a year, CVaR {shown['cvar'][0]:.2%} a day, "
-        f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where})."
+        f"Return {shown['annualized_mean'][0]:.2%} a year, CVaR {shown['cvar'][0]:.2%} a {period}, "
+        f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where}; {study.frequency})."
     )
     for what, path in (("weights", output), ("report", report)):
         if path is not None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.data import TRADING_DAYS
 from certeq.optimize import LinearLoss, Simplex, minimize
 from certeq.optimize.sg import Snapshot
 from certeq.paper._experiment import Job
@@ -362,7 +363,12 @@ def log_spaced(steps: int, points: int = 40) -> set[int]:
 def _answer(
     data: ReturnsPanel, theta: NDArray[np.float64], value: float | None = None, gap: float | None = None
 ) -> Fit:
-    return {"weights": theta.tolist(), "metrics": measure(data.held_out(theta)), "value": value, "gap": gap}
+    return {
+        "weights": theta.tolist(),
+        "metrics": measure(data.held_out(theta), TRADING_DAYS),
+        "value": value,
+        "gap": gap,
+    }
 
 
 def _panel(key: str, digest: str) -> ReturnsPanel:

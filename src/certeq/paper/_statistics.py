@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.data import TRADING_DAYS
 from certeq.paper._experiment import Claim, Series, Verdict
 from certeq.paper._markets import ReturnsPanel
 from certeq.report import METRICS
@@ -209,7 +210,8 @@ class HeldOut:
             days = self._panel.held_out(weights)
             rows = days[self._days]
             self._drawn[name] = {
-                key: (float(MEASURES[key].of(days[None, :])[0]), MEASURES[key].of(rows)) for key in self._keys
+                key: (float(MEASURES[key].of(days[None, :], TRADING_DAYS)[0]), MEASURES[key].of(rows, TRADING_DAYS))
+                for key in self._keys
             }
         return self._drawn[name]
 

@@ -23,7 +23,7 @@ from certeq.portfolio._inputs import (
     read_problem,
 )
 from certeq.portfolio._problem import PortfolioProblem, to_segments
-from certeq.portfolio._results import Frontier
+from certeq.portfolio._results import Frontier, annualize
 from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
 from certeq.risk.solvers import check_utility
 from certeq.utilities import CVaR, Utility
@@ -148,6 +148,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     """
 
     _problem: PortfolioProblem
+    _dates: Any = None  # of the observations last fitted on
     _contributions: Floats | None
 
     def __init__(
@@ -279,6 +280,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         routed = skm.process_routing(self, method, **fit_params)
         first = not hasattr(self, "prior_estimator_")
         seen = check_table(self, X, first)
+        self._dates = getattr(X, "index", None)
         check_settings(self, method)
         if first:
             self.prior_estimator_ = make_prior(self.prior_estimator)
@@ -354,6 +356,17 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     def _last_weights(self) -> Floats | None:
         weights = getattr(self, "weights_", None)
         return None if weights is None or np.ndim(weights) != 1 else np.asarray(weights)
+
+    def predict(self, X: Any) -> Any:
+        """The portfolio on returns X, or a Population where there are several.
+
+        Its annualized figures follow the dates of X, or of what was fitted on where X is too short to tell; without
+        dates they are skfolio's, of 252 days. ``portfolio_params={"annualization_factor": 12}`` overrides that.
+        """
+        found = super().predict(X)
+        if not {"annualization_factor", "annualized_factor"} & set(self.portfolio_params or {}):
+            annualize(found, X, self._dates)
+        return found
 
     # -- what the fit says ----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from skfolio import Population, Portfolio
 from skfolio.metrics import make_scorer
 from skfolio.portfolio import BasePortfolio, FailedPortfolio
 
+from certeq.data import frequency_of
 from certeq.risk import oce
 from certeq.risk.solvers import check_utility
 from certeq.utilities import Utility
@@ -58,10 +60,16 @@ class Frontier:
         return len(self.risks)
 
     def population(self, X: Any, **portfolio_params: Any) -> Population:
-        """The portfolios on returns X, as a skfolio Population; keywords go to each `Portfolio`."""
-        return Population(
+        """The portfolios on returns X, as a skfolio Population; keywords go to each `Portfolio`.
+
+        Annualized figures follow the dates of X unless ``annualization_factor`` is among the keywords.
+        """
+        found = Population(
             [Portfolio(X=X, weights=w, name=f"frontier {i}", **portfolio_params) for i, w in enumerate(self.weights)]
         )
+        if "annualization_factor" not in portfolio_params:
+            annualize(found, X)
+        return found
 
     def __repr__(self) -> str:
         if not len(self):
@@ -70,6 +78,32 @@ class Frontier:
         return (
             f"Frontier({len(self)} portfolios, return {r[0]:.4g} to {r[-1]:.4g}, risk {x[0]:.4g} to {x[-1]:.4g}, "
             f"largest gap {self.gaps.max():.2g})"
+        )
+
+
+def annualize(found: Any, X: Any, dates: Any = None) -> None:
+    """Give portfolios the number of periods in a year that the dates of X, or else further dates, tell.
+
+    Without dates it stays as it is; where there are dates that do not tell it, a warning says so.
+    """
+    reason = ""
+    for known in (getattr(X, "index", None), dates):
+        if not str(getattr(known, "dtype", "")).startswith(("datetime64", "period")):
+            continue
+        try:
+            year = frequency_of(known, name="annualization_factor").periods_per_year
+        except ValueError as error:
+            reason = reason or str(error)
+            continue
+        for portfolio in found if isinstance(found, Population) else [found]:
+            portfolio.annualization_factor = year
+        return
+    if reason:
+        warnings.warn(
+            f"{reason} Annualized figures of this portfolio reckon with 252; pass "
+            'portfolio_params={"annualization_factor": ...}.',
+            UserWarning,
+            stacklevel=3,
         )
 
 

@@ -103,6 +103,12 @@ def thin(n: int, keep: Sequence[int] = (), most: int = 4000) -> np.ndarray[Any, 
     return np.unique(np.concatenate([even, np.asarray(keep, dtype=np.intp)]))
 
 
+def day(when: object) -> str:
+    """A date; the hour too, where there is one."""
+    text = str(when)
+    return text[:10] if text[10:] in ("", " 00:00:00") else text
+
+
 def percent(value: float, digits: int = 1) -> str:
     """A share in percent."""
     return "n/a" if not np.isfinite(value) else f"{100 * value:.{digits}f} %"

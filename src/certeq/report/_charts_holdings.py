@@ -10,6 +10,7 @@ from certeq.report._chart import (
     PageTable,
     axis,
     color,
+    day,
     flat_bars,
     line,
     percent,
@@ -99,8 +100,8 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
     ]
     first, second = labels[0], labels[1] if len(labels) > 1 else labels[0]
     text = (
-        f"Each asset's share of the {what}, {percent(total, 3)} a day, beside its share of the money. "
-        f"{first} carries {percent(float(risk[0]))} of the risk with {percent(float(money[0]))} of the money, "
+        f"Each asset's share of the {what}, {percent(total, 3)} a {study.frequency.period}, beside its share of the "
+        f"money. {first} carries {percent(float(risk[0]))} of the risk with {percent(float(money[0]))} of the money, "
         f"{second} {percent(float(risk[min(1, len(risk) - 1)]))}. The shares add up to 100 %; a negative one hedges."
     )
     if study.focused.utility is not None and study.focused.utility.is_coherent and np.abs(risk - money).max() < 1e-3:
@@ -158,7 +159,7 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
             "hovertemplate": f"loss near %{{x:.2%}}: %{{y:.2%}} of {what}<extra></extra>",
         }
         for name, heights, tone, opacity, what in (
-            ("As it happened", days / n, color("muted"), 0.75, "the days"),
+            ("As it happened", days / n, color("muted"), 0.75, f"the {study.frequency.plural}"),
             ("Under the tilt", tilted, series(1), 0.65, "the tilt"),
         )
     ]
@@ -180,15 +181,16 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     layout = {
         "barmode": "overlay",
         "bargap": 0,
-        "xaxis": axis("Daily loss", tickformat=".1%", range=reach),
+        "xaxis": axis(f"{study.frequency.adjective.capitalize()} loss", tickformat=".1%", range=reach),
         "yaxis": axis("Share", tickformat=".0%"),
     }
-    ess = 1.0 / float((tail.tilt**2).sum())
+    ess, periods = 1.0 / float((tail.tilt**2).sum()), study.frequency.plural
+    often = study.frequency.adjective.capitalize()
     text = (
-        f"Daily losses of {study.focus} on the data it was fitted on. The threshold {t_star} is "
-        f"{percent(tail.threshold, 2)} and the OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} days "
+        f"{often} losses of {study.focus} on the data it was fitted on. The threshold {t_star} is "
+        f"{percent(tail.threshold, 2)} and the OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} {periods} "
         f"({percent(float(beyond.mean()))}) lie beyond t*; they carry "
-        f"{percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} days "
+        f"{percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} {periods} "
         f"(effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
     )
     levels = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -218,26 +220,30 @@ def days_chart(study: Study, tail: Tail) -> Chart:
     carried = tail.tilt * losses
     total = float(carried.sum())
     share = carried / total if total != 0.0 else np.full(n, np.nan)
-    dates = [str(study.fitted_on.index[k])[:10] for k in order]
-    # Two days of one date cannot happen in daily data, but a chart would add them up.
+    period, periods = study.frequency.period, study.frequency.plural
+    dates = [day(study.fitted_on.index[k]) for k in order]
+    # Two rows of one date cannot happen in a panel that was checked, but a chart would add them up.
     labels = [f"{date} " if dates[:i].count(date) else date for i, date in enumerate(dates)]
-    text = [f"counts as {tail.tilt[k] * n:.1f} days" for k in order]
+    text = [f"counts as {tail.tilt[k] * n:.1f} {periods}" for k in order]
     data = [[round(float(100 * share[k]), 3)] for k in order]
     hover = "%{y}: loss %{x:.2%}, %{text}, %{customdata[0]} % of the risk<extra></extra>"
     trace = flat_bars(labels, losses[order], series(1), hover, text=text, customdata=data, **_INSIDE)
     first = int(order[0])
     caption = (
-        f"The {len(order)} days with the largest tilt carry {percent(float(share[order].sum()))} of the risk. First is "
-        f"{dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as {tail.tilt[first] * n:.1f} ordinary "
-        "days. Where tilts are equal, as in the tail of CVaR, the larger loss comes first."
+        f"The {len(order)} {periods} with the largest tilt carry {percent(float(share[order].sum()))} of the risk. "
+        f"First is {dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as "
+        f"{tail.tilt[first] * n:.1f} ordinary {periods}. Where tilts are equal, as in the tail of CVaR, the larger "
+        "loss comes first."
     )
     layout = {
         "yaxis": axis("", type="category", autorange="reversed"),
-        "xaxis": axis("Loss on the day", tickformat=".0%"),
+        "xaxis": axis(f"Loss of the {period}", tickformat=".0%"),
     }
     rows = tuple(
         (date, percent(float(losses[k]), 2), f"{tail.tilt[k] * n:.2f}", percent(float(share[k]), 2))
         for date, k in zip(dates, order, strict=True)
     )
-    table = PageTable(("Day", "Loss", "Counts as days", "Share of risk"), rows, frozenset({1, 2, 3}))
-    return Chart("days", "Worst days by tilt", caption, [trace], layout, table, 110 + 24 * len(order))
+    table = PageTable(
+        (period.capitalize(), "Loss", f"Counts as {periods}", "Share of risk"), rows, frozenset({1, 2, 3})
+    )
+    return Chart("days", f"Worst {periods} by tilt", caption, [trace], layout, table, 110 + 24 * len(order))

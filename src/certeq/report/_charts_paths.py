@@ -14,6 +14,7 @@ from certeq.report._chart import (
     PageTable,
     axis,
     color,
+    day,
     line,
     log_ticks,
     percent,
@@ -23,7 +24,7 @@ from certeq.report._chart import (
     thin,
 )
 from certeq.report._study import Study, Sweep
-from certeq.report.metrics import DAYS_PER_YEAR, Floats, measure
+from certeq.report.metrics import Floats, measure
 from certeq.report.page import distinct, in_chart, plain
 from certeq.risk import oce
 from certeq.utilities import Utility
@@ -39,12 +40,6 @@ def time_charts(study: Study) -> list[Chart]:
     under = {name: path / np.maximum(np.maximum.accumulate(path), 1.0) - 1.0 for name, path in wealth.items()}
     indices = thin(len(study.judged_on), [int(path.argmin()) for path in under.values()])
     return [_wealth_chart(study, wealth, indices), _under_chart(study, under, indices)]
-
-
-def day(when: object) -> str:
-    """A date; the hour too, where there is one."""
-    text = str(when)
-    return text[:10] if text[10:] in ("", " 00:00:00") else text
 
 
 def _line_styles(study: Study) -> dict[str, Node]:
@@ -81,7 +76,7 @@ def _wealth_chart(study: Study, wealth: Paths, indices: NDArray[np.intp]) -> Cha
     return Chart(
         "wealth",
         "Cumulative returns",
-        f"{text}. Compounded, weights kept constant by daily rebalancing, no costs.",
+        f"{text}. Compounded, weights kept constant by {study.frequency.adjective} rebalancing, no costs.",
         _lines(study, wealth, indices, ".3f"),
         {"xaxis": axis("", type="date"), "yaxis": _money_axis(wealth), "hovermode": "x unified"},
         PageTable(("Strategy", "Value of 1 at the end"), rows, frozenset({1})),
@@ -97,7 +92,10 @@ def _under_chart(study: Study, under: Paths, indices: NDArray[np.intp]) -> Chart
         low = int(path.argmin())
         rows.append((name, percent(-float(path[low])), day(index[low]), percent(float((path < 0).mean()), 0)))
     mine = next(row for row in rows if row[0] == study.focus)
-    text = f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; {mine[3]} of its days lie below a peak."
+    text = (
+        f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; {mine[3]} of its {study.frequency.plural} "
+        "lie below a peak."
+    )
     traces = _lines(study, under, indices, ".1%")
     if len(traces) > _CROWD:
         for trace, strategy in zip(traces, study.held, strict=True):
@@ -109,7 +107,11 @@ def _under_chart(study: Study, under: Paths, indices: NDArray[np.intp]) -> Chart
         "yaxis": axis("Below the last peak", tickformat=".0%"),
         "hovermode": "x unified",
     }
-    table = PageTable(("Strategy", "Deepest", "On", "Days below a peak"), tuple(rows), frozenset({1, 3}))
+    table = PageTable(
+        ("Strategy", "Deepest", "On", f"{study.frequency.plural.capitalize()} below a peak"),
+        tuple(rows),
+        frozenset({1, 3}),
+    )
     return Chart("drawdowns", "Drawdowns", text, traces, layout, table, 380, True)
 
 
@@ -124,10 +126,11 @@ def _money_axis(wealth: Paths) -> Node:
 def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
     """Mean against OCE on the data fitted on: the frontier, the strategies, and the single assets."""
     returns = study.fitted_on.to_numpy(dtype=float)
-    x, y = _risk_return(returns @ sweep.weights.T, utility)
+    year = study.frequency.periods_per_year
+    x, y = _risk_return(returns @ sweep.weights.T, utility, year)
     traces: list[Node] = []
     if returns.shape[1] <= _FEW_ASSETS:
-        risks, gains = _risk_return(returns, utility)
+        risks, gains = _risk_return(returns, utility, year)
         names = [in_chart(label) for label in distinct(study.assets)]
         traces.append(_dots("Single assets", risks, gains, names, color("muted"), "circle", 6, 0.65))
     style = {"color": series(0), "width": 2.5, "shape": "spline", "smoothing": 0.4}
@@ -140,16 +143,16 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
         ("Benchmarks", [s for s in others if s.is_benchmark], series(2), "diamond"),
     ):
         if chosen:
-            at = _risk_return(returns @ np.array([np.asarray(s.weights) for s in chosen]).T, utility)
+            at = _risk_return(returns @ np.array([np.asarray(s.weights) for s in chosen]).T, utility, year)
             traces.append(_dots(name, *at, [in_chart(s.name) for s in chosen], tone, symbol, 9, 1.0))
             if symbol == "diamond":
                 traces[-1] |= {"mode": "markers+text", "textposition": "middle right"}
-    here = _risk_return((returns @ np.asarray(study.focused.weights))[:, None], utility)
+    here = _risk_return((returns @ np.asarray(study.focused.weights))[:, None], utility, year)
     traces.append(_dots(in_chart(study.focus), *here, [in_chart(study.focus)], series(1), "star", 14, 1.0))
     text = (
         f"No portfolio allowed here has both a smaller OCE ({utility!r}) and a larger mean than a point of the curve. "
-        f"On the data fitted on it runs from OCE {percent(float(x[0]), 2)} a day with {percent(float(y[0]))} a year "
-        f"to OCE {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
+        f"On the data fitted on it runs from OCE {percent(float(x[0]), 2)} a {study.frequency.period} with "
+        f"{percent(float(y[0]))} a year to OCE {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
     )
     # The riskiest portfolios and assets can lie far to the right and squeeze the curved part, where one would choose.
     inside = [float(x[0]), float(np.quantile(x, 0.75)), *[value for trace in traces[shown:] for value in trace["x"]]]
@@ -159,13 +162,14 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
         window = {"range": rounded([float(x[0]) - 0.12 * reach, float(x[0]) + 1.5 * reach])}
     else:
         window = {}
+    oce_label = f"OCE of the {study.frequency.adjective} loss"
     layout = {
-        "xaxis": axis("OCE of the daily loss", tickformat=".1%", **window),
+        "xaxis": axis(oce_label, tickformat=".1%", **window),
         "yaxis": axis("Annualized return", tickformat=".0%"),
         "hovermode": "closest",
     }
     rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
-    table = PageTable(("OCE of the daily loss", "Annualized return"), rows, frozenset({0, 1}))
+    table = PageTable((oce_label, "Annualized return"), rows, frozenset({0, 1}))
     return Chart("frontier", "Frontier", text, traces, layout, table, 440)
 
 
@@ -212,7 +216,7 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
 
 def _figures_path(study: Study, sweep: Sweep) -> Chart:
     judged = study.judged_on.to_numpy(dtype=float)
-    figures = [measure(judged @ weights) for weights in sweep.weights]
+    figures = [measure(judged @ weights, study.frequency.periods_per_year) for weights in sweep.weights]
     where = "the data fitted on" if study.in_sample else "the data held out"
     drawn = (("annualized_mean", "Annualized return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
     traces = []
@@ -230,8 +234,8 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     label = plain(sweep.label)
     text = (
         f"Judged on {where}, the annualized return lies between {percent(min(spans[0]))} and {percent(max(spans[0]))} "
-        f"and the daily CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} over this range of "
-        f"{label}."
+        f"and the {study.frequency.adjective} CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} "
+        f"over this range of {label}."
     )
     rows = tuple(
         (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
@@ -254,9 +258,9 @@ def _current_mark(sweep: Sweep) -> Node:
     return {"shapes": [{**mark, "line": {"color": color("text"), "dash": "dot", "width": 1.5}}]}
 
 
-def _risk_return(returns: Floats, utility: Utility) -> tuple[Floats, Floats]:
-    """OCE of the daily loss and annualized mean, one per column."""
-    return np.atleast_1d(oce(-returns.T, utility, axis=-1)), DAYS_PER_YEAR * returns.mean(axis=0)
+def _risk_return(returns: Floats, utility: Utility, year: float) -> tuple[Floats, Floats]:
+    """OCE of the losses and annualized mean, one per column."""
+    return np.atleast_1d(oce(-returns.T, utility, axis=-1)), year * returns.mean(axis=0)
 
 
 def _dots(

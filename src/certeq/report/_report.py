@@ -116,7 +116,7 @@ def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
     held = int((np.abs(np.asarray(strategy.weights)) > 1e-6).sum())
     return [
         ("Strategy", study.focus),
-        ("OCE of the daily loss", percent(tail.value, 3)),
+        (f"OCE of the {study.frequency.adjective} loss", percent(tail.value, 3)),
         ("Threshold t* (VaR)" if isinstance(strategy.utility, CVaR) else "Threshold t*", percent(tail.threshold, 3)),
         ("Proven within", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
         ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
@@ -129,7 +129,7 @@ def _about_gap(study: Study) -> str:
     text = (
         "The gap bounds how much smaller the OCE of any other allowed portfolio could be on the data fitted on. It is "
         "computed from the gradient at the weights themselves, so it holds whatever the solver did. It says nothing "
-        "about other days"
+        f"about other {study.frequency.plural}"
     )
     if study.in_sample:
         return text + "."

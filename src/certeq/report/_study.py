@@ -6,11 +6,13 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.data import Frequency, frequency_of
 from certeq.risk import oce, threshold, tilt
 from certeq.utilities import Utility
 
@@ -104,6 +106,8 @@ class Study:
         What was asked for, as shown under "What was run".
     notes : tuple of str
         What was done to the data on the way in, and anything else the reader should know.
+    periods_per_year : float, optional
+        How many returns make a year. Told by the dates if None, and refused where they do not tell it.
 
     Notes
     -----
@@ -132,6 +136,7 @@ class Study:
     sensitivity: Sweep | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    periods_per_year: float | None = None
 
     def __post_init__(self) -> None:
         names = [strategy.name for strategy in self.strategies]
@@ -143,6 +148,13 @@ class Study:
             raise ValueError(f"focus must be a strategy with weights and a utility; {self.focus!r} has not both.")
         if list(self.fitted_on.columns) != list(self.judged_on.columns):
             raise ValueError("fitted_on and judged_on must have the same assets in the same order.")
+        _ = self.frequency  # refused here, where the caller sees it
+
+    @cached_property
+    def frequency(self) -> Frequency:
+        """How often the returns come."""
+        dates = [np.asarray(table.index) for table in (self.fitted_on, self.judged_on)]
+        return frequency_of(np.concatenate(dates), self.periods_per_year)
 
     @property
     def in_sample(self) -> bool:
@@ -165,11 +177,11 @@ class Study:
         return [str(name) for name in self.fitted_on.columns]
 
     def judged_returns(self, strategy: Strategy) -> Floats:
-        """Daily returns of a strategy on the data it is judged on."""
+        """Returns of a strategy on the data it is judged on."""
         return np.asarray(self.judged_on.to_numpy(dtype=float) @ _weights(strategy))
 
     def fitted_losses(self, strategy: Strategy) -> Floats:
-        """Daily losses of a strategy on the data it was fitted on."""
+        """Losses of a strategy on the data it was fitted on."""
         return -np.asarray(self.fitted_on.to_numpy(dtype=float) @ _weights(strategy))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from certeq.report._chart import PageTable, percent
 from certeq.report._study import Strategy, Study
-from certeq.report.metrics import BLOCK, METRICS, REPLICATES, TAIL, intervals, measure
+from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, least_returns, measure
 from certeq.report.page import plain
 from certeq.risk import Difference, difference, estimate
 from certeq.utilities import CVaR
@@ -26,7 +26,7 @@ _PACKAGES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "p
 def figures(study: Study, level: float = 0.95) -> Figures:
     """Value, low and high of every figure of every strategy that has weights, by name and key.
 
-    Not with intervals where there are fewer than 60 days: they come from a bootstrap of blocks of days.
+    Not with intervals where there are fewer than 60 returns: they come from a bootstrap of blocks of them.
 
     Examples
     --------
@@ -43,7 +43,8 @@ def figures(study: Study, level: float = 0.95) -> Figures:
     found = {}
     for strategy in study.held:
         returns = study.judged_returns(strategy)
-        values, bars = measure(returns), intervals(returns, level)
+        year = study.frequency.periods_per_year
+        values, bars = measure(returns, year), intervals(returns, level, periods_per_year=year)
         found[strategy.name] = {key: (value, *bars[key]) for key, value in values.items()}
     return found
 
@@ -72,13 +73,14 @@ def metrics_table(study: Study, found: Figures) -> PageTable:
 def metrics_caption(study: Study, level: float = 0.95) -> str:
     """How the figures and their intervals are to be read."""
     where = "the data the weights were fitted on, so they flatter" if study.in_sample else "data the fit never saw"
-    what = "; ".join(f"{metric.label}: {metric.meaning}" for metric in METRICS)
+    what = "; ".join(f"{metric.label}: {metric.explain(study.frequency)}" for metric in METRICS)
+    periods, block = study.frequency.plural, block_length(study.frequency.periods_per_year)
     return (
         f"Computed on {where}. Below each value its {level:.0%} interval: of return and CVaR by the long-run variance "
-        f"of the days, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of {BLOCK} days on "
-        "average. They measure the luck of the days, not of the fit, and are rough for CDaR, because resampling joins "
-        "spells that never met. Overlapping intervals do not say that two strategies are alike: days are shared. "
-        f"★ marks the best value. {what}."
+        f"of the {periods}, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of {block} {periods} "
+        f"on average. They measure the luck of the {periods}, not of the fit, and are rough for CDaR, because "
+        "resampling joins spells that never met. Overlapping intervals do not say that two strategies are alike: "
+        f"{periods} are shared. ★ marks the best value. {what}."
     )
 
 
@@ -98,7 +100,7 @@ class Pair:
 
 
 def differences(study: Study) -> tuple[Pair, ...]:
-    """All pairs of strategies, compared day by day in CVaR 95 %; none where fewer than 60 days were judged on.
+    """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
 
     Examples
     --------
@@ -114,7 +116,7 @@ def differences(study: Study) -> tuple[Pair, ...]:
     [('Mean', 'CVaR', True)]
     """
     losses = {strategy.name: -study.judged_returns(strategy) for strategy in study.held}
-    if len(study.judged_on) < 3 * BLOCK:
+    if len(study.judged_on) < least_returns(block_length(study.frequency.periods_per_year)):
         return ()
     found = []
     for one, other in combinations(losses, 2):
@@ -150,8 +152,8 @@ def differences_table(study: Study, pairs: tuple[Pair, ...]) -> PageTable:
 def differences_caption(pairs: tuple[Pair, ...]) -> str:
     """How many pairs of strategies can be told apart."""
     return (
-        f"{differences_sentence(pairs)} Losses are compared day by day, which leaves out what the strategies share; p "
-        f"is adjusted for {len(pairs)} pairs by Holm's method. The intervals are not adjusted."
+        f"{differences_sentence(pairs)} Losses are compared date by date, which leaves out what the strategies share; "
+        f"p is adjusted for {len(pairs)} pairs by Holm's method. The intervals are not adjusted."
     )
 
 
@@ -194,15 +196,18 @@ def certificate_table(study: Study) -> PageTable:
 
 def run_table(study: Study) -> PageTable:
     """Versions, parameters and data: enough to run it again."""
-    fitted, judged = study.fitted_on, study.judged_on
+    fitted, judged, periods = study.fitted_on, study.judged_on, study.frequency.plural
     rows = [
         ("Data", f"{plain(study.source, 80)}: {fitted.shape[1]} assets"),
-        ("Fitted on", f"{len(fitted)} days, {str(fitted.index[0])[:10]} to {str(fitted.index[-1])[:10]}"),
+        ("Frequency", f"{study.frequency}, {'from the dates' if study.periods_per_year is None else 'as asked for'}"),
+        ("Fitted on", f"{len(fitted)} {periods}, {str(fitted.index[0])[:10]} to {str(fitted.index[-1])[:10]}"),
     ]
     if study.in_sample:
-        rows.append(("Judged on", "the same days (nothing was held out)"))
+        rows.append(("Judged on", f"the same {periods} (nothing was held out)"))
     else:
-        rows.append(("Judged on", f"{len(judged)} days, {str(judged.index[0])[:10]} to {str(judged.index[-1])[:10]}"))
+        rows.append(
+            ("Judged on", f"{len(judged)} {periods}, {str(judged.index[0])[:10]} to {str(judged.index[-1])[:10]}")
+        )
     rows += [(plain(name, 40), plain(value, 200)) for name, value in study.parameters.items()]
     rows += [("Note", plain(note, 300)) for note in study.notes]
     rows.append(("Versions", f"Python {platform.python_version()}, " + ", ".join(_versions())))

@@ -2,7 +2,7 @@
 
 A figure is computed for one series of returns or for many resampled ones at once. Mean and CVaR have the interval of
 `certeq.estimate` for time series; the others that of a bootstrap of blocks of days, because calm and stormy days come
-in spells.
+in spells. How many returns make a year is told by their dates (`certeq.data.frequency_of`) or by the caller.
 """
 
 from __future__ import annotations
@@ -10,25 +10,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.data import TRADING_DAYS, Frequency, frequency_of
 from certeq.risk import estimate, oce
 from certeq.utilities import CVaR, Mean
 
 Floats = NDArray[np.float64]
-DAYS_PER_YEAR = 252
 TAIL = 0.05
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-BLOCK = 20  # days: about a trading month, longer than most spells of volatility
+BLOCK = 20  # trading days: about a month, longer than most spells of volatility
+_LEAST_BLOCK = 4  # periods, where a month has fewer: volatility of months and quarters clusters too
+LEAST = 60  # returns below which no interval is given
 REPLICATES = 300
 _AT_ONCE = 1 << 21  # numbers held at a time
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure: its key in JSON, its label, whether more is better, and how to compute it from rows of returns.
+    """A figure: its key in JSON, its label, whether more is better, and how to compute it.
+
+    ``of`` takes rows of returns and the number of them in a year. ``meaning`` names the period in braces, as
+    ``explain`` fills them in.
 
     Examples
     --------
@@ -40,7 +46,7 @@ class Metric:
     key: str
     label: str
     more_is_better: bool
-    of: Callable[[Floats], Floats]
+    of: Callable[[Floats, float], Floats]
     is_ratio: bool = False
     meaning: str = ""
 
@@ -50,22 +56,36 @@ class Metric:
             return "n/a"
         return f"{value:.2f}" if self.is_ratio else f"{100 * value:.2f} %"
 
+    def explain(self, frequency: Frequency) -> str:
+        """What it means for returns of this frequency."""
+        year = f"{frequency.periods_per_year:.10g}"
+        return self.meaning.format(year=year, adjective=frequency.adjective, plural=frequency.plural)
 
-def measure(returns: Floats) -> dict[str, float]:
+
+def measure(returns: Any, periods_per_year: float | None = None) -> dict[str, float]:
     """All seven of one series of returns, by key.
 
     Not for losses: it takes returns, as a portfolio reports them.
+
+    Parameters
+    ----------
+    returns : Series with dates, or array
+        The returns, in the order of time.
+    periods_per_year : float, optional
+        How many returns make a year. Told by the dates if None, and refused where they do not tell it or there are
+        none.
 
     Examples
     --------
     >>> import numpy as np
     >>> from certeq.report import measure
-    >>> found = measure(np.array([0.01, -0.02, 0.03, 0.0]))
+    >>> found = measure(np.array([0.01, -0.02, 0.03, 0.0]), periods_per_year=252)
     >>> round(float(found["annualized_mean"]), 4)
     1.26
     """
+    year = frequency_of(getattr(returns, "index", None), periods_per_year).periods_per_year
     rows = np.atleast_2d(np.asarray(returns, dtype=np.float64))
-    return {metric.key: float(metric.of(rows)[0]) for metric in METRICS}
+    return {metric.key: float(metric.of(rows, year)[0]) for metric in METRICS}
 
 
 def drawdowns(returns: Floats) -> Floats:
@@ -74,11 +94,11 @@ def drawdowns(returns: Floats) -> Floats:
     return np.asarray(wealth - np.maximum(np.maximum.accumulate(wealth, axis=-1), 0.0))
 
 
-def _mean(rows: Floats) -> Floats:
-    return np.asarray(DAYS_PER_YEAR * rows.mean(axis=1))
+def _mean(rows: Floats, year: float) -> Floats:
+    return np.asarray(year * rows.mean(axis=1))
 
 
-def _gini(rows: Floats) -> Floats:
+def _gini(rows: Floats, year: float) -> Floats:
     n = rows.shape[1]
     if n < 2:
         return np.full(rows.shape[0], np.nan)
@@ -86,15 +106,15 @@ def _gini(rows: Floats) -> Floats:
     return np.asarray(np.sort(rows, axis=1) @ ranks)
 
 
-def _cvar(rows: Floats) -> Floats:
+def _cvar(rows: Floats, year: float) -> Floats:
     return np.atleast_1d(oce(-rows, CVaR(TAIL), axis=-1))
 
 
-def _cdar(rows: Floats) -> Floats:
+def _cdar(rows: Floats, year: float) -> Floats:
     return np.atleast_1d(oce(-drawdowns(rows), CVaR(TAIL), axis=-1))
 
 
-def _evar(rows: Floats) -> Floats:
+def _evar(rows: Floats, year: float) -> Floats:
     """min over z of (ln E exp(zX) - ln alpha)/z, by golden section on ln z: quasi-convex, one minimum."""
     losses = -rows
     top = losses.max(axis=1, keepdims=True)
@@ -125,72 +145,81 @@ def _ratio(mean: Floats, deviation: Floats) -> Floats:
         return np.where(deviation > 0.0, mean / deviation, np.nan)
 
 
-def _sharpe(rows: Floats) -> Floats:
+def _sharpe(rows: Floats, year: float) -> Floats:
     if rows.shape[1] < 2:
         return np.full(rows.shape[0], np.nan)
-    return _ratio(_mean(rows), np.sqrt(DAYS_PER_YEAR) * rows.std(axis=1, ddof=1))
+    return _ratio(_mean(rows, year), np.sqrt(year) * rows.std(axis=1, ddof=1))
 
 
-def _sortino(rows: Floats) -> Floats:
+def _sortino(rows: Floats, year: float) -> Floats:
     n = rows.shape[1]
     if n < 2:
         return np.full(rows.shape[0], np.nan)
     below = np.minimum(rows - rows.mean(axis=1, keepdims=True), 0.0)
-    return _ratio(_mean(rows), np.sqrt(DAYS_PER_YEAR * (below * below).sum(axis=1) / (n - 1)))
+    return _ratio(_mean(rows, year), np.sqrt(year * (below * below).sum(axis=1) / (n - 1)))
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("annualized_mean", "Annualized return", True, _mean, meaning="252 times the mean daily return"),
-    Metric("gini_mean_difference", "Gini MD", False, _gini, meaning="mean distance between two random days"),
-    Metric("cvar", "CVaR 95 %", False, _cvar, meaning="mean loss on the worst 5 % of days"),
+    Metric("annualized_mean", "Annualized return", True, _mean, meaning="{year} times the mean {adjective} return"),
+    Metric("gini_mean_difference", "Gini MD", False, _gini, meaning="mean distance between two random {plural}"),
+    Metric("cvar", "CVaR 95 %", False, _cvar, meaning="mean loss of the worst 5 % of {plural}"),
     Metric("evar", "EVaR 95 %", False, _evar, meaning="entropic value at risk, an upper bound of CVaR"),
     Metric("cdar", "CDaR 95 %", False, _cdar, meaning="mean of the worst 5 % of drawdowns, uncompounded"),
     Metric("annualized_sharpe_ratio", "Sharpe", True, _sharpe, True, "return over standard deviation, per year"),
     Metric("annualized_sortino_ratio", "Sortino", True, _sortino, True, "return over downside deviation, per year"),
 )
-r"""The seven figures of a report, in its order; r are the daily returns, x = -r the losses, alpha = 0.05.
+r"""The seven figures of a report, in its order; r are the returns, p of them a year, x = -r the losses, alpha = 0.05.
 
 =========================  ==========================================================================================
-annualized_mean            :math:`252\,\bar r`
+annualized_mean            :math:`p\,\bar r`
 gini_mean_difference       :math:`\frac{2}{n(n-1)} \sum_{i<j} |r_i - r_j|`
 cvar                       :math:`\min_t\, t + \frac{1}{\alpha} E (x - t)^+`
 evar                       :math:`\min_{z>0}\, (\ln E e^{zx} - \ln\alpha)/z`
 cdar                       CVaR of :math:`\max(0, \max_{s \le t} W_s) - W_t`, with :math:`W_t = \sum_{s \le t} r_s`
-annualized_sharpe_ratio    :math:`\sqrt{252}\, \bar r/\mathrm{sd}(r)`
-annualized_sortino_ratio   :math:`\sqrt{252}\, \bar r/\sqrt{\sum_i \min(r_i - \bar r, 0)^2/(n-1)}`
+annualized_sharpe_ratio    :math:`\sqrt{p}\, \bar r/\mathrm{sd}(r)`
+annualized_sortino_ratio   :math:`\sqrt{p}\, \bar r/\sqrt{\sum_i \min(r_i - \bar r, 0)^2/(n-1)}`
 =========================  ==========================================================================================
-
-Not for returns of weeks or months: a year is taken to have 252 of them.
 
 Examples
 --------
 >>> from certeq.report import METRICS
 >>> [metric.key for metric in METRICS][:4]
 ['annualized_mean', 'gini_mean_difference', 'cvar', 'evar']
->>> METRICS[2].meaning
-'mean loss on the worst 5 % of days'
+>>> from certeq.data import Frequency
+>>> METRICS[2].explain(Frequency(12, "month"))
+'mean loss of the worst 5 % of months'
 """
 
 
 def intervals(
-    returns: Floats, level: float = 0.95, *, replicates: int = REPLICATES, block: float = BLOCK, seed: int = 0
+    returns: Any,
+    level: float = 0.95,
+    *,
+    periods_per_year: float | None = None,
+    replicates: int = REPLICATES,
+    block: float | None = None,
+    seed: int = 0,
 ) -> dict[str, tuple[float, float]]:
     """Intervals of all seven figures of one series, by key: of mean and CVaR by `estimate`, else bootstrap percentiles.
 
-    The same seed draws the same days for every strategy, so that two strategies' replicates are paired.
+    The same seed draws the same days for every strategy, so that two strategies' replicates are paired. ``returns`` and
+    ``periods_per_year`` are those of `measure`; ``block`` is the mean length of a block, about a month if None.
 
-    Not for fewer than 60 days, where they are NaN: a few blocks cannot say how blocks vary.
+    Not for fewer than 60 returns or three blocks, where they are NaN: a few blocks cannot say how blocks vary.
 
     Examples
     --------
     >>> import numpy as np
     >>> from certeq.report import intervals
-    >>> low, high = intervals(np.random.default_rng(0).normal(0.0005, 0.01, 250))["cvar"][-2:]
+    >>> returns = np.random.default_rng(0).normal(0.0005, 0.01, 250)
+    >>> low, high = intervals(returns, periods_per_year=252)["cvar"]
     >>> bool(low < high)
     True
     """
-    n = returns.size
-    if n < 3 * block:
+    year = frequency_of(getattr(returns, "index", None), periods_per_year).periods_per_year
+    returns = np.asarray(returns, dtype=np.float64)
+    n, block = returns.size, block_length(year) if block is None else block
+    if n < least_returns(block):
         return {metric.key: (np.nan, np.nan) for metric in METRICS}
     rng = np.random.default_rng(seed)
     batch = max(1, min(replicates, _AT_ONCE // n))
@@ -198,7 +227,7 @@ def intervals(
     for start in range(0, replicates, batch):
         rows = returns[stationary_indices(n, min(batch, replicates - start), block, rng)]
         for metric in METRICS:
-            drawn[metric.key].append(metric.of(rows))
+            drawn[metric.key].append(metric.of(rows, year))
     ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
     found = {}
     for key, parts in drawn.items():
@@ -207,12 +236,22 @@ def intervals(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a report has no room for them; the figures stand beside each other
         for key, losses, utility, unit in (
-            ("annualized_mean", returns, Mean(), DAYS_PER_YEAR),
+            ("annualized_mean", returns, Mean(), year),
             ("cvar", -returns, CVaR(TAIL), 1),
         ):
             low, high = estimate(losses, utility, dependence="auto").interval(level)
             found[key] = (unit * low, unit * high)
     return found
+
+
+def block_length(year: float) -> int:
+    """Periods of a block, on average: a month of trading days in them."""
+    return max(_LEAST_BLOCK, round(BLOCK * year / TRADING_DAYS))
+
+
+def least_returns(block: float) -> float:
+    """How many returns intervals and comparisons need."""
+    return max(LEAST, 3 * block)
 
 
 def stationary_indices(n: int, replicates: int, block: float, rng: np.random.Generator) -> NDArray[np.intp]:
