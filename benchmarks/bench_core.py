@@ -94,11 +94,11 @@ def _curves(quick: bool) -> list[dict[str, Any]]:
     rows, twenty = [], np.random.default_rng(1).standard_normal(20)
     for n in (20, 10**3, 10**4, 10**5, 10**6, 10**7)[: 5 if quick else 6]:
         x = np.random.default_rng(0).standard_normal(n)
-        place = int(0.95 * n)
+        rank = int(0.95 * n)
         times = _best(
             {
                 "mean of 20": lambda: np.mean(twenty),
-                "partition": lambda x=x, place=place: np.partition(x, place),
+                "partition": lambda x=x, rank=rank: np.partition(x, rank),
                 "exp": lambda x=x: np.exp(x),
                 "sum": lambda x=x: x.sum(),
                 "logsumexp": lambda x=x: logsumexp(x),
@@ -164,10 +164,10 @@ def _entropic(x: np.ndarray) -> list[dict[str, Any]]:
 def _cvar(x: np.ndarray) -> list[dict[str, Any]]:
     from skfolio.measures import cvar
 
-    place = int(0.95 * x.size)
+    rank = int(0.95 * x.size)
     calls: dict[str, Callable[[], Any]] = {
         "ours": lambda: ce.oce(x, ce.CVaR(0.05)),
-        "np.partition": lambda: np.partition(x, place),
+        "np.partition": lambda: np.partition(x, rank),
         "skfolio cvar": lambda: cvar(-x),
     }
     with warnings.catch_warnings():

@@ -2,7 +2,7 @@
 
 Every route and size runs in a process of its own, whose peak resident memory is that of the worst utility. Processor
 time is printed beside the time on the clock: on a machine that others use as well it is the steadier of the two. Every
-figure is the best of the runs that half a second has room for, and of two at least: the first also imports and maps.
+figure is the best of the runs that fit half a second, and of two at least: the first also imports and maps.
 The shorter samples are measured before and after the longest, which takes minutes: a machine's speed may wander.
 """
 

@@ -21,7 +21,7 @@ import numpy as np
 
 Row = dict[str, Any]
 CASES = ("entropic", "mmv", "cvar")
-PLACES = ("memmap", "dask")
+SOURCES = ("memmap", "dask")
 ASSETS = 50
 
 
@@ -59,7 +59,7 @@ def in_chunks(path: str, scenarios: int, height: int = 100_000) -> Any:
     return da.concatenate(parts)
 
 
-def solve(path: str, case: str, place: str) -> Row:
+def solve(path: str, case: str, source: str) -> Row:
     """One solve, in the process that calls this."""
     import resource
     import time
@@ -72,7 +72,7 @@ def solve(path: str, case: str, place: str) -> Row:
         "cvar": ce.CVaR(0.05),
     }[case]
     table: Any = np.load(path, mmap_mode="r")
-    if place == "dask":
+    if source == "dask":
         table = in_chunks(path, int(table.shape[0]))
     else:
         from certeq._table import ArrayTable
@@ -85,7 +85,7 @@ def solve(path: str, case: str, place: str) -> Row:
     assert found.gap is not None
     return {
         "case": case,
-        "from": place,
+        "from": source,
         "scenarios": int(table.shape[0]),
         "seconds": round(seconds, 2),
         "status": found.status,
@@ -105,18 +105,18 @@ def run(quick: bool = False) -> list[Row]:
         path = Path(folder) / "panel.npy"
         write_panel(path, scenarios)
         for case in CASES:
-            for place in PLACES:
-                command = [sys.executable, "-m", "benchmarks.bench_scale_exact", "--solve", str(path), case, place]
+            for source in SOURCES:
+                command = [sys.executable, "-m", "benchmarks.bench_scale_exact", "--solve", str(path), case, source]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode:
-                    raise RuntimeError(f"{case} from {place} failed:\n{done.stderr}")
+                    raise RuntimeError(f"{case} from {source} failed:\n{done.stderr}")
                 rows.append(json.loads(done.stdout.splitlines()[-1]))
     return rows
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--solve", nargs=3, metavar=("PATH", "CASE", "PLACE"), help="one solve; prints a line of JSON")
+    parser.add_argument("--solve", nargs=3, metavar=("PATH", "CASE", "SOURCE"), help="one solve; prints a line of JSON")
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
     if args.solve:

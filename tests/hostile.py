@@ -47,7 +47,7 @@ def hostile_samples(n):
 
 
 def with_kinks(count):
-    """Slopes between exp(-2) and exp(2) that jump at evenly spaced places."""
+    """Slopes between exp(-2) and exp(2) that jump at evenly spaced points."""
     kinks, slopes = np.linspace(-3.0, 3.0, count), np.exp(np.linspace(-2.0, 2.0, count + 1))
     pairs = list(zip(kinks, np.diff(slopes), strict=True))
     return ce.utility(
@@ -59,9 +59,9 @@ def with_kinks(count):
 
 def stairs():
     """No kink, but nine steps of the slope between 1e-6 and 2 wide."""
-    places = (-2.0, -1.3, -0.2, 0.1, 0.9, 1.7, 2.2, 3.1, 6.0)
+    points = (-2.0, -1.3, -0.2, 0.1, 0.9, 1.7, 2.2, 3.1, 6.0)
     widths = (1e-5, 0.1, 1e-4, 1.0, 1e-3, 1e-5, 0.01, 1e-6, 2.0)
-    steps = list(zip(places, widths, strict=True))
+    steps = list(zip(points, widths, strict=True))
     return ce.utility(
         lambda x: 0.05 * x + sum(0.3 * w * np.logaddexp(0.0, (x - p) / w) for p, w in steps),
         lambda x: 0.05 + sum(0.15 * (1.0 + np.tanh(0.5 * (x - p) / w)) for p, w in steps),

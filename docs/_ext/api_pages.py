@@ -1,4 +1,4 @@
-"""The reference's pages, written from each room's ``__all__`` before Sphinx reads anything: no name is forgotten."""
+"""The reference's pages, written from each package's ``__all__`` before Sphinx reads anything: no name is forgotten."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-# Room, heading, what it is for. A room that is not installed is left out of the build with a clear error instead.
-ROOMS = {
+# Package, heading, what it is for. A package that is not installed is left out of the build with a clear error instead.
+PACKAGES = {
     "certeq": ("certeq: risk and its minimization", "``import certeq as ce``. Needs NumPy and SciPy alone."),
     "certeq.risk.bounds": (
         "certeq.bounds: finite-sample bounds",
@@ -32,11 +32,11 @@ ROOMS = {
 GROUPS = ("Utilities", "Estimates", "Minimization", "Losses", "Feasible sets", "Errors and warnings")
 
 
-def public_names(room: str) -> list[str]:
-    """What a room offers, less what the front door already lists."""
-    module = importlib.import_module(room)
+def public_names(package: str) -> list[str]:
+    """What a package offers, less what `certeq` itself already lists."""
+    module = importlib.import_module(package)
     names = list(getattr(module, "__all__", ()))
-    if room == "certeq.optimize":
+    if package == "certeq.optimize":
         names = [name for name in names if name not in importlib.import_module("certeq").__all__]
     return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
 
@@ -55,13 +55,23 @@ def group_of(module: ModuleType, name: str) -> str:
     return "Minimization" if thing.__module__.startswith("certeq.optimize") else "Estimates"
 
 
-def page(room: str) -> str:
+def page(package: str) -> str:
     """One page of the reference."""
-    title, intro = ROOMS[room]
-    module = importlib.import_module(room)
-    names = public_names(room)
-    lines = [title, "=" * len(title), "", inspect.getdoc(module) or "", "", intro, "", f".. currentmodule:: {room}", ""]
-    if room == "certeq":
+    title, intro = PACKAGES[package]
+    module = importlib.import_module(package)
+    names = public_names(package)
+    lines = [
+        title,
+        "=" * len(title),
+        "",
+        inspect.getdoc(module) or "",
+        "",
+        intro,
+        "",
+        f".. currentmodule:: {package}",
+        "",
+    ]
+    if package == "certeq":
         for group in GROUPS:
             members = [name for name in names if group_of(module, name) == group]
             lines += [group, "-" * len(group), "", *_listing(members)]
@@ -75,30 +85,30 @@ def _listing(names: list[str]) -> list[str]:
 
 
 def available() -> list[str]:
-    """Rooms that exist and list public names."""
+    """Packages that exist and list public names."""
     found = []
-    for room in ROOMS:
+    for package in PACKAGES:
         try:
-            names = public_names(room)
+            names = public_names(package)
         except ModuleNotFoundError as error:
-            if error.name != room:  # a missing extra must be heard of, not skipped
+            if error.name != package:  # a missing extra must be heard of, not skipped
                 raise
             continue
         if names:
-            found.append(room)
+            found.append(package)
     return found
 
 
 def write(folder: Path) -> None:
     """Write what changed, so that an incremental build reads no more than it must."""
-    rooms = available()
+    packages = available()
     folder.mkdir(exist_ok=True)
     index = ["API reference", "=============", ""]
     index += [
         "Every public name has its formula, an example that is run by the tests, and a word on when not to use it."
     ]
-    index += ["", ".. toctree::", "   :maxdepth: 1", "", *[f"   {room}" for room in rooms], ""]
-    pages = {"index": "\n".join(index), **{room: page(room) for room in rooms}}
+    index += ["", ".. toctree::", "   :maxdepth: 1", "", *[f"   {package}" for package in packages], ""]
+    pages = {"index": "\n".join(index), **{package: page(package) for package in packages}}
     for name, text in pages.items():
         target = folder / f"{name}.rst"
         if not target.exists() or target.read_text() != text:

@@ -40,16 +40,16 @@ def escape_bars(lines: list[str]) -> None:
         start = stop + 1
 
 
-def documentation(room: str, name: str) -> str:
+def documentation(package: str, name: str) -> str:
     """What is said of a public name: its docstring, or for a constant the string under its assignment."""
-    thing = getattr(importlib.import_module(room), name)
+    thing = getattr(importlib.import_module(package), name)
     if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
         return inspect.getdoc(thing) or ""
-    return _under_assignment(room, name)
+    return _under_assignment(package, name)
 
 
-def _under_assignment(room: str, name: str) -> str:
-    where = Path(str(importlib.import_module(room).__file__))
+def _under_assignment(package: str, name: str) -> str:
+    where = Path(str(importlib.import_module(package).__file__))
     for path in [where, *sorted(where.parent.glob("*.py"))] if where.name == "__init__.py" else [where]:
         body = ast.parse(path.read_text(encoding="utf-8")).body
         for statement, following in pairwise(body):
@@ -73,15 +73,15 @@ def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: An
     return True if _NOT_OURS.match(name) else None
 
 
-def true_backlinks(body: str, prefix: str, used: dict[str, str], places: dict[str, str]) -> str:
+def true_backlinks(body: str, prefix: str, used: dict[str, str], pages: dict[str, str]) -> str:
     """Source page whose links back lead to where its names are documented.
 
     viewcode looks for all names of a module under one prefix; some are under another (``certeq``, ``certeq.optimize``).
-    ``used`` has the page of each name and ``places`` that of each documented object.
+    ``used`` has the page of each name and ``pages`` that of each documented object.
     """
     for name, page in used.items():
-        if f"{prefix}.{name}" not in places:
-            for full in (full for full, where in places.items() if where == page and full.endswith(f".{name}")):
+        if f"{prefix}.{name}" not in pages:
+            for full in (full for full, where in pages.items() if where == page and full.endswith(f".{name}")):
                 body = body.replace(f'#{prefix}.{name}"', f'#{full}"')
     return body
 
@@ -89,8 +89,8 @@ def true_backlinks(body: str, prefix: str, used: dict[str, str], places: dict[st
 def _source_page(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     entry = getattr(app.env, "_viewcode_modules", {}).get(page.removeprefix("_modules/").replace("/", "."))
     if page.startswith("_modules/") and entry:
-        places = {name: found.docname for name, found in app.env.get_domain("py").objects.items()}
-        context["body"] = true_backlinks(context["body"], entry[3], entry[2], places)
+        pages = {name: found.docname for name, found in app.env.get_domain("py").objects.items()}
+        context["body"] = true_backlinks(context["body"], entry[3], entry[2], pages)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -36,13 +36,13 @@ print(f"{len(X)} days, {X.shape[1]} companies, largest gap {np.max(model.gap_):.
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 8.0), height_ratios=(1.2, 1), layout="constrained")
 
 
-def place(returns):
+def coordinates(returns):
     """Return the CVaR of a day and the mean return of a year of each column, in percent."""
     return 100 * ce.oce(-returns, tail, axis=0), 25200 * returns.mean(axis=0)
 
 
-singles = place(X.to_numpy())
-curves = {name: place(X.to_numpy() @ fit.weights_.T) for name, fit in frontiers.items()}
+singles = coordinates(X.to_numpy())
+curves = {name: coordinates(X.to_numpy() @ fit.weights_.T) for name, fit in frontiers.items()}
 top.plot(*singles, "o", color=GREY, ms=6, alpha=0.8)
 aside = {"PEP": (-23, 1), "JNJ": (-20, -3), "WMT": (6, -8), "PG": (6, -1), "MSFT": (6, -8)}  # these lie close together
 for name, risk, mean in zip(X.columns, *singles, strict=True):

@@ -67,11 +67,11 @@ with warnings.catch_warnings(action="ignore", category=ce.ReliabilityWarning):
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1, 1.25), layout="constrained")
 truth = truths["CVaR, worst 5 %"][1]
 missed = 0
-for place, (one, (low, high)) in enumerate(zip(found, intervals, strict=True)):
+for row, (one, (low, high)) in enumerate(zip(found, intervals, strict=True)):
     miss = not low <= truth <= high
     missed += miss
-    left.plot([low, high], [place, place], color=ORANGE if miss else BLUE, lw=1.6, alpha=0.8)
-    left.plot(one.value, place, "o", color=ORANGE if miss else BLUE, ms=3)
+    left.plot([low, high], [row, row], color=ORANGE if miss else BLUE, lw=1.6, alpha=0.8)
+    left.plot(one.value, row, "o", color=ORANGE if miss else BLUE, ms=3)
 left.plot([truth, truth], [-1, 60], color="black", lw=1)
 left.text(truth, 61.5, f"truth {truth:.3f}", ha="center", fontsize=9)
 left.set(xlabel="CVaR of the worst 5 %", ylabel="sample", yticks=[], ylim=(-1, 65))

@@ -45,7 +45,7 @@ for row, n in enumerate(lengths):
         reality[row, column] = ce.oce(future @ best.theta, risk)
 
 # %%
-# A remedy: a cap on each weight. It forbids the portfolios that owe their place to luck. On 125 days:
+# A remedy: a cap on each weight. It forbids the portfolios that were chosen by luck. On 125 days:
 caps = np.array([0.05, 0.065, 0.1, 0.15, 0.25, 1.0])
 capped = np.empty((2, len(caps), 20))
 for column in range(20):

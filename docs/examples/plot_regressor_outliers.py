@@ -56,13 +56,13 @@ left.set(xlabel="temperature", ylabel="output")
 left.set_title("Three lines through the same measurements", loc="left")
 left.legend(frameon=False, loc="upper left")
 
-places = np.arange(len(models))
+positions = np.arange(len(models))
 for shift, measure, shade in ((-0.19, ce.Mean(), 0.45), (0.19, ce.CVaR(0.1), 1.0)):
     heights = [ce.oce(losses, measure) for losses in errors.values()]
-    right.bar(places + shift, heights, 0.36, color=colors, alpha=shade)
-    for place, height in zip(places, heights, strict=True):
-        right.text(place + shift, height + 0.15, f"{height:.2f}", ha="center", fontsize=9)
-right.set_xticks(places, ["robust", "mean", "risk-averse"])
+    right.bar(positions + shift, heights, 0.36, color=colors, alpha=shade)
+    for position, height in zip(positions, heights, strict=True):
+        right.text(position + shift, height + 0.15, f"{height:.2f}", ha="center", fontsize=9)
+right.set_xticks(positions, ["robust", "mean", "risk-averse"])
 right.set(ylabel="squared error on new measurements", yticks=[])
 right.spines["left"].set_visible(False)
 right.set_title("Mean (pale) and worst tenth (full)", loc="left")

@@ -4,8 +4,8 @@ Small batches are too optimistic
 
 The CVaR of a batch of 8 looks at its single worst loss, and the worst of eight is rarely as bad as the worst 5 % of
 all. So the loss that a training loop sees is too low, its gradient is biased the same way, and no amount of training
-averages that away: the model settles in the wrong place. ``MemoryOCELoss`` finds the threshold t in what it has seen
-of late instead of in one batch, and lands where it should.
+averages that away: the model converges to the wrong point. ``MemoryOCELoss`` finds the threshold t in what it has seen
+of late instead of in one batch, and converges to the right one.
 """
 
 # %%

@@ -33,8 +33,8 @@ plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "figu
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a94a0"
 
 here = Path.cwd()
-places = [folder / "examples" / "torchrun_oce.py" for folder in (here, *here.parents)]
-script = next(place for place in places if place.is_file())
+paths = [folder / "examples" / "torchrun_oce.py" for folder in (here, *here.parents)]
+script = next(path for path in paths if path.is_file())
 run = subprocess.run(
     [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)],
     capture_output=True,

@@ -33,7 +33,7 @@ risks = {name: [ce.oce(losses, u.normalized().scaled(s)) for s in scales] for na
 
 # %%
 # Left: as the unit shrinks, leaky and smooth CVaR become CVaR; as it grows, all become the mean. At s = 1, where one
-# lands without thinking, the losses are tiny and next to nothing is left of the risk. Right: the same as a tilt. In
+# ends without thinking, the losses are tiny and next to nothing is left of the risk. Right: the same as a tilt. In
 # units of 1 a day with a loss of 4 % counts one and a half times as much as a quiet one; for CVaR, twenty times an
 # average day.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), width_ratios=(1.2, 1), layout="constrained")

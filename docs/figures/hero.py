@@ -21,7 +21,7 @@ def weigh(axis: plt.Axes, x: np.ndarray) -> None:
     axis.hist(x, bins=90, color=look.GRID, edgecolor="white", lw=0.3)
     axis.set_yticks([])
     axis.set_xlim(-4, 5.6)
-    axis.set_ylim(0, 1.45 * axis.get_ylim()[1])  # room for the legend
+    axis.set_ylim(0, 1.45 * axis.get_ylim()[1])  # for the legend
     axis.grid(visible=False)
     axis.spines["left"].set_visible(False)
     axis.set_xlabel("loss, per cent a day")

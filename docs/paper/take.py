@@ -49,11 +49,11 @@ def take(run: Path, target: Path, command: str, revision: str) -> list[str]:
     if target.exists():
         shutil.rmtree(target)
     for folder in found:
-        place = target / folder.name
-        place.mkdir(parents=True)
+        folder_taken = target / folder.name
+        folder_taken.mkdir(parents=True)
         for path in sorted(folder.iterdir()):
             if path.suffix in SMALL:
-                shutil.copyfile(path, place / path.name)
+                shutil.copyfile(path, folder_taken / path.name)
     (target / "run.json").write_text(json.dumps({"command": command, "commit": revision}, indent=1) + "\n")
     return [folder.name for folder in found]
 

@@ -248,7 +248,7 @@ class ArrayTable(Table):
         return type(self)(self.values, weight_vector(weights, len(self)))
 
     def _tasks(self, wide: bool) -> tuple[list[list[slice]], bool]:
-        """Blocks, a few for each task, and whether it is worth while to share them out."""
+        """Blocks, a few for each task, and whether to share them out."""
         length = block_length(self.shape, wide)
         blocks = [slice(start, min(start + length, len(self))) for start in range(0, len(self), length)]
         per_task = max(1, min(16, len(blocks) // 32))

@@ -1,4 +1,4 @@
-"""Prices from files: mended with a note, or refused with the place of the fault."""
+"""Prices from files: mended with a note, or refused with the row at fault."""
 
 import numpy as np
 import pandas as pd

@@ -146,7 +146,7 @@ def test_a_pipe_gets_everything():
 @pytest.mark.parametrize("seed", range(30))
 def test_numbers_stay_whole_in_tables_of_any_shape(seed):
     rng = np.random.default_rng(seed)
-    columns, rows, room = int(rng.integers(1, 12)), int(rng.integers(1, 5)), int(rng.integers(10, 150))
+    columns, rows, space = int(rng.integers(1, 12)), int(rng.integers(1, 5)), int(rng.integers(10, 150))
     table = Table(title="A title that is longer than some of the tables")
     table.add_column("Name of the thing")
     for i in range(columns):
@@ -154,7 +154,7 @@ def test_numbers_stay_whole_in_tables_of_any_shape(seed):
     values = [[f"{10 ** rng.uniform(-5, 5):.{rng.integers(1, 9)}f}" for _ in range(columns)] for _ in range(rows)]
     for row in values:
         table.add_row(cell("word " * rng.integers(1, 9) + "w" * rng.integers(1, 40)), *map(cell, row))
-    left_out, width, whole = fit(table, room)
+    left_out, width, whole = fit(table, space)
     console = Console(width=width)
     with console.capture() as captured:
         console.print(table)
@@ -162,8 +162,8 @@ def test_numbers_stay_whole_in_tables_of_any_shape(seed):
     kept = columns - len(left_out)
     assert kept >= 1
     assert NUMBER.findall(said) == [value for row in values for value in row[:kept]]
-    assert not left_out or whole > room
-    assert width == room or kept == 1  # one number and eight letters of a name: no less
+    assert not left_out or whole > space
+    assert width == space or kept == 1  # one number and eight letters of a name: no less
     assert max(map(cell_len, said.splitlines())) <= width
 
 

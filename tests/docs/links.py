@@ -48,7 +48,7 @@ def dead_links(folder: Path) -> list[str]:
 
 
 def outside_resources(folder: Path) -> list[str]:
-    """Scripts, styles and pictures a page would fetch from elsewhere."""
+    """Scripts, styles and pictures a page would fetch from other sites."""
     found = []
     for path in sorted(folder.rglob("*.html")):
         if "_static" in path.parts:

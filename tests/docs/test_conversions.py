@@ -29,11 +29,11 @@ def ball(x, utility, radius, widest=1e3):
 
 def kl_cvar(size, reg):
     """Relative entropy at price ``reg``, weights capped at 1/size."""
-    bend = reg * np.log(1 / size)
+    bound = reg * np.log(1 / size)
     return ce.utility(
-        lambda x: reg * np.expm1(np.minimum(x, bend) / reg) + np.maximum(x - bend, 0.0) / size,
-        lambda x: np.exp(np.minimum(x, bend) / reg),
-        lambda x: np.where(x < bend, np.exp(np.minimum(x, bend) / reg) / reg, 0.0),
+        lambda x: reg * np.expm1(np.minimum(x, bound) / reg) + np.maximum(x - bound, 0.0) / size,
+        lambda x: np.exp(np.minimum(x, bound) / reg),
+        lambda x: np.where(x < bound, np.exp(np.minimum(x, bound) / reg) / reg, 0.0),
     )
 
 

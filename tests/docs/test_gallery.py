@@ -31,7 +31,7 @@ SUBJECTS = {
     "plot_dask.py",
     "plot_torchrun.py",
 }
-# What a room needs beyond what its script imports by name.
+# What a package needs beyond what its script imports by name.
 BEHIND = {"certeq.learn": ("sklearn",), "MVERegressor": ("torch", "skorch", "uncertainty_toolbox")}
 
 

@@ -228,8 +228,8 @@ class TestDocstrings:
 
     def test_links_back_from_the_source(self):
         body = '<a href="p.html#a.One">[docs]</a> <a href="q.html#a.Two">[docs]</a>'
-        places = {"a.One": "p", "a.b.Two": "q", "c.Two": "r"}
-        found = self.docstrings.true_backlinks(body, "a", {"One": "p", "Two": "q"}, places)
+        pages = {"a.One": "p", "a.b.Two": "q", "c.Two": "r"}
+        found = self.docstrings.true_backlinks(body, "a", {"One": "p", "Two": "q"}, pages)
         assert found == body.replace("#a.Two", "#a.b.Two")
 
 

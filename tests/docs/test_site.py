@@ -68,7 +68,7 @@ def test_no_dead_links(built):
     assert dead_links(built) == []
 
 
-def test_nothing_is_fetched_from_elsewhere(built):
+def test_nothing_is_fetched_from_other_sites(built):
     assert outside_resources(built) == []
 
 

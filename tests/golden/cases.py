@@ -62,10 +62,10 @@ def long_sample(sample: str, utility: str) -> Entry:
     """Value and reads of one long sample; the scale is the size of what is averaged, wherever the losses lie."""
     z, w, u = samples()[sample], weights_of(utility), RISKS[utility]
     solved, reads = reads_of(lambda: solve_long(Counted(z, w), u))
-    held = slice(None) if w is None else w > 0
+    counted = slice(None) if w is None else w > 0
     with np.errstate(over="ignore", under="ignore"):
-        parts = np.abs(u.value(z[held] - solved.center - solved.s))
-    scale = float(np.average(parts, weights=None if w is None else w[held]))
+        parts = np.abs(u.value(z[counted] - solved.center - solved.s))
+    scale = float(np.average(parts, weights=None if w is None else w[counted]))
     return {"value": solved.value, "reads": reads, "scale": scale}
 
 
@@ -126,10 +126,14 @@ TABLES: dict[str, dict[str, tuple[int, int]]] = {
 def names() -> list[str]:
     """60 problems: every table with every domain, the utilities in turn."""
     found = []
-    for place, tables in TABLES.items():
+    for storage, tables in TABLES.items():
         for i in range(len(tables) * len(DOMAINS)):
-            parts = (list(tables)[i % 5], list(DOMAINS)[i % 6], list(PROBLEM_RISKS)[(i + 7 * (place == "panel")) % 15])
-            found.append(" ".join((place, *parts)))
+            parts = (
+                list(tables)[i % 5],
+                list(DOMAINS)[i % 6],
+                list(PROBLEM_RISKS)[(i + 7 * (storage == "panel")) % 15],
+            )
+            found.append(" ".join((storage, *parts)))
     return found
 
 
@@ -164,13 +168,13 @@ class CountedPanel(ArrayTable):
 
 def exact_problem(name: str) -> Entry:
     """Value, certificate and cost of one of the 60 problems."""
-    place, kind, domain, utility = name.split()
-    losses, w = table_of(kind, TABLES[place][kind])
+    storage, kind, domain, utility = name.split()
+    losses, w = table_of(kind, TABLES[storage][kind])
     CountedPanel.reads = 0
-    loss = ce.LinearLoss(CountedPanel(losses) if place == "panel" else losses)
+    loss = ce.LinearLoss(CountedPanel(losses) if storage == "panel" else losses)
     with mock.patch.object(blocks, "_WHOLE", 0):  # else panels of this size would be read as a whole
         found = ce.minimize(loss, PROBLEM_RISKS[utility], domain=DOMAINS[domain](losses.shape[1]), weights=w)
     scale = max(abs(found.value), float(np.abs(found.theta) @ losses.std(axis=0)))
     entry: Entry = {"value": found.value, "scale": scale, "gap": found.gap / scale}
     entry |= {"iterations": found.iterations, "status": found.status}
-    return entry | {"reads": CountedPanel.reads} if place == "panel" else entry
+    return entry | {"reads": CountedPanel.reads} if storage == "panel" else entry

@@ -33,14 +33,14 @@ def worse(found: Entry, was: Entry) -> Iterator[str]:
     """What a new answer is worse in than the recorded one.
 
     The value may differ by rounding, and by what neither certificate rules out. How a BLAS orders its sums may change
-    a step of the exact solver, so its steps, and on panels the reads that they cost, have some room; the gap, mostly
-    rounding, may be ten times as large. Reads of one sample depend on no BLAS: there are no more of them than there
+    a step of the exact solver, so its steps, and on panels their reads, may differ a little; the gap, mostly rounding,
+    may be ten times as large. Reads of one sample depend on no BLAS: there are no more of them than there
     were. A better answer is never a fault.
     """
-    room = (DIGITS + found.get("gap", 0.0) + was.get("gap", 0.0)) * was["scale"] + LAST * abs(was["value"])
+    tolerance = (DIGITS + found.get("gap", 0.0) + was.get("gap", 0.0)) * was["scale"] + LAST * abs(was["value"])
     off = abs(found["value"] - was["value"])
-    if not off <= room:  # also where it is NaN
-        yield f"value {found['value']!r}, was {was['value']!r}: off by {off:.1e}, at most {room:.1e}"
+    if not off <= tolerance:  # also where it is NaN
+        yield f"value {found['value']!r}, was {was['value']!r}: off by {off:.1e}, at most {tolerance:.1e}"
     if "gap" in was and not found["gap"] <= max(10.0 * was["gap"], DIGITS):
         yield f"relative gap {found['gap']:.1e}, was {was['gap']:.1e}"
     if "status" in was and found["status"] not in (was["status"], "converged"):

@@ -1,4 +1,4 @@
-"""The linear estimators: against scikit-learn where the mean is meant, against cvxpy and certificates elsewhere."""
+"""The linear estimators: against scikit-learn where the mean is meant, against cvxpy and certificates otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quadratic utility is solved at once; its bound is held against the optimum in exact arithmetic."""
+"""A quadratic utility is solved at once; its bound is compared with the optimum in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def eliminated(rows, right):
     return [row[-1] for row in table]
 
 
-def exact_optimum(losses, held):
-    """The least mean + beta variance over the simplex, as a Fraction: solved on the assets held, then proved."""
+def exact_optimum(losses, support):
+    """The least mean + beta variance over the simplex, as a Fraction: solved on its support, then proved."""
     rows = [[Fraction(float(entry)) for entry in row] for row in losses]
     count, assets = len(rows), len(rows[0])
     mean = [sum(row[j] for row in rows) / count for j in range(assets)]
@@ -42,18 +42,18 @@ def exact_optimum(losses, held):
         for i in range(assets)
     ]
     beta = Fraction(BETA)
-    system = [[*(2 * beta * cov[i][j] for j in held), Fraction(-1)] for i in held]
-    system.append([Fraction(1)] * len(held) + [Fraction(0)])
-    *weights, price = eliminated(system, [-mean[i] for i in held] + [Fraction(1)])
+    system = [[*(2 * beta * cov[i][j] for j in support), Fraction(-1)] for i in support]
+    system.append([Fraction(1)] * len(support) + [Fraction(0)])
+    *weights, price = eliminated(system, [-mean[i] for i in support] + [Fraction(1)])
     assert all(weight >= 0 for weight in weights)
     slopes = [
-        mean[i] + 2 * beta * sum(cov[i][j] * w for j, w in zip(held, weights, strict=True)) for i in range(assets)
+        mean[i] + 2 * beta * sum(cov[i][j] * w for j, w in zip(support, weights, strict=True)) for i in range(assets)
     ]
     assert all(slope >= price for slope in slopes)  # no asset left out would pay
     variance = sum(
-        a * b * cov[i][j] for i, a in zip(held, weights, strict=True) for j, b in zip(held, weights, strict=True)
+        a * b * cov[i][j] for i, a in zip(support, weights, strict=True) for j, b in zip(support, weights, strict=True)
     )
-    return sum(mean[i] * w for i, w in zip(held, weights, strict=True)) + beta * variance
+    return sum(mean[i] * w for i, w in zip(support, weights, strict=True)) + beta * variance
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
@@ -123,8 +123,8 @@ def test_equal_assets_leave_a_choice_and_the_proof_stands():
 def test_the_trace_of_one_step_is_the_proof():
     losses = np.random.default_rng(1).standard_normal((40, 4))
     found = solve_exact(losses, ce.MeanVariance(1.0), lower=0.0, C=np.ones(4), c=1.0)
-    ((value, gap, seconds, held),) = found.trace
-    assert (value, gap, held) == (found.value, found.gap, 4)
+    ((value, gap, seconds, support),) = found.trace
+    assert (value, gap, support) == (found.value, found.gap, 4)
     assert seconds >= 0.0
 
 

@@ -381,8 +381,8 @@ def test_the_same_bits_wherever_the_samples_lie_in_memory(utility):
     samples = np.random.default_rng(5).standard_normal((1001, 4)) * 0.1
     found = set()
     for shift in range(5):
-        room = np.empty(samples.size + 8)
-        moved = room[shift : shift + samples.size].reshape(samples.shape)
+        buffer = np.empty(samples.size + 8)
+        moved = buffer[shift : shift + samples.size].reshape(samples.shape)
         moved[:] = samples
         for spoil in range(3):  # what is allocated in between moves what the run allocates
             kept = [np.empty(17 * spoil + 3) for _ in range(spoil)]

@@ -164,7 +164,7 @@ def test_nothing_is_pickled(tmp_path):
         assert all(file[name].dtype != object for name in file.files)
     with pytest.raises(ValueError, match="bject"):
         save(path, Checkpoint({}, {}, {"theta": np.array([object()])}))
-    assert load(path).values == {"iteration": 3}  # the failed save left the old one in place
+    assert load(path).values == {"iteration": 3}  # the failed save left the old one in path
 
 
 # One child imports everything once; its own children are killed at random moments and the file is read each time.
@@ -234,13 +234,13 @@ def test_a_full_batch_run_resumes_to_the_same_bits(utility, average, tmp_path):
     def stop(at):
         return np.bool_(at.iteration >= 61)
 
-    place = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 7}
+    saved = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 7}
     first = ce.minimize(
-        ce.LinearLoss(samples), utility, iterations=200, callback=stop, log_every=1, **place, **settings
+        ce.LinearLoss(samples), utility, iterations=200, callback=stop, log_every=1, **saved, **settings
     )
     assert first.status == "stopped by callback"
     assert first.iterations == 61
-    second = ce.minimize(ce.LinearLoss(samples), utility, iterations=200, **place, **settings)
+    second = ce.minimize(ce.LinearLoss(samples), utility, iterations=200, **saved, **settings)
     assert second.iterations == 200
     assert second.theta.tobytes() == whole.theta.tobytes()
 
@@ -623,19 +623,19 @@ def test_a_file_of_the_old_format_is_refused(tmp_path):
         run_with(tmp_path / "run.npz")
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# -- paths -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_what_is_no_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path / "pipe", tmp_path, "/dev/zero", "/dev/null"):
+    for path in (tmp_path / "pipe", tmp_path, "/dev/zero", "/dev/null"):
         for resume in (True, False):
             with pytest.raises(ValueError, match="is not a file"):
-                run_with(place, resume=resume)
-        if place != tmp_path:  # which the system itself does not open
+                run_with(path, resume=resume)
+        if path != tmp_path:  # which the system itself does not open
             with pytest.raises(ValueError, match="is not a file"):
-                load(place)
+                load(path)
     with pytest.raises(TypeError, match="checkpoint must be a path; found 3"):
         run_with(3)
 
@@ -742,7 +742,7 @@ def test_several_writers_of_one_file(tmp_path):
     assert os.listdir(tmp_path) == ["run.npz"]
 
 
-def test_a_long_name_has_room_for_its_draft(tmp_path):
+def test_a_long_name_leaves_space_for_its_draft(tmp_path):
     path = tmp_path / ("n" * 251 + ".npz")
     run_with(path)
     assert path.is_file()

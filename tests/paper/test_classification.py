@@ -57,13 +57,13 @@ def test_a_stack_trains_what_the_estimator_trains(loss, activation):
 def made_up(table, gain_seeds, gain_splits, column, noise=1e-3):
     """Scores of 20 seeds and 10 splits at two marks, in which every OCE loss changes a metric by so much."""
     rng, scores = np.random.default_rng(0), {}
-    for bend in ("tanh", "relu"):
+    for activation in ("tanh", "relu"):
         for loss in paper.LOSSES:
             start = np.broadcast_to(paper.PRINTED[table]["NN BCE"], (30, 2, 4))
             values = start + rng.normal(0, noise, (30, 2, 4))
             gain = 0.0 if loss == "NN BCE" else np.repeat([gain_seeds, gain_splits], [20, 10])[:, None]
             values[:, :, column] += gain
-            scores[bend, loss] = values
+            scores[activation, loss] = values
     last = {key: values[:, -1] for key, values in scores.items()}
     fixed = {name: np.tile(paper.PRINTED[table][name], (11, 1)) for name in paper.BENCHMARKS}
     found = differences(last, fixed, 20)
@@ -82,11 +82,11 @@ def pick(said, start, end=""):
 )
 def test_better_asks_for_seeds_and_splits_with_either_activation(gains, verdict):
     found, said = made_up("breast-cancer", *gains, column=2)
-    for bend in ("tanh", "relu"):
+    for activation in ("tanh", "relu"):
         chosen = [
             claim
             for claim in said
-            if "ECE lower than the risk-neutral network" in claim.text and f"({bend})" in claim.text
+            if "ECE lower than the risk-neutral network" in claim.text and f"({activation})" in claim.text
         ]
         assert {claim.text.split(":")[0] for claim in chosen} == {"Entropic", "S-CVaR", "MMV", "Quartic"}
         assert [claim.verdict for claim in chosen] == [verdict] * 4
@@ -95,15 +95,15 @@ def test_better_asks_for_seeds_and_splits_with_either_activation(gains, verdict)
 
 def test_heart_is_judged_against_every_benchmark():
     _, said = made_up("heart", 0.05, 0.05, column=0)
-    for bend in ("tanh", "relu"):
+    for activation in ("tanh", "relu"):
         for whose in ("logistic regression", "the support vector machine", "random forest"):
-            (acc,) = pick(said, f"CVaR: Acc higher than {whose} ({bend})")
+            (acc,) = pick(said, f"CVaR: Acc higher than {whose} ({activation})")
             assert acc.verdict == "reproduced"
-            (auroc,) = pick(said, f"Entropic: AUROC higher than {whose} ({bend})")
+            (auroc,) = pick(said, f"Entropic: AUROC higher than {whose} ({activation})")
             printed = paper.PRINTED["heart"]
             name = {"logistic regression": "Logistic regression", "random forest": "Random forest"}.get(whose, "SVC")
             assert auroc.printed == f"{printed['Entropic'][3] - printed[name][3]:+.4f}"
-            pick(said, f"OCE networks are comparable to {whose}", f"({bend})")
+            pick(said, f"OCE networks are comparable to {whose}", f"({activation})")
 
 
 @pytest.mark.parametrize(

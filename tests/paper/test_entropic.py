@@ -43,10 +43,10 @@ def test_errors_have_bars_of_one_standard_error_in_the_figure(estimation):
     errors = {row[0]: row[1:5] for row in estimation.tables[0].rows}
     for panel in figure.panels:
         mae, mse = (curve for curve in panel.series if curve.kind == "errorbars")
-        for curve, place in ((mae, 0), (mse, 2)):
+        for curve, column in ((mae, 0), (mse, 2)):
             for m, y, low, high in zip(errors, curve.y, curve.low, curve.high, strict=True):
-                assert y == errors[m][place]
-                assert (y - low, high - y) == pytest.approx((errors[m][place + 1],) * 2)
+                assert y == errors[m][column]
+                assert (y - low, high - y) == pytest.approx((errors[m][column + 1],) * 2)
     assert as_png(figure).startswith(b"\x89PNG")
 
 
@@ -68,13 +68,13 @@ def test_optimum_solves_the_quadratic_program():
     assert 0 <= gap < 1e-10
     found = []
     for size in range(1, 6):
-        for held in combinations(range(5), size):
+        for support in combinations(range(5), size):
             matrix = np.zeros((size + 1, size + 1))
-            matrix[:size, :size] = entropic.AVERSION * covariance[np.ix_(held, held)]
+            matrix[:size, :size] = entropic.AVERSION * covariance[np.ix_(support, support)]
             matrix[:size, size] = matrix[size, :size] = 1.0
-            solved = np.linalg.solve(matrix, np.append(mean[list(held)], 1.0))
+            solved = np.linalg.solve(matrix, np.append(mean[list(support)], 1.0))
             weights = np.zeros(5)
-            weights[list(held)] = solved[:size]
+            weights[list(support)] = solved[:size]
             gradient = entropic.AVERSION * covariance @ weights - mean
             if weights.min() >= 0 and gradient.min() >= -solved[size] - 1e-12:
                 found.append(weights)

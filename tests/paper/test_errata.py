@@ -56,7 +56,7 @@ def test_there_are_thirty():
 
 def test_a_failed_correction_is_shouted(monkeypatch):
     bad = errata.Finding("somewhere", "right", "printed", "found", False)
-    gone = errata.Finding("elsewhere", "right", "printed", "no file", None)
+    gone = errata.Finding("missing", "right", "printed", "no file", None)
     loose = errata.Finding("there", "sharper", "loose", "found", True, stands=True)
     checks = {"bad": lambda: bad, "gone": lambda: gone, "loose": lambda: loose}
     monkeypatch.setattr(errata, "CHECKS", checks)

@@ -222,12 +222,12 @@ def test_every_experiment_says_what_a_seed_is(tmp_path, monkeypatch):
 
 def test_a_result_knows_its_commit_and_that_a_variable_was_set(tmp_path, monkeypatch):
     toy.register(monkeypatch)
-    monkeypatch.setenv("SKFOLIO_DATA", str(tmp_path / "secret-place"))
+    monkeypatch.setenv("SKFOLIO_DATA", str(tmp_path / "secret-folder"))
     reproduce(["toy"], seeds=2, out=tmp_path / "out", jobs=1)
     text = (tmp_path / "out/toy/result.json").read_text()
     facts = json.loads(text)
     assert facts["environment"] == {"SKFOLIO_DATA": "set"}
-    assert "secret-place" not in text
+    assert "secret-folder" not in text
     asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     if asked.returncode == 0 and (ROOT / ".git").exists():
         assert facts["commit"].removesuffix("-dirty") == asked.stdout.strip()

@@ -75,7 +75,7 @@ EXPERIMENTS = (
 
 
 def register(patch=None) -> None:
-    """Put the toys in the place of the paper's experiments; with pytest's monkeypatch, for one test."""
+    """Replace the paper's experiments by the toys; with pytest's monkeypatch, for one test."""
     names = {"toy": "toy", "slow": "slow", "bad": "bad", "absent": "absent"}
     for module, name, value in (
         (_run, "_MODULES", names),

@@ -146,7 +146,7 @@ def test_names_that_would_be_formulas_are_only_names(small: pd.DataFrame) -> Non
         MinimumOCE(max_weights={"<i>": 0.1}).fit(X)
 
 
-def test_series_are_read_by_name_and_by_place(small: pd.DataFrame) -> None:
+def test_series_are_read_by_name_and_by_position(small: pd.DataFrame) -> None:
     by_name = pd.Series({"TECH": 0.1, "GOLD": 0.2})
     one = MinimumOCE(max_weights=by_name).fit(small)
     two = MinimumOCE(max_weights={"TECH": 0.1, "GOLD": 0.2}).fit(small)

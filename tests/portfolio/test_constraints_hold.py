@@ -17,7 +17,7 @@ from tests.portfolio import reference
 
 KINKED = [ce.CVaR(0.05), ce.CVaR(0.3)]
 UTILITIES = [*KINKED, ce.Entropic(20.0), ce.MeanVariance(5.0)]
-TIGHT = 1e-12  # of the size of the numbers in a constraint: what the solver attains, with room
+TIGHT = 1e-12  # of the size of the numbers in a constraint: a little more than the solver attains
 
 
 def _case(rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any], dict[str, Any]]:
@@ -56,21 +56,21 @@ def _case(rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any], dict[st
 
 def _rows(X: np.ndarray, w: np.ndarray, kw: dict[str, Any]) -> list[tuple[float, float]]:
     """Every constraint as (excess, size), from the parameters alone."""
-    held = np.abs(w).sum()
+    gross = np.abs(w).sum()
     least = kw.get("min_weights", 0.0)
     found = [(float(np.max(least - w)), 1.0), (float(np.max(w - 1.0)), 1.0)]
     if kw.get("budget", 1.0) is None:
-        found += [(kw["min_budget"] - w.sum(), held), (w.sum() - kw["max_budget"], held)]
+        found += [(kw["min_budget"] - w.sum(), gross), (w.sum() - kw["max_budget"], gross)]
     else:
-        found.append((abs(w.sum() - 1.0), held))
+        found.append((abs(w.sum() - 1.0), gross))
     if "max_short" in kw:
-        found.append((float(np.maximum(-w, 0.0).sum()) - kw["max_short"], held))
+        found.append((float(np.maximum(-w, 0.0).sum()) - kw["max_short"], gross))
     if "min_return" in kw:
         mean = X.mean(axis=0)
         paid = kw.get("transaction_costs", 0.0) * np.abs(w - kw.get("previous_weights", 0.0)).sum()
-        found.append((kw["min_return"] - (mean @ w - paid), float(np.abs(mean).max()) * held + 1e-4 * 2.0))
+        found.append((kw["min_return"] - (mean @ w - paid), float(np.abs(mean).max()) * gross + 1e-4 * 2.0))
     for row, side in zip(kw.get("left_inequality", ()), kw.get("right_inequality", ()), strict=True):
-        found.append((float(row @ w - side), float(np.abs(row).max()) * held + abs(side)))
+        found.append((float(row @ w - side), float(np.abs(row).max()) * gross + abs(side)))
     return found
 
 

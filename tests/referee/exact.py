@@ -81,8 +81,8 @@ class Problem:
 
     def size(self, theta: np.ndarray) -> float:
         """The size of the losses: what 'small' is measured by. All regions are about 1 large, also where theta is 0."""
-        held = slice(None) if self.weights is None else self.weights > 0
-        losses = float((np.abs(self.A[held]) @ np.abs(theta)).max()) + float(np.abs(self.A[held]).max())
+        counted = slice(None) if self.weights is None else self.weights > 0
+        losses = float((np.abs(self.A[counted]) @ np.abs(theta)).max()) + float(np.abs(self.A[counted]).max())
         extra = 0.0 if self.linear is None else float(np.abs(self.linear) @ (np.abs(theta) + 1))
         if self.ridge is not None:
             extra += float(self.ridge @ (theta**2 + np.abs(theta)))
@@ -159,15 +159,15 @@ def own_bound(problem: Problem, tilt: np.ndarray, theta: np.ndarray, ref: Refere
         near = 1e-12 * (np.abs(z) + abs(ref.t[0]) + form.width) + 4 * np.spacing(float(np.abs(ref.y).max()))
         p = np.clip(p, form.slope(z - near), form.slope(z + near, "right"))
         support = np.where(w > 0, form.value(z) - p * z, 0)
-        for at in form.places:  # of a slope between those at a kink the line touches there
+        for at in form.kink_locations:  # of a slope between those at a kink the line touches there
             tie = np.abs(z - at) <= near
             support = np.where(tie & (w > 0), form.value(at) - p * at, support)
-    held = np.where(w > 0, w * p, 0)
-    rest = 1 - held.sum()
+    known = np.where(w > 0, w * p, 0)
+    rest = 1 - known.sum()
     if not abs(rest) <= 1e-9:
         return -np.inf
     # t + sum w (support + p (x - t)) = t*rest + ...: rest is rounding, paid for at the t of theta.
-    g = (held @ problem.A.astype(LD)).astype(float)
+    g = (known @ problem.A.astype(LD)).astype(float)
     if problem.linear is not None:
         g = g + problem.linear
     constant = LD(0)
@@ -186,12 +186,12 @@ def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, round
     """The best point that cuts find: (value, theta), the referee's own value. Exact for piecewise linear utilities."""
     form, A = problem.form, problem.A
     w = ref.w[0].astype(float)
-    held = w > 0
-    A, w = A[held], w[held]
+    counted = w > 0
+    A, w = A[counted], w[counted]
     m = len(A)
     rows = problem.region.rows(*box)
     cost = np.zeros(problem.region.d) if problem.linear is None else problem.linear
-    z = (ref.y[0] - ref.t[0])[held]
+    z = (ref.y[0] - ref.t[0])[counted]
     if form.is_linear:
         ends = [float(at) for at, _ in form.hinges]
         spots = [np.full(m, LD(ends[0]) - 1)] if ends else [np.zeros(m, dtype=LD)]
@@ -245,7 +245,7 @@ def better_point(problem: Problem, theta: np.ndarray, ref: Reference, box, round
         if best - found.fun <= 1e-11 * problem.size(point):
             break
         points = [point]
-        spots, sides = ([], []) if form.is_linear else ([(at.y[0] - at.t[0])[held]], ["left"])
+        spots, sides = ([], []) if form.is_linear else ([(at.y[0] - at.t[0])[counted]], ["left"])
     return best, where, 0
 
 
@@ -292,15 +292,15 @@ def judge(
         fail(what, gap / size, f"status {found.status!r}, gap {gap:.3g}, value {found.value:.6g}")
     elif not gap <= 1e-8 * max(size, abs(value)):
         fail("status", gap / size, f"status {found.status!r} with a gap of {gap:.3g}")
-    room = _REL * size
-    assert bound <= value + room, (bound, value, note)  # the referee contradicts itself
-    if bound < value - gap - room or always:
+    tolerance = _REL * size
+    assert bound <= value + tolerance, (bound, value, note)  # the referee contradicts itself
+    if bound < value - gap - tolerance or always:
         best, where, _ = better_point(problem, theta, ref, box)
         report.notes["searches"] += 1
         confirm(ref, problem.form, 0, rounded, problem.weights, 1e-12 * size)
-        assert best >= bound - 100 * room, ("own bound", best, bound, note)
+        assert best >= bound - 100 * tolerance, ("own bound", best, bound, note)
         out, _ = problem.region.violation(where)
-        if best < found.value - gap - room and out <= 1e-9:
+        if best < found.value - gap - tolerance and out <= 1e-9:
             said = f"value {found.value!r}, gap {gap:.3g}; but theta = {where.tolist()} has {best!r}"
             fail("false certificate", (found.value - gap - best) / size, said)
         elif optimal and best < found.value - 1e-7 * size:

@@ -51,10 +51,10 @@ def reference(x: np.ndarray, weights: np.ndarray | None, form: Form) -> Referenc
 
 def _minimize(y: np.ndarray, w: np.ndarray, form: Form) -> tuple[np.ndarray, np.ndarray]:
     if form.hinges:
-        held = np.repeat(w > 0, len(form.places), axis=1)
-        points = np.where(held, (y[:, :, None] - form.places).reshape(len(y), -1), np.nan)
+        counted = np.repeat(w > 0, len(form.kink_locations), axis=1)
+        points = np.where(counted, (y[:, :, None] - form.kink_locations).reshape(len(y), -1), np.nan)
         points = np.sort(points, axis=1)  # NaN last
-        last = held.sum(axis=1) - 1
+        last = counted.sum(axis=1) - 1
         points = np.where(np.isnan(points), points[np.arange(len(y)), last][:, None], points)
         value, t = _best_point(y, w, form, points)
         if form.is_linear:
@@ -126,8 +126,8 @@ def _edge(y: np.ndarray, w: np.ndarray, form: Form) -> tuple[np.ndarray, np.ndar
     x0 = LD(float(form.anchor))
     low = np.where(w > 0, y, np.inf).min(axis=1) - x0
     high = np.where(w > 0, y, -np.inf).max(axis=1) - x0
-    room = 1e-9 * (1 + abs(x0) + (high - low)) + form.width
-    return low - room, high + room
+    margin = 1e-9 * (1 + abs(x0) + (high - low)) + form.width
+    return low - margin, high + margin
 
 
 def _bisect(y: np.ndarray, w: np.ndarray, form: Form, a: np.ndarray, b: np.ndarray) -> np.ndarray:

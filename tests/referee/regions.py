@@ -210,7 +210,7 @@ def _polyhedron(rng: np.random.Generator, d: int) -> Region:
     G = _short(rng, rng.normal(size=(count, d))) * rng.choice([1.0, 1.0, 1e-3, 1e3], size=(count, 1))
     slack = rng.uniform(0.01, 0.3, count)
     if count and rng.random() < 0.3:
-        slack[0] = 0.0  # one row may leave no room at the point inside; two could leave none at all but for rounding
+        slack[0] = 0.0  # one row may be tight at the point inside; two could leave no interior but for rounding
     b = G @ inside + slack * np.abs(G).max(axis=1, initial=0.0)
     if count:
         parts += [f"A={array_code(G)}", f"b={array_code(b)}"]

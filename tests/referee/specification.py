@@ -1,7 +1,7 @@
 """Utilities as the referee describes them: a small tree, its source text for certeq, and its own exact form.
 
-Nothing here calls the package. `Form` holds u as offset + line*x + hinges + smooth atoms; the places of the hinges are
-fractions, found by exact arithmetic from the floats of the description, so that no rounding decides a side.
+Nothing here calls the package. `Form` holds u as offset + line*x + hinges + smooth atoms. Hinges are at fractions found
+by exact arithmetic from the floats of the description, so that no rounding decides a side.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Form:
 
     offset: Fraction
     line: Fraction
-    hinges: tuple[tuple[Fraction, Fraction], ...]  # (at, jump), sorted, one per place
+    hinges: tuple[tuple[Fraction, Fraction], ...]  # (at, jump), sorted, one per location
     atoms: tuple[tuple[Fraction, Fraction, Fraction, Smooth], ...]  # (w, s, b, phi)
 
     @cached_property
@@ -115,7 +115,7 @@ class Form:
         return not self.atoms
 
     @cached_property
-    def places(self) -> np.ndarray:
+    def kink_locations(self) -> np.ndarray:
         return np.array([at for at, _ in self._long[2]], dtype=LD)
 
     @cached_property
@@ -349,24 +349,24 @@ def custom(
     """line*x + sum of jump*(x - at)^+, and w times a curve; ``given`` says which derivatives are passed to certeq."""
     value = f"{line!r}*x" + "".join(f" + {j!r}*np.maximum(x - {at!r}, 0)" for at, j in hinges)
     slope = f"{line!r} + 0*x" + "".join(f" + {j!r}*(x > {at!r})" for at, j in hinges)
-    bend, atoms = "0*x", []
+    curvature, atoms = "0*x", []
     if curve is not None:
         kind, weight, p = curve
         if kind == "exp":
             value += f" + {weight!r}*np.expm1({p!r}*x)/{p!r}"
             slope += f" + {weight!r}*np.exp({p!r}*x)"
-            bend = f"{weight!r}*{p!r}*np.exp({p!r}*x)"
+            curvature = f"{weight!r}*{p!r}*np.exp({p!r}*x)"
             atoms = [_atom(Smooth("exp", p), weight)]
         else:  # softplus, slopes up to weight
             value += f" + {weight!r}*{p!r}*np.logaddexp(0, x/{p!r})"
             slope += f" + {weight!r}/(1 + np.exp(-x/{p!r}))"
-            bend = f"{weight!r}/{p!r}/(2 + np.exp(-np.abs(x)/{p!r}) + np.exp(np.abs(x)/{p!r}))"
+            curvature = f"{weight!r}/{p!r}/(2 + np.exp(-np.abs(x)/{p!r}) + np.exp(np.abs(x)/{p!r}))"
             atoms = [_atom(Smooth("softplus", 1.0, p), weight)]
     parts = [f"lambda x: {value}"]
     if given in ("du", "d2u"):
         parts.append(f"lambda x: {slope}")
     if given == "d2u":
-        parts.append(f"lambda x: {bend}")
+        parts.append(f"lambda x: {curvature}")
     if given == "kinks" and hinges:
         parts.append(f"kinks=({', '.join(repr(at) for at, _ in sorted(hinges))},)")
     return Spec(
@@ -420,14 +420,14 @@ def _built_in(rng: np.random.Generator, kinked: bool) -> Spec:
 def draw_custom(rng: np.random.Generator, name: str, given: str) -> Spec:
     count = int(rng.integers(1, 7))
     rounded = rng.random() < 0.6
-    places = rng.normal(0.0, rng.choice([0.3, 1.0, 3.0]), count)
+    points = rng.normal(0.0, rng.choice([0.3, 1.0, 3.0]), count)
     if rng.random() < 0.4:
-        places[rng.integers(count)] = 0.0
+        points[rng.integers(count)] = 0.0
     jumps = rng.uniform(0.05, 2.0, count)
     line = rng.uniform(0.0, 0.9) * (rng.random() < 0.8)
     if rounded:
-        places, jumps, line = places.round(2), jumps.round(1) + 0.1, round(line, 1)
-    merged = {float(at) + 0.0: float(j) for at, j in zip(places, jumps, strict=True)}
+        points, jumps, line = points.round(2), jumps.round(1) + 0.1, round(line, 1)
+    merged = {float(at) + 0.0: float(j) for at, j in zip(points, jumps, strict=True)}
     curve = None
     if rng.random() < 0.35:
         kind = str(rng.choice(["exp", "softplus"]))

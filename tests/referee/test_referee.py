@@ -87,8 +87,8 @@ def test_planted_faults_of_values():
     assert faults(lambda v, t, q: (v, t + 0.3, q)) == set()  # every t from 0.3 to 0.7 is a minimizer
     assert faults(lambda v, t, q: (v + 1e-9, t, q)) == {"oce"}
     assert faults(lambda v, t, q: (v, t - 1e-3, q)) == {"threshold"}
-    assert faults(lambda v, t, q: (v, t, q * (1 + 1e-9))) == {"tilt sum", "tilt place"}
-    assert faults(lambda v, t, q: (v, t, q + move)) == {"tilt place"}
+    assert faults(lambda v, t, q: (v, t, q * (1 + 1e-9))) == {"tilt sum", "tilt entry"}
+    assert faults(lambda v, t, q: (v, t, q + move)) == {"tilt entry"}
 
 
 def test_planted_faults_of_solutions():

@@ -56,11 +56,11 @@ class Judge:
         self.x = batch.x.astype(np.float64)
         self.confirmed: set[int] = set()
         self.ref: Reference = reference(self.x, batch.weights, self.form)
-        held = self.ref.w > 0
-        ulp = np.spacing(np.where(held, np.abs(self.x), 0).max(axis=1))
-        self.spread = np.where(held, np.abs(self.ref.y), 0).max(axis=1)
-        # Of t and of places relative to it: a loss far from the others must not cost the others their digits.
-        close = held & (np.abs(self.ref.y) < 1e5) if batch.far else held
+        counted = self.ref.w > 0
+        ulp = np.spacing(np.where(counted, np.abs(self.x), 0).max(axis=1))
+        self.spread = np.where(counted, np.abs(self.ref.y), 0).max(axis=1)
+        # Of t and of points relative to it: a loss far from the others must not cost the others their digits.
+        close = counted & (np.abs(self.ref.y) < 1e5) if batch.far else counted
         self.ulp = np.spacing(np.where(close, np.abs(self.x), 0).max(axis=1))
         self.ulp = np.maximum(self.ulp, np.spacing(np.abs(self.ref.t + self.ref.center).astype(float)))
         # The last term is the rounding of u itself, in its own units: what is left where all losses are 0.
@@ -98,7 +98,7 @@ class Judge:
         t = LD(0) + found - self.ref.center[rows]
         ref, y = self.ref, self.ref.y[rows]
         part = Reference(y, ref.w[rows], ref.center[rows], ref.value[rows], ref.t[rows])
-        # Right where 1 lies between the mean slopes on both sides of a place that near.
+        # Right where 1 lies between the mean slopes on both sides of a point that near.
         near = 1e-11 * (np.abs(part.t) + np.abs(t) + self.form.width) + 4 * self.ulp[rows]
         good = part.mean_slope(self.form, t + near, "left") <= 1 + 1e-11
         good &= part.mean_slope(self.form, t - near, "right") >= 1 - 1e-11
@@ -133,7 +133,7 @@ class Judge:
         for j in np.flatnonzero(~(beyond <= 1e-11 * size)):
             k = int(np.argmax(np.maximum(low[j] - found[j], found[j] - high[j])))
             should = f"entry {k} is {float(found[j, k])!r}; right: {float(low[j, k]):.17g} to {float(high[j, k]):.17g}"
-            self.fail(f"{kind} place{suffix}", float(beyond[j] / size[j]), int(rows[j]), call, should)
+            self.fail(f"{kind} entry{suffix}", float(beyond[j] / size[j]), int(rows[j]), call, should)
 
 
 def judge_batch(rng: np.random.Generator, spec: Spec, utility: object, batch: Batch, report: Report) -> None:

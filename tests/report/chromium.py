@@ -41,13 +41,13 @@ class Chromium:
         # The browser reads commands on descriptor 3 and answers on 4; high numbers keep our own ends out of the way.
         high_into, high_out = _moved_up(into), _moved_up(out)
 
-        def place() -> None:
+        def prepare() -> None:
             os.dup2(high_into, 3)
             os.dup2(high_out, 4)
 
         self.process = subprocess.Popen(
             [BINARY, *_FLAGS, f"--user-data-dir={self.profile}", "about:blank"],
-            preexec_fn=place,
+            preexec_fn=prepare,
             close_fds=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

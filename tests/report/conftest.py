@@ -33,7 +33,7 @@ def study(names: list[str] | None = None, days: int = 500, seed: int = 0, held_o
     )
     fit_on, judge_on = (table.iloc[: days // 2], table.iloc[days // 2 :]) if held_out else (table, table)
     share = rng.dirichlet(np.ones(n), size=4)
-    places = np.array([0.01, 0.05, 0.2, 0.5])
+    values = np.array([0.01, 0.05, 0.2, 0.5])
     strategies = (
         Strategy("CVaR", share[0], ce.CVaR(0.05), 0.02, 1e-12, 4),
         Strategy("Entropic", share[1], ce.Entropic(50.0), 0.003, 1e-12, 6),
@@ -47,8 +47,8 @@ def study(names: list[str] | None = None, days: int = 500, seed: int = 0, held_o
         judge_on,
         strategies,
         "CVaR",
-        Sweep("mean return", places, share, gap=1e-9),
-        Sweep("alpha", places, share, 0.05),
+        Sweep("mean return", values, share, gap=1e-9),
+        Sweep("alpha", values, share, 0.05),
         {"Utility": "<script>", "Bounds": "0 & 1"},
         ("a <note>",),
     )

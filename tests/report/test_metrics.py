@@ -32,11 +32,11 @@ def test_flat_returns_have_no_ratio():
 
 
 def test_places_are_blocks_of_the_asked_length():
-    places = stationary_indices(400, 200, 20.0, np.random.default_rng(0))
-    assert places.shape == (200, 400)
-    assert places.min() >= 0
-    assert places.max() <= 399
-    joined = (np.diff(places, axis=1) % 400 == 1).mean()
+    indices = stationary_indices(400, 200, 20.0, np.random.default_rng(0))
+    assert indices.shape == (200, 400)
+    assert indices.min() >= 0
+    assert indices.max() <= 399
+    joined = (np.diff(indices, axis=1) % 400 == 1).mean()
     assert joined == pytest.approx(0.95, abs=0.01)
 
 

@@ -72,9 +72,9 @@ def test_convex(name, z, tenth):
 @given(weighted_losses(), st.randoms(use_true_random=False))
 def test_order_does_not_matter(name, sample, random):
     z, w = sample
-    places = list(range(len(z)))
-    random.shuffle(places)
-    assert close(ce.oce(z[places], UTILITIES[name], None if w is None else w[places]), ce.oce(z, UTILITIES[name], w))
+    order = list(range(len(z)))
+    random.shuffle(order)
+    assert close(ce.oce(z[order], UTILITIES[name], None if w is None else w[order]), ce.oce(z, UTILITIES[name], w))
 
 
 @each
@@ -98,8 +98,8 @@ def test_primal_equals_dual_and_the_tilt_sums_to_one(name, sample):
     q = ce.tilt(z, utility, w)
     assert abs(q.sum() - 1.0) <= 4e-16 * len(q) + 4e-16
     assert np.all(q[p == 0] == 0)
-    held = p > 0
-    dual = q @ z - p[held] @ np.asarray(utility.conjugate(q[held] / p[held]))
+    counted = p > 0
+    dual = q @ z - p[counted] @ np.asarray(utility.conjugate(q[counted] / p[counted]))
     assert close(dual, ce.oce(z, utility, w), 1e-10)
 
 
@@ -109,14 +109,14 @@ def test_brute_force_and_the_long_path_agree(name, sample):
     z, w = sample
     utility = UTILITIES[name]
     p = np.full(len(z), 1 / len(z)) if w is None else w / w.sum()
-    held = z[p > 0]
+    counted = z[p > 0]
 
     def objective(t):
         return t + p @ np.asarray(utility.value(z - t))
 
-    low, high = held.min() - utility.anchor - 1e-3, held.max() - utility.anchor + 1e-3
+    low, high = counted.min() - utility.anchor - 1e-3, counted.max() - utility.anchor + 1e-3
     found = minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": 1e-11}).fun
-    corners = [objective(t) for kink, _ in utility.kinks for t in held - kink]
+    corners = [objective(t) for kink, _ in utility.kinks for t in counted - kink]
     value = ce.oce(z, utility, w)
     assert value <= min([found, *corners]) + 1e-12 * (1 + abs(value))
     assert value >= min([found, *corners]) - 1e-9 * (1 + abs(value))
@@ -128,10 +128,10 @@ def test_brute_force_and_the_long_path_agree(name, sample):
 def test_threshold_lies_in_its_bracket_and_is_the_smallest(name, sample):
     z, w = sample
     utility = UTILITIES[name]
-    held = z if w is None else z[w > 0]
+    counted = z if w is None else z[w > 0]
     t = ce.threshold(z, utility, w)
     slack = 1e-9
-    assert held.min() - utility.anchor - slack <= t <= held.max() - utility.anchor + slack
+    assert counted.min() - utility.anchor - slack <= t <= counted.max() - utility.anchor + slack
     if name in ("mean", "mean_variance"):
         return
     p = np.full(len(z), 1 / len(z)) if w is None else w / w.sum()

@@ -50,12 +50,14 @@ def test_the_curves_of_all_single_smooth_utilities_are_known():
 def test_slopes_and_curvatures_are_those_of_the_utility(name, size):
     utility = CODED[name]
     z, t = 2.0 * np.random.default_rng(size).standard_normal(size), 0.3
-    slope, bend, code = np.empty(z.size), np.empty(z.size), code_of(utility)
-    total, rise = slopes(code, z, t + utility.anchor, slope, bend)
+    slope, curvature, code = np.empty(z.size), np.empty(z.size), code_of(utility)
+    total, total_curvature = slopes(code, z, t + utility.anchor, slope, curvature)
     np.testing.assert_allclose(slope, utility.slope(z - t), rtol=1e-11, atol=1e-13 * np.max(abs(slope)))
-    np.testing.assert_allclose(bend, utility.curvature(z - t), rtol=1e-9, atol=1e-12 * (1e-3 + np.max(abs(bend))))
+    np.testing.assert_allclose(
+        curvature, utility.curvature(z - t), rtol=1e-9, atol=1e-12 * (1e-3 + np.max(abs(curvature)))
+    )
     assert total == pytest.approx(slope.sum(), rel=1e-13)
-    assert rise == pytest.approx(bend.sum(), rel=1e-13)
+    assert total_curvature == pytest.approx(curvature.sum(), rel=1e-13)
     again = np.empty(z.size)
     same_total, _ = slopes(code, z, t + utility.anchor, again)
     np.testing.assert_array_equal(again, slope)
@@ -251,23 +253,23 @@ def test_memory_is_given_back():
 
 @compiled
 @pytest.mark.parametrize("name", [name for name, u in CODED.items() if u.shape is None and u.kappa < 100])
-def test_from_nearby_the_threshold_settles_where_it_is_and_from_afar_it_says_so(name):
+def test_from_nearby_the_threshold_converges_where_it_is_and_from_afar_it_says_so(name):
     utility, z = CODED[name], np.random.default_rng(9).standard_normal(400)
-    q, bend, code = np.empty(400), np.empty(400), code_of(utility)
+    q, curvature, code = np.empty(400), np.empty(400), code_of(utility)
     known = answer(utility, z)[1] + utility.anchor
-    near = _compiled.newton_from(code, z, known + 1e-4 * min(1.0, 1.0 / utility.kappa), q, bend)
+    near = _compiled.newton_from(code, z, known + 1e-4 * min(1.0, 1.0 / utility.kappa), q, curvature)
     assert near is not None
-    s, total, rise = near
+    s, total, total_curvature = near
     assert total == pytest.approx(400.0, abs=400 * 1.1e-12)
     assert s == pytest.approx(known, abs=1e-9)
     t = s - utility.anchor
     np.testing.assert_allclose(q, utility.slope(z - t), rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(bend, utility.curvature(z - t), rtol=1e-6, atol=1e-6 * np.max(bend))
-    assert rise == pytest.approx(bend.sum(), rel=1e-12)
-    far = _compiled.newton_from(code, z, known + 1e8, q, bend)
+    np.testing.assert_allclose(curvature, utility.curvature(z - t), rtol=1e-6, atol=1e-6 * np.max(curvature))
+    assert total_curvature == pytest.approx(curvature.sum(), rel=1e-12)
+    far = _compiled.newton_from(code, z, known + 1e8, q, curvature)
     assert far is None or far[1] == pytest.approx(400.0, abs=400 * 1.1e-12)
     z[3] = np.nan
-    assert _compiled.newton_from(code, z, known, q, bend) is None
+    assert _compiled.newton_from(code, z, known, q, curvature) is None
 
 
 # -- values, block sums and quantiles that write nothing --------------------------------------------------------------
@@ -299,9 +301,9 @@ def test_values_without_a_tilt_are_those_with_one(name, size):
         value, threshold, _ = answer(utility, x)
         found = _compiled.value(code_of(utility), x)
         assert found is not None, kind
-        room = 1e-13 * (1.0 + np.abs(x - threshold).max())
-        assert found[0] + utility.oce_of_zero == pytest.approx(value, rel=4e-16, abs=room), kind
-        assert found[1] - utility.anchor == pytest.approx(threshold, rel=4e-16, abs=1e3 * room), kind
+        tolerance = 1e-13 * (1.0 + np.abs(x - threshold).max())
+        assert found[0] + utility.oce_of_zero == pytest.approx(value, rel=4e-16, abs=tolerance), kind
+        assert found[1] - utility.anchor == pytest.approx(threshold, rel=4e-16, abs=1e3 * tolerance), kind
         bad = x.copy()
         bad[size // 2] = np.nan
         assert _compiled.value(code_of(utility), bad) is None
@@ -335,9 +337,9 @@ def test_quantiles_and_windows_are_those_of_sorted_losses(size):
         for rank in {0, size // 20, size // 2, size - 1 - size // 20, size - 1}:
             at, excess, shift = _compiled.tail(x, rank, True)
             assert at == ranked[rank], kind
-            room = 1e-12 * size * (1.0 + np.abs(x - at).max())
-            assert excess == pytest.approx(np.maximum(x - at, 0.0).sum(), abs=room), kind
-            assert shift == pytest.approx((x - at).sum(), abs=room), kind
+            tolerance = 1e-12 * size * (1.0 + np.abs(x - at).max())
+            assert excess == pytest.approx(np.maximum(x - at, 0.0).sum(), abs=tolerance), kind
+            assert shift == pytest.approx((x - at).sum(), abs=tolerance), kind
         a, b = ranked[size // 2], ranked[size - 1 - size // 20]
         a, b = min(a, b), max(a, b)
         least, greatest, above, excess, count, inside = _compiled.window(x, a, b, size)
@@ -350,7 +352,7 @@ def test_quantiles_and_windows_are_those_of_sorted_losses(size):
             y[size // 2] = bad
             assert _compiled.tail(y, 0, False) is None
             assert _compiled.window(y, a, b, size) is None
-    with pytest.raises(ValueError, match="place must be one of the"):
+    with pytest.raises(ValueError, match="rank must be one of the"):
         _compiled.tail(np.zeros(3), 3, False)
 
 

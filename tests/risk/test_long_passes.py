@@ -32,12 +32,12 @@ def test_at_most_eight_reads(name):
         y = z - solved.center
         with np.errstate(over="ignore"):
             at = [solved.s + step * (np.ptp(y) + 1e-9) for step in (0.0, -1e-2, 1e-2, -1e-5, 1e-5, -1e-8, 1e-8)]
-            held = slice(None) if w is None else w > 0  # u of a loss without weight may overflow
-            load = None if w is None else w[held]
-            values = [t + np.average(np.asarray(utility.value(y[held] - t)), weights=load) for t in at]
-        found, room = solved.value - solved.center, 1e-12 * (1.0 + abs(solved.value) + float(np.abs(y).max()))
-        assert values[0] == pytest.approx(found, abs=room), label
-        assert min(values) >= found - room, label
+            counted = slice(None) if w is None else w > 0  # u of a loss without weight may overflow
+            counted_weights = None if w is None else w[counted]
+            values = [t + np.average(np.asarray(utility.value(y[counted] - t)), weights=counted_weights) for t in at]
+        found, tolerance = solved.value - solved.center, 1e-12 * (1.0 + abs(solved.value) + float(np.abs(y).max()))
+        assert values[0] == pytest.approx(found, abs=tolerance), label
+        assert min(values) >= found - tolerance, label
 
 
 @pytest.mark.parametrize("name", ["normal", "lognormal", "pareto", "coin", "integers", "two_clusters", "one_far_loss"])
@@ -67,14 +67,14 @@ def test_utility_based_shortfall_reads_no_oftener(name):
         w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 2 else None
         t, reads = reads_of(lambda loss=loss, level=level, w=w: smallest(Counted(z, w), loss, level))
         assert reads <= 7, label
-        held = slice(None) if w is None else w > 0
+        counted = slice(None) if w is None else w > 0
         with np.errstate(over="ignore"):
             step = 1e-9 * (np.ptp(z) + 1e-3) + 4.0 * np.spacing(abs(t))
-            load = None if w is None else w[held]
-            after, before = (np.average(loss(z[held] - s), weights=load) for s in (t + step, t - step))
-            room = 1e-12 * (level + np.average(np.abs(loss(z[held] - t))))
-        assert after <= level + room, label
-        assert before > level - room, label
+            counted_weights = None if w is None else w[counted]
+            after, before = (np.average(loss(z[counted] - s), weights=counted_weights) for s in (t + step, t - step))
+            tolerance = 1e-12 * (level + np.average(np.abs(loss(z[counted] - t))))
+        assert after <= level + tolerance, label
+        assert before > level - tolerance, label
 
 
 def test_a_quantile_is_one_of_the_losses():
@@ -116,17 +116,17 @@ def test_quantiles_over_decades_with_uneven_weights(spread, uneven, alpha):
     assert at_least >= alpha * (1.0 - 1e-12)
 
 
-def test_features_are_where_a_utility_bends():
+def test_features_are_where_a_utility_curves():
     assert features_of(ce.CVaR(0.05)) == (0.0,)
     assert features_of(UTILITIES["two_kinks"]) == (0.0, 1.0)
 
-    class Bent(ce.Entropic):
+    class Curved(ce.Entropic):
         """The slope rises by 5 within a thousandth around 2, which no kink says."""
 
         def _slope(self, x, xp):
             return super()._slope(x, xp) + 2.5 * (1.0 + np.tanh((x - 2.0) / 1e-3))
 
-    anchor, *bends = features_of(Bent())
+    anchor, *points = features_of(Curved())
     assert anchor == 0.0
-    assert bends
-    assert bends == pytest.approx([2.0] * len(bends), abs=2e-3)
+    assert points
+    assert points == pytest.approx([2.0] * len(points), abs=2e-3)

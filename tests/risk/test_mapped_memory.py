@@ -38,10 +38,10 @@ panel = ArrayTable(np.memmap(path, mode="r", dtype=float, shape=(rows, 50)))
 rng = np.random.default_rng(0)
 before = resident()
 for count in (64,) * 20 + (5000,):
-    places = rng.integers(0, rows, count)
-    found = panel.take(places)
+    indices = rng.integers(0, rows, count)
+    found = panel.take(indices)
     print(resident() - before)
-assert np.array_equal(found, np.fromfile(path).reshape(rows, 50)[places])
+assert np.array_equal(found, np.fromfile(path).reshape(rows, 50)[indices])
 """
 
 

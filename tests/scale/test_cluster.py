@@ -170,13 +170,13 @@ def test_a_scheduler_asked_for_by_name_wins_over_the_client(client):
 
 def test_chunks_that_the_cluster_holds_already(client):
     x = np.random.default_rng(5).standard_normal(20_000)
-    held = da.from_array(x, chunks=3_000).persist()
-    loads = da.from_array(np.abs(x), chunks=3_000).persist()
+    losses = da.from_array(x, chunks=3_000).persist()
+    weights = da.from_array(np.abs(x), chunks=3_000).persist()
     for utility in (ce.Quartic(), ce.CVaR(0.05), ce.Entropic(1.0)):
-        assert ce.oce(held, utility) == pytest.approx(ce.oce(x, utility), rel=1e-12)
+        assert ce.oce(losses, utility) == pytest.approx(ce.oce(x, utility), rel=1e-12)
         wanted = ce.oce(x, utility, weights=np.abs(x))
-        assert ce.oce(held, utility, weights=loads) == pytest.approx(wanted, rel=1e-12)
-    np.testing.assert_allclose(ce.tilt(held, ce.CVaR(0.1)).compute(), ce.tilt(x, ce.CVaR(0.1)), rtol=1e-12)
+        assert ce.oce(losses, utility, weights=weights) == pytest.approx(wanted, rel=1e-12)
+    np.testing.assert_allclose(ce.tilt(losses, ce.CVaR(0.1)).compute(), ce.tilt(x, ce.CVaR(0.1)), rtol=1e-12)
 
 
 def _estimate_in_a_task() -> float:

@@ -124,10 +124,10 @@ def test_ubsr_and_bisection():
 
 @pytest.mark.parametrize("chunks", [(700, 8), (1_000, 3)], ids=["rows", "rows and columns"])
 def test_several_dimensions_are_reduced_as_a_whole(chunks):
-    table, loads = LOSSES.reshape(-1, 8), WEIGHTS.reshape(-1, 8)
-    x, w = da.from_array(table, chunks=chunks), da.from_array(loads, chunks=chunks)
+    table, table_weights = LOSSES.reshape(-1, 8), WEIGHTS.reshape(-1, 8)
+    x, w = da.from_array(table, chunks=chunks), da.from_array(table_weights, chunks=chunks)
     u = ce.CVaR(0.05)
-    for weights, same in ((None, None), (w, WEIGHTS), (loads, WEIGHTS), (WEIGHTS, WEIGHTS)):
+    for weights, same in ((None, None), (w, WEIGHTS), (table_weights, WEIGHTS), (WEIGHTS, WEIGHTS)):
         close(ce.oce(x, u, weights), ce.oce(LOSSES, u, same))
         close(ce.threshold(x, u, weights), ce.threshold(LOSSES, u, same))
         found = ce.tilt(x, u, weights)

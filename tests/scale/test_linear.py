@@ -244,7 +244,7 @@ def slowly(block):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [1.0, 2.5])
 def test_a_lost_cluster_is_one_clear_error(table, after):
-    """Whether it goes in the middle of a pass or between two: nothing goes on elsewhere."""
+    """Whether it goes in the middle of a pass or between two: nothing goes on in other processes."""
     distributed = pytest.importorskip("distributed")
     import dask
 

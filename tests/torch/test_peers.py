@@ -39,7 +39,7 @@ class TestSqwash:
         x = losses(n)
         theirs = self.sqwash.reduce_superquantile(x, fraction)
         # Their quantile is interpolated between order statistics; with it t + E(x - t)^+/alpha is exact only where t
-        # is a minimizer, and above the minimum elsewhere. (Their tail mass is a float32: 1e-7.)
+        # is a minimizer, and above the minimum otherwise. (Their tail mass is a float32: 1e-7.)
         assert theirs >= oce(x, ce.CVaR(fraction)) - 1e-6
         assert theirs.item() == pytest.approx(oce(x, ce.CVaR(fraction)).item(), abs=2.0 / (n * fraction))
 

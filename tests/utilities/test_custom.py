@@ -126,10 +126,10 @@ def test_kappa_found_on_a_grid_is_never_too_small(alpha):
 
 @pytest.mark.parametrize("width", [1e-6, 1e-4, 1e-3])
 def test_steep_rises_are_no_reason_to_doubt_a_derivative(width):
-    places = np.linspace(-2.9, 3.0, 12)
+    points = np.linspace(-2.9, 3.0, 12)
     found = ce.utility(
-        lambda x: 0.05 * x + sum(0.3 * width * np.logaddexp(0.0, (x - p) / width) for p in places),
-        lambda x: 0.05 + sum(0.15 * (1.0 + np.tanh(0.5 * (x - p) / width)) for p in places),
+        lambda x: 0.05 * x + sum(0.3 * width * np.logaddexp(0.0, (x - p) / width) for p in points),
+        lambda x: 0.05 + sum(0.15 * (1.0 + np.tanh(0.5 * (x - p) / width)) for p in points),
     )
     assert found.kinks == ()
     with pytest.raises(ValueError, match="not the derivative"):
@@ -144,8 +144,8 @@ def test_a_slope_that_makes_arrays_of_what_it_is_given():
 def test_a_kink_beside_a_steep_curve_is_found():
     """Within one step of the grid the exponential rises ten times as much as the slope jumps."""
     found = ce.utility(lambda x: 0.5 * x + 1.7 * np.maximum(x - 2.94, 0) + 0.36 * np.expm1(1.72 * x) / 1.72)
-    ((place, jump),) = found.kinks
-    assert place == 2.94
+    ((location, jump),) = found.kinks
+    assert location == 2.94
     assert jump == pytest.approx(1.7, rel=1e-9)
     q = ce.tilt(np.array([0.0, 1.0, 2.5, 4.0, 4.0]), found)
     assert q.sum() == pytest.approx(1.0, abs=1e-14)

@@ -1,4 +1,4 @@
-"""The form of a utility: one place for every kink, sides decided by breakpoints, and answers that scaling keeps.
+"""The form of a utility: one location for every kink, sides decided by breakpoints, and answers that scaling keeps.
 
 Random utilities are those of the referee (`tests.referee.specification`): nested sums of built-in and custom ones,
 scaled and normalized in any order, each with an exact form of its own in fractions.
@@ -64,8 +64,8 @@ EXACT_TWO = custom("C", 0.2, [(-0.7, 0.7), (0.4, 1.6)], None, "u").form
 def test_scaling_scales_the_risk(seed, s):
     u, spec, rng = drawn(seed)
     x = losses(rng)
-    room = 1e-12 * max(size_of(x, spec), s * size_of(x / s, spec))
-    assert ce.oce(x, u.scaled(s)) == pytest.approx(s * ce.oce(x / s, u), rel=1e-12, abs=room)
+    tolerance = 1e-12 * max(size_of(x, spec), s * size_of(x / s, spec))
+    assert ce.oce(x, u.scaled(s)) == pytest.approx(s * ce.oce(x / s, u), rel=1e-12, abs=tolerance)
 
 
 @given(SEEDS, st.integers(-8, 8))
@@ -80,11 +80,11 @@ def test_scaling_by_a_power_of_two_keeps_ties_and_with_them_the_tilt(seed, power
 def test_normalizing_shifts_the_risk_and_the_threshold(seed):
     u, spec, rng = drawn(seed)
     x = losses(rng)
-    room = 1e-12 * size_of(x, spec)
-    assert ce.oce(x, u.normalized()) == pytest.approx(ce.oce(x, u) - u.oce_of_zero, abs=room)
+    tolerance = 1e-12 * size_of(x, spec)
+    assert ce.oce(x, u.normalized()) == pytest.approx(ce.oce(x, u) - u.oce_of_zero, abs=tolerance)
     assert ce.oce(np.full(3, 0.7), u.normalized()) == pytest.approx(0.7, abs=1e-15)
     if not spec.level:  # else the anchor, and with it the threshold, is a matter of rounding
-        assert ce.threshold(x, u.normalized()) == pytest.approx(ce.threshold(x, u) + u.anchor, abs=10.0 * room)
+        assert ce.threshold(x, u.normalized()) == pytest.approx(ce.threshold(x, u) + u.anchor, abs=10.0 * tolerance)
 
 
 @given(SEEDS, st.floats(0.05, 0.95))
@@ -117,9 +117,9 @@ def test_the_tilt_sums_to_1_and_lies_between_the_slopes(seed, offset):
     y, t = ref.y[0], ref.t[0]
     near = 1e-11 * (np.abs(y - t) + abs(t) + spec.form.width) + 4.0 * np.spacing(np.abs(x).max())
     left, right = spec.form.slope(y - t - near), spec.form.slope(y - t + near, "right")
-    room = 1e-11 * np.abs(q).sum()
-    assert np.all(q >= left / x.size - room)
-    assert np.all(q <= right / x.size + room)
+    tolerance = 1e-11 * np.abs(q).sum()
+    assert np.all(q >= left / x.size - tolerance)
+    assert np.all(q <= right / x.size + tolerance)
 
 
 # -- kinks -----------------------------------------------------------------------------------------------------------
@@ -133,13 +133,13 @@ def test_slopes_at_every_kink(seed):
     for kink in kinks:
         assert (float(u.slope(kink.at)), float(u.right_slope(kink.at))) == (kink.left, kink.right)
     # Where and how high: the referee's own, in fractions. What only its exact arithmetic tells apart is one kink here.
-    room = 1e-13 * spec.form.width
-    places = [float(at) for at, _ in spec.form.hinges]
-    groups = np.split(np.arange(len(places)), 1 + np.flatnonzero(np.diff(places) > room)) if places else []
+    tolerance = 1e-13 * spec.form.width
+    points = [float(at) for at, _ in spec.form.hinges]
+    groups = np.split(np.arange(len(points)), 1 + np.flatnonzero(np.diff(points) > tolerance)) if points else []
     assert len(kinks) == len(groups)
     for kink, group in zip(kinks, groups, strict=True):
         at = [spec.form.hinges[i] for i in group]
-        assert kink.at == pytest.approx(float(at[0][0]), abs=room)
+        assert kink.at == pytest.approx(float(at[0][0]), abs=tolerance)
         assert kink.jump == pytest.approx(float(sum(jump for _, jump in at)), rel=1e-9)
         slope = float(spec.form.slope(ld(at[0][0])))
         assert kink.left == pytest.approx(slope, rel=1e-9, abs=1e-12)
@@ -178,15 +178,15 @@ def test_a_breakpoint_is_a_tie_to_the_bit():
 
 def stairs(count):
     """As many kinks, evenly between -3 and 3, and slopes from exp(-2) to exp(2); found by bisection."""
-    places, slopes = np.linspace(-3.0, 3.0, count), np.exp(np.linspace(-2.0, 2.0, count + 1))
-    heights = np.append(slopes[0] * places[0], slopes[0] * places[0] + np.cumsum(slopes[1:-1] * np.diff(places)))
+    points, slopes = np.linspace(-3.0, 3.0, count), np.exp(np.linspace(-2.0, 2.0, count + 1))
+    heights = np.append(slopes[0] * points[0], slopes[0] * points[0] + np.cumsum(slopes[1:-1] * np.diff(points)))
 
     def value(x):
-        i = np.searchsorted(places, x)
+        i = np.searchsorted(points, x)
         base = np.maximum(i - 1, 0)
-        return heights[base] + slopes[i] * (x - places[base])
+        return heights[base] + slopes[i] * (x - points[base])
 
-    return ce.utility(value, lambda x: slopes[np.searchsorted(places, x)], lambda x: 0.0 * x, kinks=tuple(places))
+    return ce.utility(value, lambda x: slopes[np.searchsorted(points, x)], lambda x: 0.0 * x, kinks=tuple(points))
 
 
 def test_two_thousand_kinks_in_little_memory():

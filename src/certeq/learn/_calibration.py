@@ -52,7 +52,7 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
 
     Notes
     -----
-    Not to be held against 0: a perfectly calibrated model scores about 0.044 (MACE) on 50 points.
+    Not to be compared with 0: a perfectly calibrated model scores about 0.044 (MACE) on 50 points.
 
     Examples
     --------
@@ -159,8 +159,8 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
     """
     x, y = _points(n, np.random.RandomState(random_state))
     X_rest, X_test, y_rest, y_test = train_test_split(x[:, None], y[:, None], test_size=0.2, random_state=split_state)
-    X_train, X_held, y_train, y_held = train_test_split(X_rest, y_rest, test_size=0.125, random_state=split_state)
-    X_valid, X_cal, y_valid, y_cal = train_test_split(X_held, y_held, test_size=0.4, random_state=split_state)
+    X_train, X_others, y_train, y_others = train_test_split(X_rest, y_rest, test_size=0.125, random_state=split_state)
+    X_valid, X_cal, y_valid, y_cal = train_test_split(X_others, y_others, test_size=0.4, random_state=split_state)
     in_x, in_y = StandardScaler().fit(X_train), StandardScaler().fit(y_train)
     parts: list[Any] = []
     for X, target in ((X_train, y_train), (X_valid, y_valid), (X_cal, y_cal), (X_test, y_test)):

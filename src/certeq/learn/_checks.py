@@ -56,8 +56,8 @@ def combine_weights(sample_weight: Floats | None, class_weight: Any, classes: ND
         # Balanced means that every class has the same total weight, the samples' own weights included.
         index = np.searchsorted(classes, y)
         totals = np.bincount(index, weights=sample_weight, minlength=len(classes))
-        held = totals > 0
-        per_class = np.where(held, totals.sum() / (held.sum() * np.where(held, totals, 1.0)), 0.0)
+        positive = totals > 0
+        per_class = np.where(positive, totals.sum() / (positive.sum() * np.where(positive, totals, 1.0)), 0.0)
         return np.asarray(sample_weight * per_class[index])
     per_sample = compute_sample_weight(class_weight, y)
     return np.asarray(per_sample if sample_weight is None else sample_weight * per_sample)

@@ -82,9 +82,9 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
         """Train for some epochs, on from where the net stands if ``proceed``, else from a new one."""
         epochs = check_count("epochs", self.epochs) if epochs is None else epochs
         if weight is not None and not weight.all():  # a sample without weight is no sample
-            held = weight > 0.0
-            X, y, weight = X[held], y[held], weight[held]
-            strata = None if strata is None else strata[held]
+            positive = weight > 0.0
+            X, y, weight = X[positive], y[positive], weight[positive]
+            strata = None if strata is None else strata[positive]
         weight = np.ones(len(y)) if weight is None else weight / weight.mean()
         inputs = _as_float32(X)
         packed = np.column_stack([y, weight]).astype(np.float32)
@@ -136,10 +136,10 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
         state = self._seed()
         counts = np.unique(strata, return_counts=True)[1]
         few = counts.min() < 2 or round(fraction * len(X)) < len(counts)
-        X, X_valid, packed, held = train_test_split(
+        X, X_valid, packed, packed_valid = train_test_split(
             X, packed, test_size=fraction, random_state=state, stratify=None if few else strata
         )
-        return X, packed, Dataset(X_valid, held)
+        return X, packed, Dataset(X_valid, packed_valid)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

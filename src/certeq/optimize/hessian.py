@@ -40,7 +40,8 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
 
     Notes
     -----
-    Monotone mean-variance with a = 2 bends at a corner; the matrix is then an element of the generalized Hessian.
+    Monotone mean-variance with a = 2 has a curvature that jumps; the matrix is then an element of the generalized
+    Hessian.
 
     Not for thousands of variables: `hessian_product` needs no d x d matrix.
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from certeq._checks import check_choice
 from certeq.optimize.domains import Domain, Polyhedron
-from certeq.optimize.domains._polyhedron import lift
+from certeq.optimize.domains._polyhedron import extended_form
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
+from certeq.optimize.extended import solve, solve_extended
 from certeq.optimize.lbfgs import minimize_lbfgs
-from certeq.optimize.lifted import solve, solve_lifted
 from certeq.optimize.losses import Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
@@ -114,15 +114,15 @@ def minimize_exact(
     begin = time.perf_counter()
     found: ExactResult | PanelResult
     try:
-        lifted = lift(domain, d)
+        extended = extended_form(domain, d)
     except TypeError as error:
         raise ValueError(f"domain must be a polyhedron for method='exact'; found {error}. Use 'sg'.") from None
-    if lifted.is_plain:
-        found = solve(data, utility, weights, start, _constraints(lifted.rows), options)
+    if extended.is_plain:
+        found = solve(data, utility, weights, start, _constraints(extended.rows), options)
         theta = found.theta
     else:
-        limits = _constraints(lifted.rows)
-        found, theta = solve_lifted(data, utility, lifted, start, weights, limits, options)
+        limits = _constraints(extended.rows)
+        found, theta = solve_extended(data, utility, extended, start, weights, limits, options)
     return Solution(
         theta=theta,
         value=float(found.value),

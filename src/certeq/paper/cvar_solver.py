@@ -308,7 +308,7 @@ def composition_figure(market: SolvedMarket) -> Figure:
         f"composition-{market.key}",
         f"Composition against the solver, {market.name}",
         f"The weights of CVaR by OCE-SG end {lines[0].y[-1]:.3f} from the exact solver's in sum of absolute "
-        f"differences; the variants go elsewhere.",
+        f"differences; the variants choose other weights.",
         (
             Panel(stacks(market.panel, bars, names), "Compositions", "", "Weight"),
             Panel(lines, "Distance to the exact optimum", "Step", "Sum of |differences|", True, True),

@@ -34,7 +34,7 @@ PRINTED = {
     "MVE with OCE": (0.0285, 0.0367, 0.0283),
 }
 KINDS = ("Deep ensembles", "MVE")
-LATER = 100  # a second batch of seeds, to see how much a spread over the first is worth
+LATER = 100  # a second batch of seeds, to see how far a spread over the first can be trusted
 ACROSS = (*KINDS, RECIPE, "MVE, paper's budget", OURS)
 
 

@@ -33,19 +33,19 @@ def check_weights(problem: PortfolioProblem, w: Floats, target: float | None = N
 
 def excesses(problem: PortfolioProblem, w: Floats, target: float | None = None) -> Iterator[Excess]:
     """Every constraint at the weights w, in the caller's own units; ``target`` is the least expected return."""
-    held = max(float(np.abs(w).sum()), _DUST)
+    gross = max(float(np.abs(w).sum()), _DUST)
     yield from _bounds(problem, w)
     for row in problem.rows:
         value = float(row.row @ w)
         by = abs(value - row.side) if row.equal else value - row.side
-        yield Excess(row.name, by, float(np.abs(row.row).max(initial=0.0)) * held + abs(row.side))
+        yield Excess(row.name, by, float(np.abs(row.row).max(initial=0.0)) * gross + abs(row.side))
     for name, limit, part in (("max_long", problem.max_long, w), ("max_short", problem.max_short, -w)):
         if limit is not None:
-            yield Excess(f"{name}={limit:g}", float(np.maximum(part, 0.0).sum()) - limit, held + limit)
+            yield Excess(f"{name}={limit:g}", float(np.maximum(part, 0.0).sum()) - limit, gross + limit)
     if target is not None:
         costs = problem.costs
         most = float(np.abs(problem.mu).max() + np.abs(costs.fees).max() + costs.trading.max())
-        size = most * (held + float(np.abs(costs.previous).sum())) + costs.liquidation + abs(target)
+        size = most * (gross + float(np.abs(costs.previous).sum())) + costs.liquidation + abs(target)
         yield Excess(f"min_return={target:g}", target - problem.expected_return(w), size)
 
 
@@ -107,14 +107,14 @@ def in_words(message: str, segmented: SegmentedProblem) -> str:
 
     def constraint(match: re.Match[str]) -> str:
         names = segmented.equalities if match[1] == "C" else segmented.inequalities
-        place = int(match[2])
-        return names[place] if place < len(names) else match[0]
+        position = int(match[2])
+        return names[position] if position < len(names) else match[0]
 
     def asset(match: re.Match[str]) -> str:
-        place = int(match[1])
-        if place >= len(segmented.segments.asset):
+        position = int(match[1])
+        if position >= len(segmented.segments.asset):
             return match[0]
-        return segmented.problem.assets.label(int(segmented.segments.asset[place]))
+        return segmented.problem.assets.label(int(segmented.segments.asset[position]))
 
     message = re.sub(r"\basset (\d+)", asset, message)
     return re.sub(r"\b([CGA])\[(\d+)\](?: theta)?(?: <?= [bc]\[\d+\])?", constraint, message)

@@ -158,7 +158,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
     inside = [float(x[0]), float(np.quantile(x, 0.75)), *[value for trace in traces[shown:] for value in trace["x"]]]
     reach = max(inside) - float(x[0])
     if reach > 0.0 and float(x[-1]) > float(x[0]) + 1.5 * reach:
-        text += " The window shows the bend; double-click on the chart to see the riskiest portfolios too."
+        text += " The window shows the curved part; double-click on the chart to see the riskiest portfolios too."
         window = {"range": rounded([float(x[0]) - 0.12 * reach, float(x[0]) + 1.5 * reach])}
     else:
         window = {}

@@ -234,7 +234,7 @@ def intervals(
         low, high = np.nanquantile(np.concatenate(parts), ends) if np.isfinite(parts[0]).any() else (np.nan, np.nan)
         found[key] = (float(low), float(high))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a report has no room for them; the figures stand beside each other
+        warnings.simplefilter("ignore")  # a report does not show them; the figures stand beside each other
         for key, losses, utility, unit in (
             ("annualized_mean", returns, Mean(), year),
             ("cvar", -returns, CVaR(TAIL), 1),

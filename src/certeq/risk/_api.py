@@ -239,7 +239,7 @@ def ubsr(
     If x0 is the largest point with l(x0) <= level, the answer lies in [min x - x0, max x - x0]; it is found there by
     a secant method safeguarded by bisection, to rounding, for continuous and for jumping l alike; a mean within
     rounding of the level counts as level. Not for a decreasing l: it is refused where the sample shows it. A long
-    sample takes three to six passes as a rule, also where l jumps in a few places, and some twenty-five where it
+    sample takes three to six passes as a rule, also where l jumps at a few points, and some twenty-five where it
     jumps everywhere, as a rounded loss does.
 
     Examples
@@ -414,7 +414,7 @@ class _Samples:
         only_low = low == -np.inf and bool(np.any(z.max(axis=1) == -np.inf))
         if np.isnan(low) or high == np.inf or (low == -np.inf and not self.takes_low) or only_low:
             allow_low = self.takes_low and not only_low
-            raise_not_finite_rows(z, allow_low, lambda row, place: self.locate(part.start + row, place))
+            raise_not_finite_rows(z, allow_low, lambda row, position: self.locate(part.start + row, position))
         return z
 
 
@@ -496,7 +496,7 @@ def _paired(x: Any, weights: Any, axis: int | tuple[int, ...]) -> Any:
         if not (weights.index.equals(x.index) and weights.columns.equals(x.columns)):
             raise ValueError(
                 "weights must have the index and the columns of x; found other labels, or the same ones in another "
-                "order. Pass weights.reindex_like(x), or weights.to_numpy() to pair them by place."
+                "order. Pass weights.reindex_like(x), or weights.to_numpy() to pair them by position."
             )
         return weights.to_numpy()
     if is_series(weights):
@@ -504,7 +504,7 @@ def _paired(x: Any, weights: Any, axis: int | tuple[int, ...]) -> Any:
         if not weights.index.equals(labels):
             raise ValueError(
                 f"weights must have the labels of x.{name}; found other labels, or the same ones in another order. "
-                f"Pass weights.reindex(x.{name}), or weights.to_numpy() to pair them by place."
+                f"Pass weights.reindex(x.{name}), or weights.to_numpy() to pair them by position."
             )
         return weights.to_numpy()
     return weights

@@ -40,8 +40,8 @@ def code_of(utility: Utility) -> CurveCode | None:
     match curve:
         case Exponential(rate):
             return CurveCode(_fused.EXPONENTIAL, rate, 0.0)
-        case Quadratic(bend):
-            return CurveCode(_fused.LINEAR, bend, 0.0)
+        case Quadratic(curvature):
+            return CurveCode(_fused.LINEAR, curvature, 0.0)
         case Logistic(rate, high):
             return CurveCode(_fused.LOGISTIC, rate, high)
         case Arctangent(width, high):
@@ -74,7 +74,7 @@ def solve_rows(code: CurveCode, x: NDArray[Any], tilt: NDArray[Any] | None) -> t
 def solve(code: CurveCode, x: NDArray[Any], weights: Floats | None, tilt: NDArray[Any]) -> tuple[float, float] | None:
     """OCE less that of a constant loss of 0, and the threshold plus the anchor, of one vector; the tilt is written.
 
-    ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer has no place
+    ``x`` and ``tilt`` are contiguous, float32 or float64. None where a loss is not finite, or an answer does not fit
     among the floats: what to say of that is the caller's.
     """
     found: tuple[float, float] | None = _fused.solve(*code, x, weights, tilt)
@@ -88,7 +88,7 @@ def newton_from(
 
     Slopes are good to abs(mean - 1) <= 1e-12. None where a few steps of Newton's method do not do.
     """
-    found: tuple[float, float, float] | None = _fused.settle(*code, z, s, q, curvature)
+    found: tuple[float, float, float] | None = _fused.newton_from(*code, z, s, q, curvature)
     return found
 
 

@@ -225,7 +225,7 @@ def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
     if hasattr(labels, "equals") and hasattr(others, "equals") and not labels.equals(others):
         raise ValueError(
             "y must have the index of x; found other labels, or the same ones in another order. Pass "
-            "y.reindex(x.index), or y.to_numpy() to pair them by place."
+            "y.reindex(x.index), or y.to_numpy() to pair them by position."
         )
     return np.asarray(arrays[0], dtype=np.float64), np.asarray(arrays[1], dtype=np.float64)
 

@@ -270,13 +270,13 @@ class _Quadrature:
             self.ends = np.concatenate((self.ends[kept], old[2 * count :], old[count : 2 * count]))
             fresh = np.concatenate((np.zeros(np.count_nonzero(kept), dtype=bool), np.ones(2 * count, dtype=bool)))
 
-    def cut(self, places: Floats) -> tuple[Floats, Floats]:
-        """All points and masses, with panels cut in two where a place lies inside."""
+    def cut(self, cuts: Floats) -> tuple[Floats, Floats]:
+        """All points and masses, with panels cut in two where a cut lies inside."""
         starts, ends, points, log_mass = self.starts, self.ends, self.points, self.log_mass
-        for place in places:
-            inside = (starts < place) & (place < ends)
+        for cut in cuts:
+            inside = (starts < cut) & (cut < ends)
             if inside.any():
-                edges = np.append(starts[inside], place), np.append(np.full(1, place), ends[inside])
+                edges = np.append(starts[inside], cut), np.append(np.full(1, cut), ends[inside])
                 more = self._at(*edges)
                 starts, ends = np.append(starts[~inside], edges[0]), np.append(ends[~inside], edges[1])
                 points = np.concatenate((points[~inside], more[0]))

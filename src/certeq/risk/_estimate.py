@@ -38,7 +38,7 @@ from certeq.risk._input import (
     check_utility,
     free_to_overflow,
 )
-from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_table, survey
+from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_table, summarize
 from certeq.risk._rows import slope_and_curvature
 from certeq.risk._sketch import centered, shifted, weighted_sum
 from certeq.utilities import Exponential, Utility
@@ -181,7 +181,7 @@ class Estimate:
             )
         if is_remote(self._x, self._weights):
             raise TypeError(
-                'method "bootstrap" resamples the losses in memory; these live elsewhere. Use method="student", or '
+                'method "bootstrap" resamples the losses in memory; these are remote. Use method="student", or '
                 "estimate from x.compute() where that fits."
             )
         values = self._bootstrap(replicates, np.random.default_rng(rng))
@@ -198,11 +198,11 @@ class Estimate:
         batch = max(1, (1 << 20) // self.n)
         values: list[Floats] = []
         for start in range(0, replicates, batch):
-            places = rng.integers(0, self.n, size=(min(batch, replicates - start), self.n))
+            indices = rng.integers(0, self.n, size=(min(batch, replicates - start), self.n))
             picked = None
             if w is not None:  # a draw without any weight says nothing; take the sample itself
-                picked = np.where(w[places].sum(axis=1, keepdims=True) > 0, w[places], w)
-            values.append(np.atleast_1d(oce(z[places], self.utility, picked, axis=-1)))
+                picked = np.where(w[indices].sum(axis=1, keepdims=True) > 0, w[indices], w)
+            values.append(np.atleast_1d(oce(z[indices], self.utility, picked, axis=-1)))
         return np.concatenate(values)
 
     def samples_for(self, halfwidth: float, level: float = 0.95) -> int:
@@ -297,12 +297,12 @@ def estimate(
     """
     check_utility(utility)
     dependence = check_dependence(dependence)
-    sample, losses, held = _as_sample(x, weights)
+    sample, losses, given_weights = _as_sample(x, weights)
     takes_low = isinstance(utility.shape, Exponential)
     solved = solve_table(sample, utility)
     if not np.isfinite(solved.summary.low):  # a closed form may not have needed the range
         try:
-            solved.summary = survey(sample, allow_low=takes_low)[0]
+            solved.summary = summarize(sample, allow_low=takes_low)[0]
         except NotFinite:
             raise_not_finite(sample, takes_low)
             raise
@@ -314,7 +314,7 @@ def estimate(
         remembered = lifetime_of_overlap(dependence)
     elif dependence == "auto":
         remembered = _lifetime(sample, influence, order.median)
-    elif not is_remote(losses, held):
+    elif not is_remote(losses, given_weights):
         left_out = _lifetime(_first_part(sample), influence, order.median)
     bars, bias = _error_bars(solved, influence, moments, remembered)
     check_answer("OCE", solved.value, utility)
@@ -335,7 +335,7 @@ def estimate(
         warnings=reliability(order, utility, evidence),
         _bars=bars,
         _x=losses,
-        _weights=held,
+        _weights=given_weights,
     )
 
 
@@ -356,8 +356,8 @@ def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:
     check_not_empty(array[None, :])
     check_aligned(x, weights)
     rows = as_weights(weights, array, -1)
-    held = None if rows is None else rows[0]
-    return ArrayTable(array, held), x if is_series(x) else array, held
+    own_weights = None if rows is None else rows[0]
+    return ArrayTable(array, own_weights), x if is_series(x) else array, own_weights
 
 
 @dataclass(frozen=True)
@@ -416,7 +416,7 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
         with np.errstate(over="ignore", under="ignore"):
             # Each array is summed up before the next is made: a pass is to need a few MB.
             slope, curvature = slope_and_curvature(shape, y, t)
-            bend = weighted_sum(curvature, w)
+            curvatures = weighted_sum(curvature, w)
             del curvature
             if shape.kinks:
                 slope, right = shape.slopes(y, t)
@@ -432,7 +432,7 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
                 psi *= w
             square = psi * psi
             powers = float(square.sum()), float((square * psi).sum()), float((square * square).sum())
-            return *powers, spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, bend
+            return *powers, spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, curvatures
 
     sums = solved.table.reduce(SumKernel(kernel))
     square, cube, fourth, spread, slope2, mixed, jump2, jump_w2, slope, jump, curvature = sums

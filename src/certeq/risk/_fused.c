@@ -10,7 +10,7 @@
        LOGISTIC     b / (1 + (b - 1) exp(-a y))                     a: rate,   b: greatest slope
        ARCTANGENT   b / (1 + min(y/a - sqrt(b - 1), 0)^2)           a: width,  b: greatest slope
        POWER        max(1 + y/a, 0)^b                               a: width,  b: degree
-       LINEAR       1 + a y                                         a: bend
+       LINEAR       1 + a y                                         a: curvature
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -48,7 +48,7 @@ typedef struct {
 } Curve;
 
 typedef struct {
-    double slope, bend;
+    double slope, curvature;
 } Sums;
 
 /* -- the exponential, without a branch so that it is taken of several numbers at once ------------------------------ */
@@ -108,32 +108,32 @@ INLINE double exponential(double x)
     double q = 1.0 + a * y, c = a;
 
 #define LOOP(...)                                                                                                      \
-    SUM_OF(total, rise) for (Py_ssize_t i = 0; i < n; i++)                                                             \
+    SUM_OF(total, curvature) for (Py_ssize_t i = 0; i < n; i++)                                                        \
     {                                                                                                                  \
         double y = (z[i] - center) - s;                                                                                \
         __VA_ARGS__                                                                                                    \
     }
 
 /* Sums of slopes and curvatures of (z - center) - s, weighted or not. Slopes are written into out, if that is given,
-   and where there are no weights curvatures into bend. */
+   and where there are no weights curvatures into the last array. */
 #define PASS(NAME, AT)                                                                                                 \
     WIDE static Sums NAME(double a, double b, const double *z, const double *w, Py_ssize_t n, double center, double s, \
-                          double *out, double *bend)                                                                   \
+                          double *out, double *curvatures)                                                             \
     {                                                                                                                  \
         const double odds = b - 1.0, one_over_a = 1.0 / a, one_over_b = 1.0 / b, root = sqrt(odds > 0.0 ? odds : 0.0); \
         (void)odds, (void)one_over_a, (void)one_over_b, (void)root;                                                    \
-        double total = 0.0, rise = 0.0;                                                                                \
+        double total = 0.0, curvature = 0.0;                                                                           \
         if (out == NULL && w != NULL)                                                                                  \
-            LOOP(AT total += w[i] * q; rise += w[i] * c;)                                                              \
+            LOOP(AT total += w[i] * q; curvature += w[i] * c;)                                                         \
         else if (out == NULL)                                                                                          \
-            LOOP(AT total += q; rise += c;)                                                                            \
+            LOOP(AT total += q; curvature += c;)                                                                       \
         else if (w != NULL)                                                                                            \
-            LOOP(AT out[i] = q; total += w[i] * q; rise += w[i] * c;)                                                  \
-        else if (bend != NULL)                                                                                         \
-            LOOP(AT out[i] = q; bend[i] = c; total += q; rise += c;)                                                   \
+            LOOP(AT out[i] = q; total += w[i] * q; curvature += w[i] * c;)                                             \
+        else if (curvatures != NULL)                                                                                   \
+            LOOP(AT out[i] = q; curvatures[i] = c; total += q; curvature += c;)                                        \
         else                                                                                                           \
-            LOOP(AT out[i] = q; total += q; rise += c;)                                                                \
-        return (Sums){total, rise};                                                                                    \
+            LOOP(AT out[i] = q; total += q; curvature += c;)                                                           \
+        return (Sums){total, curvature};                                                                               \
     }
 
 PASS(pass_exponential, AT_EXPONENTIAL)
@@ -147,27 +147,27 @@ PASS(pass_power_any, AT_POWER(v > 0.0 ? pow(v, b - 1.0) : 0.0))
 PASS(pass_linear, AT_LINEAR)
 
 static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double center, double s, double *out,
-                 double *bend)
+                 double *curvatures)
 {
     switch (u.kind) {
     case EXPONENTIAL:
-        return pass_exponential(u.a, u.b, z, w, n, center, s, out, bend);
+        return pass_exponential(u.a, u.b, z, w, n, center, s, out, curvatures);
     case LOGISTIC:
-        return pass_logistic(u.a, u.b, z, w, n, center, s, out, bend);
+        return pass_logistic(u.a, u.b, z, w, n, center, s, out, curvatures);
     case ARCTANGENT:
-        return pass_arctangent(u.a, u.b, z, w, n, center, s, out, bend);
+        return pass_arctangent(u.a, u.b, z, w, n, center, s, out, curvatures);
     case LINEAR:
-        return pass_linear(u.a, u.b, z, w, n, center, s, out, bend);
+        return pass_linear(u.a, u.b, z, w, n, center, s, out, curvatures);
     default:
         if (u.b == 1.0)
-            return pass_power_1(u.a, u.b, z, w, n, center, s, out, bend);
+            return pass_power_1(u.a, u.b, z, w, n, center, s, out, curvatures);
         if (u.b == 1.5)
-            return pass_power_1_half(u.a, u.b, z, w, n, center, s, out, bend);
+            return pass_power_1_half(u.a, u.b, z, w, n, center, s, out, curvatures);
         if (u.b == 2.0)
-            return pass_power_2(u.a, u.b, z, w, n, center, s, out, bend);
+            return pass_power_2(u.a, u.b, z, w, n, center, s, out, curvatures);
         if (u.b == 3.0)
-            return pass_power_3(u.a, u.b, z, w, n, center, s, out, bend);
-        return pass_power_any(u.a, u.b, z, w, n, center, s, out, bend);
+            return pass_power_3(u.a, u.b, z, w, n, center, s, out, curvatures);
+        return pass_power_any(u.a, u.b, z, w, n, center, s, out, curvatures);
     }
 }
 
@@ -191,12 +191,12 @@ static Sums pass(Curve u, const double *z, const double *w, Py_ssize_t n, double
         }
 
 /* Logistic: b/a times the sum of log(g) and of positive parts of a y. A product of eight g, each between 1/b and 1,
-   takes one logarithm, where roundings of g are small beside the losses; weights leave no such choice. g is room to
+   takes one logarithm, where roundings of g are small beside the losses; weights leave no such choice. g is an array to
    work in, and low the least loss. */
 WIDE static double risen_logistic(double a, double b, const double *z, const double *w, Py_ssize_t n, double center,
                                   double s, double low, double *g)
 {
-    double straight = 0.0, bent = 0.0, total = 0.0;
+    double straight = 0.0, curved = 0.0, total = 0.0;
     if (w != NULL || b / a > 50.0 * fabs(low)) {
         ADD_UP(v < 700.0 ? log1p(expm1(v) / b) : v + log1p(expm1(-v) * (1.0 - 1.0 / b)), double v = a * y;)
         return b / a * total;
@@ -211,9 +211,9 @@ WIDE static double risen_logistic(double a, double b, const double *z, const dou
         double product = 1.0;
         for (Py_ssize_t k = i; k < i + 8 && k < n; k++)
             product *= g[k];
-        bent += log(product);
+        curved += log(product);
     }
-    return b / a * (straight + bent);
+    return b / a * (straight + curved);
 }
 
 /* atan(x) for x >= 0, without a branch: of x, (x - 1)/(x + 1) or -1/x, whichever is small, a rational function (Cephes);
@@ -246,7 +246,7 @@ WIDE static double risen_arctangent(double a, double b, const double *z, const d
         ADD_UP(v >= 0.0 ? v + whole : atan2(y / a, 1.0 - v * root), double v = y / a - root;)
         return a * b * total;
     }
-    ADD_UP((v > 0.0 ? v : -bent) + whole, double v = y * one_over_a - root; double bent = arctangent(v < 0.0 ? -v : 0.0);)
+    ADD_UP((v > 0.0 ? v : -angle) + whole, double v = y * one_over_a - root; double angle = arctangent(v < 0.0 ? -v : 0.0);)
     return a * b * total;
 }
 
@@ -267,7 +267,7 @@ WIDE static double risen_power(double a, double b, const double *z, const double
     return a / (b + 1.0) * total;
 }
 
-/* Of losses at z - center, none below low; q are the slopes there, and work has room for as many numbers. */
+/* Of losses at z - center, none below low; q are the slopes there, and work is an array of as many numbers. */
 static double risen(Curve u, const double *z, const double *w, Py_ssize_t n, double center, double s, double low,
                     const double *q, double *work)
 {
@@ -346,13 +346,13 @@ static Answer mean_and_variance(Curve u, const double *z, const double *w, Py_ss
 /* A step of Newton's method on a function of the mean slope m that is nearly a straight line in s: the p-th root where
    the slope is a power p, the log-odds where it is bounded (a single sigmoid would be hit at once). NaN where m is out
    of reach or the curvatures vanish. */
-static double newton_step(Curve u, double m, double rise)
+static double newton_step(Curve u, double m, double curvature)
 {
-    if (!(m > 0.0 && rise > 0.0))
+    if (!(m > 0.0 && curvature > 0.0))
         return NAN;
     if (u.kind == POWER)
-        return u.b * m * (u.b == 1.0 ? 1.0 - 1.0 / m : 1.0 - pow(m, -1.0 / u.b)) / rise;
-    return m < u.b ? log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * rise) : NAN;
+        return u.b * m * (u.b == 1.0 ? 1.0 - 1.0 / m : 1.0 - pow(m, -1.0 / u.b)) / curvature;
+    return m < u.b ? log(m * (u.b - 1.0) / (u.b - m)) * m * (u.b - m) / (u.b * curvature) : NAN;
 }
 
 /* Slopes where the mean passes 1 between two neighboring floats: those at both, mixed so that the mean is 1, which it
@@ -371,7 +371,7 @@ static double between(Curve u, const double *z, const double *w, Py_ssize_t n, d
 }
 
 /* The threshold in [low, high], from s. A step out of the bracket, or a residual that does not halve, is replaced by a
-   bisection. Returns 0 where it does not settle. */
+   bisection. Returns 0 where it does not converge. */
 static int search(Curve u, const double *z, const double *w, Py_ssize_t n, double mass, double center, double low,
                   double high, double s, double *q, double *work, Answer *found)
 {
@@ -382,7 +382,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
         Sums sums = pass(u, z, w, n, center, s, q, NULL);
         m = sums.slope / mass;
         double error = fabs(m - 1.0);
-        stiff = fabs(s) * sums.bend / mass;
+        stiff = fabs(s) * sums.curvature / mass;
         if (error <= tolerance)
             break;
         if (m > 1.0)
@@ -400,7 +400,7 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
         }
         if (trial == 4000 || isnan(m))
             return 0;
-        double next = s + newton_step(u, m, sums.bend / mass);
+        double next = s + newton_step(u, m, sums.curvature / mass);
         if (low < next && next < high && !(error > 0.5 * last)) {
             s = next;
             last = error;
@@ -416,34 +416,34 @@ static int search(Curve u, const double *z, const double *w, Py_ssize_t n, doubl
 }
 
 /* Slopes of a logistic curve after s has moved: the odds q/(b - q) change by a factor, and no exponential is taken. */
-WIDE static Sums moved_logistic(double a, double b, Py_ssize_t n, double by, double *q, double *bend)
+WIDE static Sums moved_logistic(double a, double b, Py_ssize_t n, double by, double *q, double *curvatures)
 {
     const double k = exponential(a * by);
-    double total = 0.0, rise = 0.0;
-    SUM_OF(total, rise) for (Py_ssize_t i = 0; i < n; i++)
+    double total = 0.0, curvature = 0.0;
+    SUM_OF(total, curvature) for (Py_ssize_t i = 0; i < n; i++)
     {
         double rest = (b - q[i]) * k, share = 1.0 / (q[i] + rest);
         double now = b * q[i] * share, c = a * now * rest * share;
         q[i] = now;
-        bend[i] = c;
+        curvatures[i] = c;
         total += now;
-        rise += c;
+        curvature += c;
     }
-    return (Sums){total, rise};
+    return (Sums){total, curvature};
 }
 
 /* The threshold from an s nearby: a few steps of Newton's method, to abs(mean slope - 1) <= 1e-12. On return s is a
    step further than the slopes. Returns the passes it took, or 0 where they did not do. */
-static int settle(Curve u, const double *z, Py_ssize_t n, double *s, double *q, double *bend, Sums *sums)
+static int newton_from(Curve u, const double *z, Py_ssize_t n, double *s, double *q, double *curvatures, Sums *sums)
 {
     double step = 0.0, last = INFINITY;
     for (int passes = 1; passes <= 8; passes++) {
         if (passes > 1 && u.kind == LOGISTIC && fabs(u.a * step) < 1.0)
-            *sums = moved_logistic(u.a, u.b, n, step, q, bend);
+            *sums = moved_logistic(u.a, u.b, n, step, q, curvatures);
         else
-            *sums = pass(u, z, NULL, n, 0.0, *s, q, bend);
+            *sums = pass(u, z, NULL, n, 0.0, *s, q, curvatures);
         double m = sums->slope / (double)n, error = fabs(m - 1.0);
-        step = newton_step(u, m, sums->bend / (double)n);
+        step = newton_step(u, m, sums->curvature / (double)n);
         if (!isfinite(step) || error > last)
             return 0;
         double next = *s + step;
@@ -505,78 +505,81 @@ static int same_size(Py_ssize_t n, Py_ssize_t found, const char *name)
     return n == found ? 0 : -1;
 }
 
-/* What slopes() and settle() are called with: (kind, a, b, z, s, q, bend); bend may be None where that is allowed. */
+/* What slopes() and newton_from() are called with: (kind, a, b, z, s, q, curvatures); the last may be None where that is
+   allowed. */
 typedef struct {
     Curve u;
     double s;
-    Py_buffer z, q, bend;
-    int bent;
+    Py_buffer z, q, curvatures;
+    int with_curvatures;
 } Call;
 
 static void end(Call *call)
 {
-    if (call->bent)
-        PyBuffer_Release(&call->bend);
+    if (call->with_curvatures)
+        PyBuffer_Release(&call->curvatures);
     PyBuffer_Release(&call->q);
     PyBuffer_Release(&call->z);
 }
 
 /* Reads the arguments, and holds their buffers until end(); -1 where one is wrong, and nothing is held. */
-static int begin(PyObject *const *args, Py_ssize_t count, const char *signature, int may_lack_bend, Call *call)
+static int begin(PyObject *const *args, Py_ssize_t count, const char *signature, int may_lack_curvatures, Call *call)
 {
     if (take(count, 7, signature) < 0 || curve(args, &call->u) < 0)
         return -1;
     call->s = PyFloat_AsDouble(args[4]);
-    call->bent = !(may_lack_bend && args[6] == Py_None);
+    call->with_curvatures = !(may_lack_curvatures && args[6] == Py_None);
     if (PyErr_Occurred() || floats(args[3], &call->z, 0, 0, "z") < 0)
         return -1;
     if (floats(args[5], &call->q, 1, 0, "q") < 0) {
         PyBuffer_Release(&call->z);
         return -1;
     }
-    if (call->bent && floats(args[6], &call->bend, 1, 0, "bend") < 0) {
-        call->bent = 0;
+    if (call->with_curvatures && floats(args[6], &call->curvatures, 1, 0, "curvatures") < 0) {
+        call->with_curvatures = 0;
         end(call);
         return -1;
     }
     Py_ssize_t n = call->z.shape[0];
-    if (same_size(n, call->q.shape[0], "q") < 0 || (call->bent && same_size(n, call->bend.shape[0], "bend") < 0)) {
+    if (same_size(n, call->q.shape[0], "q") < 0 ||
+        (call->with_curvatures && same_size(n, call->curvatures.shape[0], "curvatures") < 0)) {
         end(call);
         return -1;
     }
     return 0;
 }
 
-PyDoc_STRVAR(slopes_doc, "slopes(kind, a, b, z, s, q, bend, /) -> (sum of slopes, sum of curvatures)\n--\n\n"
-                         "Write the slopes at z - s into q, and the curvatures into bend unless that is None.");
+PyDoc_STRVAR(slopes_doc, "slopes(kind, a, b, z, s, q, curvatures, /) -> (sum of slopes, sum of curvatures)\n--\n\n"
+                         "Write the slopes at z - s into q, and the curvatures into curvatures unless that is None.");
 
 static PyObject *slopes(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     Call call;
     Sums sums;
-    if (begin(args, count, "slopes(kind, a, b, z, s, q, bend)", 1, &call) < 0)
+    if (begin(args, count, "slopes(kind, a, b, z, s, q, curvatures)", 1, &call) < 0)
         return NULL;
-    double *bend = call.bent ? call.bend.buf : NULL;
-    Py_BEGIN_ALLOW_THREADS sums = pass(call.u, call.z.buf, NULL, call.z.shape[0], 0.0, call.s, call.q.buf, bend);
+    double *curvatures = call.with_curvatures ? call.curvatures.buf : NULL;
+    Py_BEGIN_ALLOW_THREADS sums = pass(call.u, call.z.buf, NULL, call.z.shape[0], 0.0, call.s, call.q.buf, curvatures);
     Py_END_ALLOW_THREADS end(&call);
-    return Py_BuildValue("dd", sums.slope, sums.bend);
+    return Py_BuildValue("dd", sums.slope, sums.curvature);
 }
 
-PyDoc_STRVAR(settle_doc, "settle(kind, a, b, z, s, q, bend, /) -> (s, sum of slopes, sum of curvatures) or None\n--\n\n"
-                         "The threshold plus the anchor from an s nearby; slopes and curvatures are written into q\n"
-                         "and bend. None where a few steps do not do.");
+PyDoc_STRVAR(newton_from_doc,
+             "newton_from(kind, a, b, z, s, q, curvatures, /) -> (s, sum of slopes, sum of curvatures) or None\n--\n\n"
+             "The threshold plus the anchor from an s nearby; slopes and curvatures are written into q\n"
+             "and curvatures. None where a few steps do not do.");
 
-static PyObject *settled(PyObject *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *newton_from_guess(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     Call call;
     Sums sums;
     int passes;
-    if (begin(args, count, "settle(kind, a, b, z, s, q, bend)", 0, &call) < 0)
+    if (begin(args, count, "newton_from(kind, a, b, z, s, q, curvatures)", 0, &call) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS passes =
-        settle(call.u, call.z.buf, call.z.shape[0], &call.s, call.q.buf, call.bend.buf, &sums);
+        newton_from(call.u, call.z.buf, call.z.shape[0], &call.s, call.q.buf, call.curvatures.buf, &sums);
     Py_END_ALLOW_THREADS end(&call);
-    return passes ? Py_BuildValue("ddd", call.s, sums.slope, sums.bend) : Py_BuildValue("");
+    return passes ? Py_BuildValue("ddd", call.s, sums.slope, sums.curvature) : Py_BuildValue("");
 }
 
 static double loss(const Py_buffer *x, Py_ssize_t i)
@@ -746,7 +749,7 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
 
 PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, threshold) or None\n--\n\n"
                         "OCE of the losses x less that of a constant loss of 0, and the threshold plus the anchor; the\n"
-                        "tilt is written. None where losses are not finite, or the search does not settle.");
+                        "tilt is written. None where losses are not finite, or the search does not converge.");
 
 static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -834,7 +837,7 @@ static PyObject *sums(PyObject *self, PyObject *const *args, Py_ssize_t count)
         Py_BEGIN_ALLOW_THREADS found = pass(u, z.buf, mass, n, center, s, NULL, NULL);
         if (valued && u.kind != EXPONENTIAL && u.kind != LINEAR)
             total = risen_alone(u, z.buf, mass, n, center, s, low);
-        Py_END_ALLOW_THREADS answer = Py_BuildValue("ddd", found.slope, found.bend, total);
+        Py_END_ALLOW_THREADS answer = Py_BuildValue("ddd", found.slope, found.curvature, total);
     }
     if (weighted)
         PyBuffer_Release(&w);
@@ -843,7 +846,7 @@ without_weights:
     return answer;
 }
 
-/* Losses not below a into out, which has room for all; returns how many there are. Each is written, and counted if it
+/* Losses not below a into out, an array as long; returns how many there are. Each is written, and counted if it
    belongs there: no branch. */
 WIDE static Py_ssize_t list_from(const double *z, Py_ssize_t n, double a, double *out)
 {
@@ -916,9 +919,9 @@ static PyObject *window(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return Py_BuildValue("ddddn", least, most, found.above, found.excess, found.inside);
 }
 
-/* The number that would stand at a place if all were in rising order; those above it are none less. Pivots at random,
+/* The number that would stand at a rank if all were in rising order; those above it are none less. Pivots at random,
    and equal numbers put together, so that no order and no ties are slow. */
-static double select_place(double *v, Py_ssize_t n, Py_ssize_t place)
+static double select_rank(double *v, Py_ssize_t n, Py_ssize_t rank)
 {
     Py_ssize_t low = 0, high = n - 1;
     uint64_t state = 0x9E3779B97F4A7C15u;
@@ -935,23 +938,23 @@ static double select_place(double *v, Py_ssize_t n, Py_ssize_t place)
             else
                 i++;
         }
-        if (place < less)
+        if (rank < less)
             high = less - 1;
-        else if (place > more)
+        else if (rank > more)
             low = more + 1;
         else
             return pivot;
     }
-    return v[place];
+    return v[rank];
 }
 
 typedef struct {
     double at, excess;
 } Tail;
 
-/* The loss at a place in rising order and the sum of what others exceed it by; v has room for all. Of many losses a
+/* The loss at a rank in rising order and the sum of what others exceed it by; v is as long as x. Of many losses a
    part predicts a window that holds it: those above are counted, those inside listed. */
-static Tail upper_tail(const double *x, Py_ssize_t n, Py_ssize_t place, double *v)
+static Tail upper_tail(const double *x, Py_ssize_t n, Py_ssize_t rank, double *v)
 {
     if (n > 2048) {
         Py_ssize_t m = (Py_ssize_t)cbrt((double)n * (double)n);
@@ -961,27 +964,27 @@ static Tail upper_tail(const double *x, Py_ssize_t n, Py_ssize_t place, double *
             state ^= state << 13, state ^= state >> 7, state ^= state << 17;
             v[i] = x[state % (uint64_t)n];
         }
-        double share = (double)place / (double)n, slack = 5.0 * sqrt(share * (1.0 - share) / (double)m) + 2.0 / (double)m;
+        double share = (double)rank / (double)n, slack = 5.0 * sqrt(share * (1.0 - share) / (double)m) + 2.0 / (double)m;
         double first = floor((double)m * (share - slack)), last = ceil((double)m * (share + slack));
-        double a = first < 0.0 ? -INFINITY : select_place(v, m, (Py_ssize_t)first);
-        double b = last >= (double)m ? INFINITY : select_place(v, m, (Py_ssize_t)last);
+        double a = first < 0.0 ? -INFINITY : select_rank(v, m, (Py_ssize_t)first);
+        double b = last >= (double)m ? INFINITY : select_rank(v, m, (Py_ssize_t)last);
         Window found = split_window(v, list_from(x, n, a, v), b);
         Py_ssize_t inside = found.inside, above = (Py_ssize_t)found.above;
-        Py_ssize_t at = place - (n - above - inside); /* where it stands among those inside */
+        Py_ssize_t at = rank - (n - above - inside); /* where it stands among those inside */
         if (at >= 0 && at < inside) {
-            double quantile = select_place(v, inside, at), excess = sum(v + at, NULL, inside - at, quantile, 0.0);
+            double quantile = select_rank(v, inside, at), excess = sum(v + at, NULL, inside - at, quantile, 0.0);
             if (above > 0)
                 excess += found.excess + found.above * (b - quantile);
             return (Tail){quantile, excess};
         }
     }
     memcpy(v, x, (size_t)n * sizeof(double));
-    double quantile = select_place(v, n, place);
-    return (Tail){quantile, sum(v + place, NULL, n - place, quantile, 0.0)};
+    double quantile = select_rank(v, n, rank);
+    return (Tail){quantile, sum(v + rank, NULL, n - rank, quantile, 0.0)};
 }
 
-PyDoc_STRVAR(tail_doc, "tail(x, place, shifted, /) -> (quantile, excess, shift) or None\n--\n\n"
-                       "The loss that stands at a place in rising order, the sum of what others exceed it by and, if\n"
+PyDoc_STRVAR(tail_doc, "tail(x, rank, shifted, /) -> (quantile, excess, shift) or None\n--\n\n"
+                       "The loss that stands at a rank in rising order, the sum of what others exceed it by and, if\n"
                        "shifted, the sum of all losses less it. None where one is not finite.");
 
 static PyObject *tail(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -989,26 +992,26 @@ static PyObject *tail(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_buffer x;
     Tail found = {0.0, 0.0};
     double shift = 0.0, least, most, spoilt;
-    if (take(count, 3, "tail(x, place, shifted)") < 0)
+    if (take(count, 3, "tail(x, rank, shifted)") < 0)
         return NULL;
-    Py_ssize_t place = PyLong_AsSsize_t(args[1]);
+    Py_ssize_t rank = PyLong_AsSsize_t(args[1]);
     int shifted = PyObject_IsTrue(args[2]);
     if (PyErr_Occurred() || floats(args[0], &x, 0, 0, "x") < 0)
         return NULL;
     Py_ssize_t n = x.shape[0];
     double *v = PyMem_Malloc((size_t)(n + 1) * sizeof(double));
-    if (v == NULL || place < 0 || place >= n) {
+    if (v == NULL || rank < 0 || rank >= n) {
         if (v == NULL)
             PyErr_NoMemory();
         else
-            PyErr_Format(PyExc_ValueError, "place must be one of the %zd losses; found %zd.", n, place);
+            PyErr_Format(PyExc_ValueError, "rank must be one of the %zd losses; found %zd.", n, rank);
         PyMem_Free(v);
         PyBuffer_Release(&x);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS spoilt = range_of(x.buf, n, &least, &most);
     if (!isnan(spoilt)) {
-        found = upper_tail(x.buf, n, place, v);
+        found = upper_tail(x.buf, n, rank, v);
         if (shifted)
             shift = sum(x.buf, NULL, n, found.at, 0.0);
     }
@@ -1033,7 +1036,7 @@ static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer
     }
     if (isnan(spoilt))
         return 0;
-    double at = select_place(work, n, n - 1 - (above < n ? above : n - 1));
+    double at = select_rank(work, n, n - 1 - (above < n ? above : n - 1));
     double over = 0.0, ties = 0.0, excess = 0.0, total = 0.0;
     for (Py_ssize_t i = 0; i < n; i++) {
         double y = loss(x, i) - at;
@@ -1043,20 +1046,20 @@ static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer
         excess += y > 0.0 ? y : 0.0;
         total += y;
     }
-    double rise = u.b - u.a, left = mass * tail - over, share = rise * (left > 0.0 ? left : 0.0) / ties;
+    double jump = u.b - u.a, left = mass * tail - over, share = jump * (left > 0.0 ? left : 0.0) / ties;
     for (Py_ssize_t i = 0; i < n; i++) {
-        double q = (u.a + (work[i] > 0.0 ? rise : work[i] == 0.0 ? share : 0.0)) / mass;
+        double q = (u.a + (work[i] > 0.0 ? jump : work[i] == 0.0 ? share : 0.0)) / mass;
         if (tilt->itemsize == 4)
             ((float *)tilt->buf)[i] = (float)q;
         else
             ((double *)tilt->buf)[i] = q;
     }
     *center = at;
-    *found = (Answer){(rise * excess + u.a * total) / mass, 0.0, 1.0, 0.0};
+    *found = (Answer){(jump * excess + u.a * total) / mass, 0.0, 1.0, 0.0};
     return isfinite(found->value);
 }
 
-/* The same of float64 losses, without a tilt; v has room for all. */
+/* The same of float64 losses, without a tilt; v is as long as x. */
 static int two_pieces_valued(Curve u, const double *x, Py_ssize_t n, double *v, double *center, Answer *found)
 {
     double tail = (1.0 - u.a) / (u.b - u.a), least, most;
@@ -1143,7 +1146,7 @@ without_tilt:
 static PyMethodDef methods[] = {
     {"tail", (PyCFunction)(void (*)(void))tail, METH_FASTCALL, tail_doc},
     {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
-    {"settle", (PyCFunction)(void (*)(void))settled, METH_FASTCALL, settle_doc},
+    {"newton_from", (PyCFunction)(void (*)(void))newton_from_guess, METH_FASTCALL, newton_from_doc},
     {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},
     {"sums", (PyCFunction)(void (*)(void))sums, METH_FASTCALL, sums_doc},
     {"window", (PyCFunction)(void (*)(void))window, METH_FASTCALL, window_doc},

@@ -13,7 +13,7 @@ from certeq._checks import check_instance
 from certeq.utilities import Utility
 
 Floats = NDArray[Any]
-Locate = Callable[[int, int], tuple[int, ...]]  # (row, place in it) -> index in the caller's array
+Locate = Callable[[int, int], tuple[int, ...]]  # (row, position in it) -> index in the caller's array
 Axis = int | tuple[int, ...] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -115,16 +115,16 @@ def as_axis_last(x: Floats, axis: Axis) -> tuple[Floats, tuple[int, ...]]:
 
 
 def locating(x: Floats, axis: Axis) -> Locate:
-    """The index in x of a row and a place in it, as `as_axis_last` lays them out."""
+    """The index in x of a row and a position in it, as `as_axis_last` lays them out."""
 
-    def locate(row: int, place: int) -> tuple[int, ...]:
+    def locate(row: int, position: int) -> tuple[int, ...]:
         if axis is None:
-            return tuple(int(k) for k in np.unravel_index(place, x.shape))
+            return tuple(int(k) for k in np.unravel_index(position, x.shape))
         axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
         axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, x.ndim))
         rest = [k for k in range(x.ndim) if k not in axes]
         index = dict(zip(rest, np.unravel_index(row, [x.shape[k] for k in rest]) if rest else (), strict=True))
-        index |= dict(zip(axes, np.unravel_index(place, [x.shape[k] for k in axes]), strict=True))
+        index |= dict(zip(axes, np.unravel_index(position, [x.shape[k] for k in axes]), strict=True))
         return tuple(int(index[k]) for k in range(x.ndim))
 
     return locate
@@ -137,13 +137,13 @@ def check_not_empty(x: Floats) -> None:
 
 
 def check_aligned(x: Any, weights: Any) -> None:
-    """Refuse a Series of weights whose labels are not those of the losses: they would be paired by place."""
+    """Refuse a Series of weights whose labels are not those of the losses: they would be paired by position."""
     labels: Any = getattr(x, "index", None)
     others: Any = getattr(weights, "index", None)
     if hasattr(labels, "equals") and hasattr(others, "equals") and not labels.equals(others):
         raise ValueError(
             "weights must have the index of x; found other labels, or the same ones in another order. Pass "
-            "weights.reindex(x.index), or weights.to_numpy() to pair them by place."
+            "weights.reindex(x.index), or weights.to_numpy() to pair them by position."
         )
 
 
@@ -170,7 +170,7 @@ def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
 def raise_not_finite_rows(rows: Floats, allow_low: bool, locate: Locate | None = None) -> None:
     """Say which loss is NaN or infinite, and what that means. ``allow_low`` lets -inf pass.
 
-    ``locate`` turns a row and a place in it into the index that the caller's array has there.
+    ``locate`` turns a row and a position in it into the index that the caller's array has there.
     """
     for i in range(rows.shape[0]):
         for start in range(0, rows.shape[1], 1 << 16):
@@ -180,10 +180,10 @@ def raise_not_finite_rows(rows: Floats, allow_low: bool, locate: Locate | None =
                 bad &= block != -np.inf
             if not np.any(bad):
                 continue
-            place = start + int(np.argmax(bad))
-            where = (place,) if locate is None else locate(i, place)
+            position = start + int(np.argmax(bad))
+            where = (position,) if locate is None else locate(i, position)
             where_text = f"index {where[0]}" if len(where) == 1 else f"index {where}"
-            raise not_finite(float(block[place - start]), f"at {where_text}")
+            raise not_finite(float(block[position - start]), f"at {where_text}")
 
 
 def not_finite(found: float, where: str) -> ValueError:

@@ -49,7 +49,7 @@ from certeq.risk._sketch import (
     flattened,
     middle_float,
     shifted,
-    steep_places,
+    steep_points,
     weighted_sum,
 )
 from certeq.risk._vector import facts_of, value_of_vector
@@ -154,7 +154,7 @@ class NotFinite(ValueError):
         )
 
 
-def survey(table: Table, extra: Any = None, allow_low: bool = False) -> tuple[Summary, Floats]:
+def summarize(table: Table, extra: Any = None, allow_low: bool = False) -> tuple[Summary, Floats]:
     """One pass: range and weight of the sample, and means of what ``extra`` sums up; the least loss may be -inf."""
     found = summary(table, extra)
     if table.weighted:
@@ -250,7 +250,7 @@ def solve_long(table: Table, utility: Utility) -> LongSolved:
     if not form(utility).kinks and utility.has_curvature:
         return _newton(table, draw, utility)
     s = draw.threshold(utility) - draw.center
-    size, first = survey(table, SumKernel(_SlopeEvaluation.sums(form(utility), draw.center, s)))
+    size, first = summarize(table, SumKernel(_SlopeEvaluation.sums(form(utility), draw.center, s)))
     return _search(table, draw, utility, size, [_SlopeEvaluation(s, *map(float, first))], 1)
 
 
@@ -269,7 +269,7 @@ def _log_mean_exp(table: Table, draw: _Draw, rate: float, utility: Utility) -> L
     passes, center = 0, float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
     while True:
-        size, (total,) = survey(table, WideSumKernel(_ExpSum(rate, center, flat)), allow_low=True)
+        size, (total,) = summarize(table, WideSumKernel(_ExpSum(rate, center, flat)), allow_low=True)
         passes += 1
         # Any center will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - center)) <= 300.0 and not (flat and total <= -0.9):
@@ -303,7 +303,7 @@ def _mean_and_variance(table: Table, draw: _Draw, curvature: float, utility: Uti
             x = z - middle
             return weighted_sum(x, w), weighted_sum(x * x, w)
 
-        size, (shift, square) = survey(table, WideSumKernel(moments))
+        size, (shift, square) = summarize(table, WideSumKernel(moments))
         passes += 1
         # E x**2 - (E x)**2 keeps its digits while the guessed mean is within a standard deviation of the true one.
         if shift * shift <= 0.5 * square or passes == 3:
@@ -319,7 +319,7 @@ def _two_pieces(table: Table, draw: _Draw, pieces: Pieces, utility: Utility) -> 
     size = Summary(-np.inf, np.inf, float(len(table)), float(len(table)))
     if pieces.low != 0.0 or table.weighted:
         middle = draw.mean
-        size, (shift,) = survey(table, WideSumKernel(lambda z, w: (weighted_sum(z - middle, w),)))
+        size, (shift,) = summarize(table, WideSumKernel(lambda z, w: (weighted_sum(z - middle, w),)))
         average, passes = middle + float(shift), 1
         if pieces.low == pieces.high:
             value = average + utility.oce_of_zero
@@ -376,7 +376,7 @@ class SlopeSums:
 
 def _newton(table: Table, draw: _Draw, utility: Utility) -> LongSolved:
     s = draw.threshold(utility) - draw.center if draw.z.size else 0.0
-    size, first = survey(table, SlopeSums(form(utility), draw.center, s))
+    size, first = summarize(table, SlopeSums(form(utility), draw.center, s))
     newton = _Newton(table, utility, draw.center, size, {s: tuple(first)})
     found = newton.descend(s)
     if found is None:  # a tail so heavy that the draw missed what matters, or slopes that rise within a short stretch
@@ -548,7 +548,7 @@ class _SlopeModel:
             drift = change / (at.s - last.s) if abs(change) > 1e3 * _EPS * scale else 0.0  # rounding drifts nowhere
         return cls(sketch, form, at, scale, True, off, drift if math.isfinite(drift) else 0.0)
 
-    def lift(self, s: float) -> float:
+    def correction(self, s: float) -> float:
         """What to add to the sketch's slope at s."""
         return self.off + self.drift * (s - self.at.s)
 
@@ -564,12 +564,12 @@ class _SlopeModel:
 
     def root(self, low: float, high: float) -> tuple[float, float]:
         """Where the model passes 1, and by how much it jumps there."""
-        found = self.sketch.root(self.form, low, high, self.lift)
+        found = self.sketch.root(self.form, low, high, self.correction)
         if self.drift == 0.0:
             return found
         # What the error does further away is a guess. Where that moves the root by a multiple, it is not made.
         drift, self.drift = self.drift, 0.0
-        plain = self.sketch.root(self.form, low, high, self.lift)
+        plain = self.sketch.root(self.form, low, high, self.correction)
         there, here = found[0] - self.at.s, plain[0] - self.at.s
         if not (there * here > 0.0 and 0.25 <= there / here <= 4.0):
             return plain
@@ -595,7 +595,7 @@ class _SlopeSearch(_Search):
         if first.jumps_past_1:
             return first.s, first.s + first.value
         last, sketch, stalls, repeats = first, rough, 0, 0
-        trial, _ = rough.root(self.form, self.low, self.high, _SlopeModel.of(rough, self.form, first, first).lift)
+        trial, _ = rough.root(self.form, self.low, self.high, _SlopeModel.of(rough, self.form, first, first).correction)
         if trial == self.high and first.s < trial:
             # The draw knows nothing of what made the slope so large: a sketch of all losses, seen from the same point.
             trial = float(np.nextafter(first.s, np.inf))
@@ -702,9 +702,9 @@ def solve_rising(table: Table, rising: Rising) -> float:
     """The smallest t at which the mean of rising.function(X - t) is at most its level; `NotFinite` as `solve_long`."""
     draw = _Draw.of(table, min(max(len(table) // 32, 1 << 12), 1 << 15))
     points = _around_draw(draw, rising) if draw.z.size else (0.0,)
-    size, means = survey(table, rising.sums(draw.center, points))
+    size, means = summarize(table, rising.sums(draw.center, points))
     least, greatest = size.low - draw.center, size.high - draw.center
-    features = steep_places(rising.at, [rising.anchor])
+    features = steep_points(rising.at, [rising.anchor])
     search = _RisingSearch(table, draw.center, size.mass, least, greatest, features, 1, rising, draw.sketch())
     search.learn(points, [float(found) for found in means])
     return draw.center + search.run()
@@ -776,10 +776,10 @@ class _RisingSearch(_Search):
 
     def _around_guess(self, low: float, high: float, noise: float) -> tuple[float, tuple[float, ...]]:
         """Where the corrected sketch comes down to the level, and points on either side."""
-        lift, seen = self._lift()
+        correction, seen = self._correction()
 
         def modelled(t: float) -> float:
-            return self.rising.excess(self.sketch, t)[0] + lift(t)
+            return self.rising.excess(self.sketch, t)[0] + correction(t)
 
         guess = falls_to_zero(lambda t: flattened(modelled(t)), low, high, 0.25 * noise)
         if not low < guess <= high:
@@ -795,7 +795,7 @@ class _RisingSearch(_Search):
         before = float(np.nextafter(guess, -np.inf))
         return guess, (guess - error, guess - fine, before, guess, guess + fine, guess + error)
 
-    def _lift(self) -> tuple[Callable[[float], float], float]:
+    def _correction(self) -> tuple[Callable[[float], float], float]:
         """What to add to the sketch's excess, from the two nearest t tried; and the nearest of them."""
         tried = sorted((t for t in self.known if math.isfinite(self.known[t])), key=lambda t: abs(self.known[t]))
         if not tried:
@@ -831,7 +831,7 @@ def _evenly_spaced(low: float, high: float, in_order: bool) -> tuple[float, ...]
 def bisect_long(table: Table, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
     """OCE-SB of one long sample, a pass over its blocks for every step."""
     check_tolerances(delta, epsilon)
-    size, _ = survey(table)
+    size, _ = summarize(table)
 
     def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
         def sums(z: Floats, w: Floats | None) -> tuple[float]:

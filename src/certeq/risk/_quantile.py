@@ -54,11 +54,11 @@ def upper_quantile(sample: Table, tail: float, mass: float, drawn: Floats, drawn
     crowded, passes = False, 0
     while True:
         # A window that is sure to hold too many is not listed but counted in bins, one of which is the next window.
-        held = drawn[(drawn >= a) & (drawn <= b)]
-        crowded |= held.size > 0.8 * min(sample.keep / len(sample), _PER_BLOCK / BLOCK) * drawn.size
+        inside = drawn[(drawn >= a) & (drawn <= b)]
+        crowded |= inside.size > 0.8 * min(sample.keep / len(sample), _PER_BLOCK / BLOCK) * drawn.size
         if crowded and -np.inf < a < b < np.inf:
             passes += 1
-            a, b = _narrow(sample, a, b, target, held)
+            a, b = _narrow(sample, a, b, target, inside)
         found = sample.reduce(_List(a, b, sample.keep))
         passes += 1
         crowded = False
@@ -80,8 +80,8 @@ def _finish(found: _Window, b: float, target: float, mass: float, passes: int) -
     assert found.inside is not None
     if found.weights is None:
         # Rank k+1 from the top, of which those above the window are counted already.
-        place = min(int(target - found.above), found.inside.size - 1)
-        split = found.inside.size - 1 - place
+        rank = min(int(target - found.above), found.inside.size - 1)
+        split = found.inside.size - 1 - rank
         part = np.partition(found.inside, split)
         q = float(part[split])
         within = float((part[split + 1 :] - q).sum())
@@ -89,9 +89,9 @@ def _finish(found: _Window, b: float, target: float, mass: float, passes: int) -
         order = np.argsort(-found.inside, kind="stable")
         ranked, weights = found.inside[order], found.weights[order]
         before = found.above + np.concatenate([[0.0], np.cumsum(weights)[:-1]])
-        place = int(np.flatnonzero((before <= target) & (weights > 0))[-1])
-        q = float(ranked[place])
-        within = float((weights[:place] * (ranked[:place] - q)).sum())
+        rank = int(np.flatnonzero((before <= target) & (weights > 0))[-1])
+        q = float(ranked[rank])
+        within = float((weights[:rank] * (ranked[:rank] - q)).sum())
     high = b if np.isfinite(b) else q
     return Quantile(q, (found.excess + found.above * (high - q) + within) / mass, passes)
 
@@ -105,9 +105,9 @@ def _predict(drawn: Floats, weights: Floats | None, tail: float) -> tuple[float,
         upper = np.arange(drawn.size, 0, -1.0) / size
     else:
         order = np.argsort(drawn)
-        ranked, held = drawn[order], weights[order]
-        size = float(held.sum() ** 2 / (held * held).sum())
-        upper = np.cumsum(held[::-1])[::-1] / held.sum()
+        ranked, ranked_weights = drawn[order], weights[order]
+        size = float(ranked_weights.sum() ** 2 / (ranked_weights * ranked_weights).sum())
+        upper = np.cumsum(ranked_weights[::-1])[::-1] / ranked_weights.sum()
     slack = 5.0 * np.sqrt(tail * (1.0 - tail) / size) + 2.0 / size
     # ``upper``, the mass at or above each drawn loss, falls along the ranks.
     left = int(np.searchsorted(-upper, -(tail + slack))) - 1
@@ -185,10 +185,10 @@ def _narrow(sample: Table, a: float, b: float, target: float, drawn: Floats) -> 
     above, mass, least, greatest = sample.reduce(_Count(a, b, edges))
     # Mass above each bin, and with it.
     beyond = above + np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
-    held = np.flatnonzero((beyond <= target) & (mass > 0))
-    if held.size == 0:  # the draw misled: the quantile lies elsewhere, as the next pass will say
+    holds = np.flatnonzero((beyond <= target) & (mass > 0))
+    if holds.size == 0:  # the draw misled: the quantile lies outside, as the next pass will say
         return a, b
-    return float(least[held[0]]), float(greatest[held[0]])
+    return float(least[holds[0]]), float(greatest[holds[0]])
 
 
 @dataclass(frozen=True)

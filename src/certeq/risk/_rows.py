@@ -133,12 +133,12 @@ def upper_quantile(z: Floats, weights: Floats | None, tail: float) -> Floats:
     """The least loss of each row with mass above it at most ``tail``: a loss of positive weight."""
     samples = z.shape[1]
     if weights is None:
-        place = samples - 1 - tail_count(tail, samples)
-        return np.asarray(np.partition(z, place, axis=1)[:, place])
+        rank = samples - 1 - tail_count(tail, samples)
+        return np.asarray(np.partition(z, rank, axis=1)[:, rank])
     order = np.argsort(-z, axis=1, kind="stable")
     ranked = np.take_along_axis(weights, order, axis=1)
     mass = np.cumsum(ranked, axis=1)
-    # The last place whose mass above is within the tail; points without weight are passed over by themselves.
+    # The last rank whose mass above is within the tail; points without weight are passed over by themselves.
     within = np.concatenate([np.ones((len(z), 1), dtype=bool), mass[:, :-1] <= tail * (1 + 4 * _EPS)], axis=1)
     within &= ranked > 0
     last = samples - 1 - np.argmax(within[:, ::-1], axis=1)
@@ -348,8 +348,8 @@ def bisect_rows(
     leaves 1/3), so a bracket of two neighboring floats ends it too.
     """
     check_tolerances(delta, epsilon)
-    held = z if weights is None else np.where(weights > 0, z, np.nan)
-    center = np.nanmax(held, axis=1)
+    counted = z if weights is None else np.where(weights > 0, z, np.nan)
+    center = np.nanmax(counted, axis=1)
     y = z - center[:, None]
     if weights is not None:
         y = with_least_for_zero_weight(y, weights)
@@ -358,7 +358,7 @@ def bisect_rows(
         with np.errstate(over="ignore"):
             return mean(np.asarray(function(y - t[:, None])), weights)
 
-    low = np.nanmin(held, axis=1) - center - utility.anchor
+    low = np.nanmin(counted, axis=1) - center - utility.anchor
     return bisect(means, center, low, utility, delta, epsilon)
 
 
@@ -397,10 +397,10 @@ def solve_rising_rows(
     z: Floats, w: Floats | None, function: Callable[[Any], Any], level: float, anchor: float
 ) -> Floats:
     """The smallest t of each row at which the mean of function(z - t) is at most the level; the function rises."""
-    held = z if w is None else np.where(w > 0, z, np.nan)
-    center = np.nanmax(held, axis=1)
+    counted = z if w is None else np.where(w > 0, z, np.nan)
+    center = np.nanmax(counted, axis=1)
     y = z - center[:, None] if w is None else with_least_for_zero_weight(z - center[:, None], w)
-    least = np.nanmin(held, axis=1) - center
+    least = np.nanmin(counted, axis=1) - center
     low = below_all(least, least, anchor)
 
     def excess(t: Floats) -> Floats:

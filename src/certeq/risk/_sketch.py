@@ -213,15 +213,15 @@ class Sketch:
         many = int(np.searchsorted(np.cumsum(self.shares[order]), min(wanted / size, 1.0 / 32.0)))
         return float(distance[order[min(many, order.size - 1)]])
 
-    def root(self, form: Form, low: float, high: float, lift: Callable[[float], float]) -> tuple[float, float]:
-        """The least s in (low, high] with a mean slope plus ``lift`` of at most 1; by how much it jumps past 1 there.
+    def root(self, form: Form, low: float, high: float, correction: Callable[[float], float]) -> tuple[float, float]:
+        """The least s in (low, high] where the mean slope plus ``correction`` is 1 or less; how far it jumps past 1.
 
         The second number is the lesser of the two parts of the jump, above and below 1; 0 between breakpoints.
         """
         one = 1.0 + 64.0 * _EPS
 
         def excess(s: float) -> float:
-            return flattened(self.slopes(form, s)[0] + lift(s) - (one if form.kinks else 1.0))
+            return flattened(self.slopes(form, s)[0] + correction(s) - (one if form.kinks else 1.0))
 
         if form.kinks:
             breaks = np.unique(np.concatenate([self.points - at for at in form.kink_locations]))
@@ -232,7 +232,7 @@ class Sketch:
                 first, last = (first, middle) if excess(float(breaks[middle])) <= 0.0 else (middle + 1, last)
             if first < breaks.size:
                 high = float(breaks[first])
-                left, right = (slope + lift(high) - one for slope in self.slopes(form, high))
+                left, right = (slope + correction(high) - one for slope in self.slopes(form, high))
                 if right > 0.0:
                     return high, min(right, -left)
             low = float(breaks[first - 1]) if first > 0 else low
@@ -275,24 +275,24 @@ def middle_float(low: float, high: float, in_order: bool) -> float:
     """The middle of two floats, or the float that has as many on either side: that halves any range in 64 steps."""
     if not in_order:
         return 0.5 * (low + high)
-    place = sum(_place_of(end) for end in (low, high)) // 2
-    return float(_floats_at(np.array([place]))[0])
+    rank = sum(_rank_of(end) for end in (low, high)) // 2
+    return float(_floats_at(np.array([rank]))[0])
 
 
 def floats_between(low: float, high: float, parts: int) -> Floats:
     """Floats that cut [low, high] into so many parts with about as many floats in each."""
-    first, last = _place_of(low), _place_of(high)
+    first, last = _rank_of(low), _rank_of(high)
     return _floats_at(np.array([first + (last - first) * k // parts for k in range(1, parts)]))
 
 
-def _place_of(number: float) -> int:
+def _rank_of(number: float) -> int:
     """How many floats lie between 0 and the number, with its sign."""
     bits = int(np.array([number]).view(np.int64)[0])
     return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
 
 
-def _floats_at(places: NDArray[np.int64]) -> Floats:
-    return np.copysign(np.abs(places).view(np.float64), places)
+def _floats_at(ranks: NDArray[np.int64]) -> Floats:
+    return np.copysign(np.abs(ranks).view(np.float64), ranks)
 
 
 def features_of(utility: Utility) -> tuple[float, ...]:
@@ -300,11 +300,11 @@ def features_of(utility: Utility) -> tuple[float, ...]:
     sharpest = sorted(utility.kinks, key=lambda kink: -kink[1])[: _MOST_FEATURES - _MOST_STEEP]
     found = [kink for kink, _ in sharpest]
     found = found if any(abs(kink - utility.anchor) < 1e-9 for kink in found) else [*found, utility.anchor]
-    return steep_places(utility.slope, found)
+    return steep_points(utility.slope, found)
 
 
-def steep_places(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
-    """The known places and those where an increasing function rises within a short stretch; sorted."""
+def steep_points(function: Callable[[Any], Any], known: list[float]) -> tuple[float, ...]:
+    """The known points and those where an increasing function rises within a short stretch; sorted."""
     found, octaves = list(known), 2.0 ** np.arange(-50.0, 50.0, 0.125)
     for _ in range(8 if len(known) <= _MOST_STEEP else 0):  # near what was found the grid is finer, and may show more
         grid = np.unique(np.concatenate([feature + sign * octaves for feature in found for sign in (-1.0, 1.0)]))
@@ -334,9 +334,9 @@ def _steep_within(function: Callable[[Any], Any], grid: Floats, known: list[floa
         inside &= (grid[1:] < feature) | (grid[:-1] > feature)
     found = []
     for cell in sorted(np.flatnonzero(inside), key=lambda cell: -share[cell]):
-        place = int(np.argmax(pairs[cell]))
-        a, b = float(parts[cell, place]), float(parts[cell, place + 2])
-        half = 0.5 * (slope[cell, place] + slope[cell, place + 2])
+        part = int(np.argmax(pairs[cell]))
+        a, b = float(parts[cell, part]), float(parts[cell, part + 2])
+        half = 0.5 * (slope[cell, part] + slope[cell, part + 2])
         while a < (middle := 0.5 * (a + b)) < b:
             a, b = (middle, b) if float(function(np.array([middle]))[0]) < half else (a, middle)
         found.append(b)

@@ -167,7 +167,7 @@ def _tail(x: Floats, rank: int, shifted: bool) -> tuple[float, float, float]:
 
 
 def _at_kink(form: Form, facts: _Facts) -> float:
-    """u at its only kink, less the place of it: what is added to the risk of two pieces that meet at 0."""
+    """u at its only kink, less the location of it: what is added to the risk of two pieces that meet at 0."""
     assert isinstance(facts.shape, Pieces)
     return (
         facts.of_zero
@@ -180,12 +180,12 @@ def _by_numpy(
     x: Floats, weights: Floats | None, form: Form, facts: _Facts, tolerance: float, dtype: DTypeLike
 ) -> Solved | None:
     size, shape, tail = x.shape[0], facts.shape, facts.tail
-    held = x if weights is None else x[weights > 0]
+    counted = x if weights is None else x[weights > 0]
     if size <= SMALL:
-        parted = np.sort(held)
+        parted = np.sort(counted)
         low, high = float(parted[0]), float(parted[-1])
     else:
-        parted, low, high = held, float(held.min()), float(held.max())
+        parted, low, high = counted, float(counted.min()), float(counted.max())
     most = math.inf if x.itemsize == 8 else 1e30  # sums and powers of larger differences would leave float32
     if not (high - low < most or (isinstance(shape, Exponential) and -math.inf < high < math.inf)):
         return None
@@ -195,9 +195,9 @@ def _by_numpy(
         if weights is not None:
             center = upper_quantile(x, weights, tail)
         else:
-            place = rank_of(size, tail)
-            parted = parted if size <= SMALL else np.partition(held, place)
-            center = float(parted[place])
+            rank = rank_of(size, tail)
+            parted = parted if size <= SMALL else np.partition(counted, rank)
+            center = float(parted[rank])
     z = x - center
     if weights is not None:
         # A loss without weight may lie anywhere, and must not overflow anything: the least does not.
@@ -349,13 +349,13 @@ def log_mean_exp(z: Floats, mean: Mean, rate: float, facts: _Facts) -> _Density:
     return _Density(certain + facts.of_zero, certain - facts.anchor, density, total)
 
 
-def mean_and_variance(z: Floats, mean: Mean, bend: float, facts: _Facts) -> _Density:
+def mean_and_variance(z: Floats, mean: Mean, curvature: float, facts: _Facts) -> _Density:
     middle = mean(z)
     y = z - middle
     variance = mean(y * y)
-    y *= bend
+    y *= curvature
     y += 1.0
-    return _Density(middle + 0.5 * bend * variance + facts.of_zero, middle - facts.anchor, y)
+    return _Density(middle + 0.5 * curvature * variance + facts.of_zero, middle - facts.anchor, y)
 
 
 def two_pieces(z: Floats, mean: Mean, form: Form, facts: _Facts) -> _Density:
@@ -452,17 +452,17 @@ def _interpolate(seen: list[tuple[float, float, float]]) -> float:
         return math.nan
     chord = (t2 - t1) / (f2 - f1)
     if len(seen) == 2:
-        bend = (chord - run) / (f2 - f1)
+        second = (chord - run) / (f2 - f1)
     else:
         f0, t0, _ = seen[-3]
         if f0 in (f1, f2):
             return t2 - chord * f2
-        bend = (chord - (t1 - t0) / (f1 - f0)) / (f2 - f0)
-    return t2 - chord * f2 + bend * f1 * f2
+        second = (chord - (t1 - t0) / (f1 - f0)) / (f2 - f0)
+    return t2 - chord * f2 + second * f1 * f2
 
 
 def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tolerance: float) -> _Density:
-    """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where Newton works."""
+    """Where the slope jumps, t* either puts a loss on a kink or lies between two such points, where Newton works."""
     low, t, on_kink = bracket_by_breakpoints(z, mean, form, low, high)
     if not on_kink:
         return by_newton(z, mean, form, low, t, 0.5 * (low + t), tolerance)
@@ -602,10 +602,10 @@ def rank_of(size: int, tail: float) -> int:
 def near_quantile(parted: Floats, center: float, tail: float, anchor: float) -> float:
     """A start for losses less ``center``, the quantile at which ``parted`` is partitioned: t* lies near it."""
     size = parted.shape[0]
-    place = rank_of(size, tail)
-    if size * tail - (size - 1 - place) < 1e-9 and place < size - 1:
+    rank = rank_of(size, tail)
+    if size * tail - (size - 1 - rank) < 1e-9 and rank < size - 1:
         # A whole number of losses in the tail: t lies between two of them.
-        return 0.5 * float(parted[place + 1 :].min() - center)
+        return 0.5 * float(parted[rank + 1 :].min() - center)
     return -0.5 * anchor
 
 

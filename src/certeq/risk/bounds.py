@@ -80,12 +80,12 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
         return 0.0
     y = (z - middle) / half  # between -1 and 1: no power of it overflows
 
-    def pull(c: float) -> float:
+    def residual(c: float) -> float:
         """The derivative in c, up to a factor; it rises, from the least loss to the largest."""
         away = y - c
         return -float(np.mean(np.sign(away) * np.abs(away) ** (q - 1.0)))
 
-    c = brentq(pull, -1.0, 1.0, xtol=1e-14)
+    c = brentq(residual, -1.0, 1.0, xtol=1e-14)
     return float(half * np.mean(np.abs(y - c) ** q) ** (1.0 / q))
 
 

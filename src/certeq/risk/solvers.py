@@ -1,4 +1,4 @@
-"""The solvers for the threshold, one for each kind of place that losses live in: what other packages import.
+"""The solvers for the threshold that other packages import, one for each shape of the data.
 
 One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is wanted), many rows at once (`solve_rows`, or
 `solve_each` where compiled code can do it), one long sample read in blocks (`solve_long`; `solve_table` names a loss

@@ -153,7 +153,8 @@ def _of_column(name: str, x: Any) -> DaskArray:
         )
     dtype = x.dtype
     if not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "fiub":
-        x = x.astype("float64")  # pandas' own nullable numbers; a missing one becomes NaN, which is refused by place
+        # Pandas' own nullable numbers; a missing one becomes NaN, which is refused with its index.
+        x = x.astype("float64")
     elif getattr(dtype, "kind", "O") not in "fiubc":
         raise TypeError(f"{name} must hold numbers; found a column of dtype {dtype}. Convert it, {name}.astype(float).")
     return in_partitions(x)

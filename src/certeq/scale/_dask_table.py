@@ -38,7 +38,7 @@ _DRAWS = (1 << 15, 1 << 18)  # losses drawn at random: the first for every start
 class DaskTable(Table):
     """Rows in the chunks of a Dask array, chunked along its first axis, with weights in chunks of the same length."""
 
-    _how_to_move = " Make a new LinearLoss of the array to run elsewhere."
+    _how_to_move = " Make a new LinearLoss of the array to run it with another scheduler."
 
     def __init__(self, values: DaskArray, weights: DaskArray | None = None, scheduler: Scheduler | None = None) -> None:
         self.values, self.weights = values, weights
@@ -110,12 +110,12 @@ class DaskTable(Table):
         return w
 
     def where(self, row: int) -> str:
-        """The position of a row, and its place among the chunks."""
+        """The position of a row, and where it is among the chunks."""
         chunk = int(np.searchsorted(self.starts, row, side="right")) - 1
-        place = row - int(self.starts[chunk])
+        offset = row - int(self.starts[chunk])
         if len(self.shape) == 1:
-            return f"in partition {chunk} of {len(self.starts) - 1} (counted from 0), at its row {place}"
-        return f"at scenario {row} (row {place} of chunk {chunk})"
+            return f"in partition {chunk} of {len(self.starts) - 1} (counted from 0), at its row {offset}"
+        return f"at scenario {row} (row {offset} of chunk {chunk})"
 
     def _arrays(self) -> tuple[DaskArray, ...]:
         return (self.values,) if self.weights is None else (self.values, self.weights)

@@ -48,10 +48,10 @@ def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
     for d in dims:
         if not -max(ndim, 1) <= d < max(ndim, 1):
             raise IndexError(f"dim must name dimensions of losses, which have {ndim}; found {dim!r}.")
-    places = tuple(d % max(ndim, 1) for d in dims)
-    if len(set(places)) < len(places):
+    axes = tuple(d % max(ndim, 1) for d in dims)
+    if len(set(axes)) < len(axes):
         raise ValueError(f"dim must not name a dimension twice; found {dim!r}.")
-    return places[:ndim]
+    return axes[:ndim]
 
 
 def check_values(losses: Tensor, utility: Utility, allow_inf: bool) -> None:
@@ -76,9 +76,9 @@ def complaint_of(losses: Tensor, utility: Utility, allow_inf: bool) -> str:
         bad |= fixed == -torch.inf
     if not bool(bad.any()):
         return ""
-    place = tuple(int(i) for i in bad.nonzero()[0])
-    found = float(fixed[place])
-    where = f"index {place[0]}" if len(place) == 1 else f"index {place}"
+    index = tuple(int(i) for i in bad.nonzero()[0])
+    found = float(fixed[index])
+    where = f"index {index[0]}" if len(index) == 1 else f"index {index}"
     if found != found:
         return f"losses holds NaN at {where}; find where the model or its input produced it."
     if found > 0:
@@ -123,6 +123,6 @@ def check_weights(weight: Tensor) -> None:
     fixed = weight.detach()
     if bool((torch.isfinite(fixed) & (fixed >= 0)).all()):
         return
-    place = tuple(int(i) for i in (~torch.isfinite(fixed) | (fixed < 0)).nonzero()[0])
-    where = place[0] if len(place) == 1 else place
-    raise ValueError(f"weight must be finite and not negative; found {float(fixed[place])!r} at index {where}.")
+    index = tuple(int(i) for i in (~torch.isfinite(fixed) | (fixed < 0)).nonzero()[0])
+    where = index[0] if len(index) == 1 else index
+    raise ValueError(f"weight must be finite and not negative; found {float(fixed[index])!r} at index {where}.")

@@ -261,8 +261,8 @@ class MemoryOCELoss(OCELoss):
         if losses.dtype == torch.float64 and self.bank.dtype != torch.float64:
             self.bank = self.bank.double()  # at an offset of 1e9 a float32 has no digits left for the losses
         new = losses.detach().reshape(-1)[-self.memory :].to(self.bank)
-        places = (torch.arange(new.numel(), device=new.device) + self.place) % self.memory
-        self.bank[places] = new
+        indices = (torch.arange(new.numel(), device=new.device) + self.place) % self.memory
+        self.bank[indices] = new
         self.place.copy_((self.place + new.numel()) % self.memory)
         self.filled.copy_((self.filled + new.numel()).clamp(max=self.memory))
 

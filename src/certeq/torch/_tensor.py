@@ -48,8 +48,8 @@ class Found(NamedTuple):
     jump: Tensor | None = None
 
 
-class Placed(NamedTuple):
-    """Centered losses and the t that each is compared with, t moving; a loss on a kink is its place, compared with 0.
+class Located(NamedTuple):
+    """Centered losses and the t that each is compared with, t moving; one on a kink is where that is, compared with 0.
 
     ``share`` says how t follows the losses on a kink, 0 rows where none is.
     """
@@ -94,25 +94,25 @@ def from_rows(rows: Tensor, shape: torch.Size, dims: tuple[int, ...]) -> Tensor:
 
 def oce_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """OCE along the last dimension."""
-    placed = place(x, weights, utility)
-    value = placed.t + mean(utility._value(placed.z - placed.against, TORCH), weights)
-    return (placed.center + value).squeeze(-1)
+    located = locate(x, weights, utility)
+    value = located.t + mean(utility._value(located.z - located.against, TORCH), weights)
+    return (located.center + value).squeeze(-1)
 
 
 def threshold_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """t* along the last dimension."""
-    placed = place(x, weights, utility)
-    return (placed.center + placed.t).squeeze(-1)
+    located = locate(x, weights, utility)
+    return (located.center + located.t).squeeze(-1)
 
 
 def tilt_rows(x: Tensor, weights: Tensor | None, utility: Utility) -> Tensor:
     """q = w u'(x - t*); what is missing from a sum of 1 goes to the losses on a kink."""
-    placed = place(x, weights, utility)
-    q: Tensor = form(utility).left_slope(placed.z, placed.against, TORCH)
+    located = locate(x, weights, utility)
+    q: Tensor = form(utility).left_slope(located.z, located.against, TORCH)
     q = q / x.shape[-1] if weights is None else q * weights
-    if placed.share is None:
+    if located.share is None:
         return q / q.sum(-1, keepdim=True)
-    q = q + placed.share * (1.0 - q.sum(-1, keepdim=True))
+    q = q + located.share * (1.0 - q.sum(-1, keepdim=True))
     return q / q.sum(-1, keepdim=True).detach()  # rows where nothing sits on a kink
 
 
@@ -123,15 +123,15 @@ OF_ROWS: dict[str, Callable[[Tensor, Tensor | None, Utility], Tensor]] = {
 }
 
 
-def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
+def locate(x: Tensor, weights: Tensor | None, utility: Utility) -> Located:
     """Solve on detached values, then let t move."""
     fixed = x.detach()
-    held = None if weights is None else weights.detach() > 0
+    counted = None if weights is None else weights.detach() > 0
     center = _center(fixed, None if weights is None else weights.detach(), utility)
     z = x - center
-    if held is not None:  # a loss without weight may lie anywhere, and must not overflow anything: the least does not
-        least = torch.where(held, z.detach(), 0.0).amin(-1, keepdim=True)
-        z = torch.where(held, z, torch.where(torch.isfinite(least), least, 0.0))
+    if counted is not None:  # a loss without weight may lie anywhere and must not overflow: the least one does not
+        least = torch.where(counted, z.detach(), 0.0).amin(-1, keepdim=True)
+        z = torch.where(counted, z, torch.where(torch.isfinite(least), least, 0.0))
     shape = form(utility)
     plain = shape.plain.utility  # all that is searched for is a number
     with torch.no_grad():
@@ -143,7 +143,7 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     # Where u is straight at every loss any t near t* is as good; moving with the mean keeps t + c for losses + c.
     drift = torch.where(curved, (m - m.detach()) / torch.where(curved, h, 1.0), mean(z - z.detach(), weights))
     if found.jump is None:
-        return Placed(center, t + drift, z, t + drift, None)
+        return Located(center, t + drift, z, t + drift, None)
     # t follows the losses on a kink, and the kink: share > 0 there, summing to 1 over the row, or 0 in rows without.
     weight = found.jump if weights is None else found.jump * weights.detach()
     total = weight.sum(-1, keepdim=True)
@@ -153,15 +153,15 @@ def place(x: Tensor, weights: Tensor | None, utility: Utility) -> Placed:
     at = _kinks_met(z, t, shape)
     follow = (share * torch.where(on_kink, (z - z.detach()) - (at - at.detach()), 0.0)).sum(-1, keepdim=True)
     t = t + torch.where(pinned, follow, drift)
-    return Placed(center, t, torch.where(on_kink, at, z), torch.where(on_kink, 0.0, t), share)
+    return Located(center, t, torch.where(on_kink, at, z), torch.where(on_kink, 0.0, t), share)
 
 
 def _kinks_met(z: Tensor, t: Tensor, shape: Form) -> Tensor:
-    """The place of the kink that each loss sits on, moving with the parameters that are learned; 0 for the others."""
+    """Where the kink is that each loss sits on, moving with the parameters that are learned; 0 for the others."""
     at = torch.zeros_like(z.detach())
     for which, kink in enumerate(shape.kinks):
-        place = shape.kink_location(which, at) if shape.is_learned else kink.at
-        at = torch.where(z.detach() - kink.at == t, place, at)
+        location = shape.kink_location(which, at) if shape.is_learned else kink.at
+        at = torch.where(z.detach() - kink.at == t, location, at)
     return at
 
 
@@ -200,7 +200,7 @@ def find(z: Tensor, weights: Tensor | None, utility: Utility) -> Found:
 
 
 def _with_kinks(z: Tensor, weights: Tensor | None, utility: Utility, low: Tensor, high: Tensor) -> Found:
-    """Where the slope jumps, t* either puts a loss on a kink or lies between two such places, where it is continuous.
+    """Where the slope jumps, t* either puts a loss on a kink or lies between two such points, where it is continuous.
 
     The least breakpoint where the mean left slope is at most 1 is found by looking at POINTS of them at once.
     """
@@ -245,7 +245,7 @@ def upper_quantile(z: Tensor, weights: Tensor | None, tail: float) -> Tensor:
     ranked, order = z.sort(dim=-1, descending=True)
     mass = weights.expand_as(z).gather(-1, order)
     within = ((mass.cumsum(-1) - mass <= tail * (1.0 + 1e-15)) & (mass > 0)).to(torch.int64)
-    # The last place that is within the tail, as a position.
+    # The last rank that is within the tail.
     last = (within * torch.arange(1, size + 1, device=z.device)).amax(-1, keepdim=True) - 1
     return ranked.gather(-1, last)
 
@@ -276,8 +276,8 @@ def newton_step(m: Tensor, h: Tensor, utility: Utility) -> Tensor:
     power, (least, most) = utility.growth, utility.slope_range
     if most - least < math.inf:
         odds = math.log((1.0 - least) / (most - 1.0))
-        room = (m - least) * (most - m) / (most - least)
-        return (torch.log((m - least) / (most - m)) - odds) * room / h
+        width = (m - least) * (most - m) / (most - least)
+        return (torch.log((m - least) / (most - m)) - odds) * width / h
     if power == 1.0:
         return (m - 1.0) / h
     return power * m * (1.0 - m ** (-1.0 / power)) / h
@@ -316,7 +316,7 @@ def _multisection(
     """One round of trial points at geometric distances from the start, four of even ones, four Newton steps.
 
     The rounds leave a bracket of 1e-6 of the distance from start to root (or 1e-14 of the range), whatever the
-    utility; Newton squares its width, in units of the bend of the slope, four times.
+    utility; Newton squares its width, in units of the width over which the slope changes, four times.
     """
     shape, far = form(utility), high - low
     half = torch.arange(POINTS // 2, device=z.device, dtype=z.dtype)
@@ -324,13 +324,13 @@ def _multisection(
     offsets = torch.cat([-away, torch.zeros_like(away[:1]), away.flip(0)])
     trial = torch.minimum(torch.maximum(start + far * offsets, low), high)
     ends = torch.cat([low, trial, high], dim=-1)
-    place = (mean_slopes(z, weights, utility, trial) > 1.0).sum(-1, keepdim=True)
-    low, high = ends.gather(-1, place), ends.gather(-1, place + 1)
+    index = (mean_slopes(z, weights, utility, trial) > 1.0).sum(-1, keepdim=True)
+    low, high = ends.gather(-1, index), ends.gather(-1, index + 1)
     even = torch.arange(1, POINTS, device=z.device, dtype=z.dtype)
     for _ in range(4):
         step = (high - low) / POINTS
-        place = (mean_slopes(z, weights, utility, low + step * even) > 1.0).sum(-1, keepdim=True)
-        low, high = low + step * place, torch.minimum(low + step * (place + 1), high)
+        index = (mean_slopes(z, weights, utility, low + step * even) > 1.0).sum(-1, keepdim=True)
+        low, high = low + step * index, torch.minimum(low + step * (index + 1), high)
     t = 0.5 * (low + high)
     for _ in range(4):
         slope, curvature = shape.derivatives(z, t, TORCH)

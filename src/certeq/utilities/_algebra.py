@@ -30,7 +30,7 @@ class _Composite(Utility):
 
     @property
     def kinks(self) -> tuple[tuple[float, float], ...]:
-        """Those of the utilities inside, where scale and shift have put them; jumps at one place added."""
+        """Those of the utilities inside, where scale and shift have put them; jumps at one point added."""
         return tuple((kink.at, kink.jump) for kink in form(self).kinks)
 
     @property
@@ -259,14 +259,14 @@ class Sum(_Composite):
         for key, item in params.items():
             if key not in known:
                 raise ValueError(f"Sum has no parameter {key!r}; it has: {', '.join(known)}.")
-            kind, _, place = key.partition("__")[0].partition("_")
+            kind, _, index = key.partition("__")[0].partition("_")
             rest = key.partition("__")[2]
             if kind == "weight":
-                weights[int(place)] = item
+                weights[int(index)] = item
             elif rest:
-                terms[int(place)] = copy.deepcopy(terms[int(place)]).set_params(**{rest: item})
+                terms[int(index)] = copy.deepcopy(terms[int(index)]).set_params(**{rest: item})
             else:
-                terms[int(place)] = item
+                terms[int(index)] = item
         if len(weights) != len(terms) or not terms:
             raise ValueError(f"A sum needs one weight per term; found {len(weights)} weights and {len(terms)} terms.")
         for weight, term in zip(weights, terms, strict=True):

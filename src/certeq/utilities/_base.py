@@ -210,7 +210,7 @@ class Utility(ABC):
 
     def _slopes_at_kinks(self) -> tuple[float, ...]:
         """The left slope at every kink."""
-        return tuple(float(self.slope(place)) for place, _ in self.kinks)
+        return tuple(float(self.slope(point)) for point, _ in self.kinks)
 
     def _without_gradients(self) -> Utility:
         """The same utility with plain numbers for learned parameters, checked as at construction."""

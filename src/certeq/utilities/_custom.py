@@ -90,9 +90,9 @@ class CustomUtility(Utility):
             for kink, left in known:
                 slope = slope.masked_fill(x == kink, left)
             return slope
-        places, lefts = np.array(known).T
-        nearest = np.minimum(np.searchsorted(places, x), len(places) - 1)
-        on_kink = places[nearest] == x
+        points, lefts = np.array(known).T
+        nearest = np.minimum(np.searchsorted(points, x), len(points) - 1)
+        on_kink = points[nearest] == x
         return np.where(on_kink, lefts[nearest].astype(slope.dtype), slope)[()] if np.any(on_kink) else slope
 
     def _curvature(self, x: Array, xp: SimpleNamespace) -> Array:
@@ -277,8 +277,8 @@ class _Examination:
             self._check_finite(value)
             self._check_range(slope)
             found = self._find_kinks(slope)
-            custom._facts["kinks"] = tuple((place, high - low) for place, (low, high) in found)
-            custom._facts["left_slopes"] = tuple((place, low) for place, (low, _) in found)
+            custom._facts["kinks"] = tuple((point, high - low) for point, (low, high) in found)
+            custom._facts["left_slopes"] = tuple((point, low) for point, (low, _) in found)
             custom._facts["has_curvature"] = self._check_derivatives()
             custom._facts["anchor"] = find_anchor(custom)
 
@@ -384,10 +384,10 @@ class _Examination:
         rises = self._unexplained(self.x[:-1], self.x[1:], slope[:-1], slope[1:])
         for i in np.flatnonzero(np.isfinite(rises) & (rises > 1e-6 * (1.0 + np.abs(slope[:-1])))):
             self._search(self.x[i], self.x[i + 1], float(slope[i]), float(slope[i + 1]), found, depth=_MOST_KINKS // 5)
-        for place in self.custom.kinks_given or ():
+        for point in self.custom.kinks_given or ():
             # Where the function itself jumps is where the kink is; what is declared only has to agree with it.
-            if not any(abs(kink - place) <= 1e-9 * max(1.0, abs(place)) for kink in found):
-                raise ValueError(f"kinks names x = {place:g}, but the slope of u does not jump there.")
+            if not any(abs(kink - point) <= 1e-9 * max(1.0, abs(point)) for kink in found):
+                raise ValueError(f"kinks names x = {point:g}, but the slope of u does not jump there.")
         return sorted(found.items())
 
     def _has_second(self) -> bool:
@@ -438,13 +438,13 @@ class _Examination:
         # Whether a function jumps just before or just after the kink is a matter of < or <=; the rounder of the two
         # neighboring floats is the one that was meant. A function with a slope of its own on the kink, as |x| may
         # have at 0, jumps on both sides of it.
-        place = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda point: len(repr(float(point))))
+        point = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda end: len(repr(float(end))))
         before, after = float(np.nextafter(a, -np.inf)), float(np.nextafter(b, np.inf))
         if start < before and low - self._at(before) > 1e-9 * (1.0 + abs(low)):
-            place, a, low = a, before, self._at(before)
+            point, a, low = a, before, self._at(before)
         elif after < stop and self._at(after) - high > 1e-9 * (1.0 + abs(high)):
-            place, b, high = b, after, self._at(after)
-        found[float(place) + 0.0] = low, high
+            point, b, high = b, after, self._at(after)
+        found[float(point) + 0.0] = low, high
         if depth > 0 and len(found) < _MOST_KINKS:
             for x0, x1, y0, y1 in ((start, a, first, low), (b, stop, high, last)):
                 if x0 < x1 and float(self._unexplained(x0, x1, y0, y1)) > 1e-6 * (1.0 + abs(y0)):

@@ -1,8 +1,8 @@
 """The form of a utility: what a solver reads. Scaling, shifting and adding are flattened once into atoms.
 
-A kink of a scaled or shifted utility has no exact place in floating point: s*k/s may round to either side of k. Here
-every kink has one place, and the losses themselves decide the side. With y a loss, t a trial threshold and ``at`` the
-place of a kink, the *breakpoint* y - at is compared with t:
+A kink of a scaled or shifted utility has no exact location in floating point: s*k/s may round to either side of k. Here
+every kink has one location, and the losses themselves decide the side. With y a loss, t a trial threshold and ``at``
+the location of a kink, the *breakpoint* y - at is compared with t:
 
     y - at > t: right of the kink;    y - at < t: left of it;    y - at == t: on it.
 
@@ -117,7 +117,7 @@ Curve = Logistic | Arctangent | Power
 
 @dataclass(frozen=True)
 class Kink:
-    """A place where the slope of u jumps, and both slopes of the whole u there."""
+    """A point where the slope of u jumps, and both slopes of the whole u there."""
 
     at: float
     left: float
@@ -132,7 +132,7 @@ class Kink:
 class Atom:
     """weight * scale * base((x + shift) / scale), base a utility that is not made of others.
 
-    The numbers are tensors where they are learned. ``kinks`` are those of the base: the place in the base's own
+    The numbers are tensors where they are learned. ``kinks`` are those of the base: the location in the base's own
     argument, the height of the jump, and which kink of the form it became.
     """
 
@@ -163,11 +163,11 @@ class Form:
         self.utility = utility
         self.atoms = atoms
         self.kinks: tuple[Kink, ...] = ()
-        self.facts: dict[Any, Any] = {}  # found by search, and worth keeping
+        self.facts: dict[Any, Any] = {}  # found by search, and kept
         self.plain = self  # without learned parameters: what everything that needs no gradient is found from
         self.unscaled: tuple[Form, float] | None = None  # whose facts need not be searched for again
         if kinks is None:
-            self._place_kinks()
+            self._locate_kinks()
         else:
             self.kinks = kinks
 
@@ -185,8 +185,8 @@ class Form:
     def __getstate__(self) -> dict[str, Any]:  # what can be found again does not travel
         return {**self.__dict__, "facts": {}}
 
-    def _place_kinks(self) -> None:
-        """Give every kink of every atom one place; those that only rounding tells apart are one kink."""
+    def _locate_kinks(self) -> None:
+        """Give every kink of every atom one location; those that only rounding tells apart are one kink."""
         only = self.atoms[0]
         if len(self.atoms) == 1 and not only.moves and only.weight == 1.0:
             slopes = only.base._slopes_at_kinks()  # nothing to flatten, and no arithmetic: a graph may be being made
@@ -197,38 +197,39 @@ class Form:
             return
         found: list[tuple[float, float, tuple[int, float, float]]] = []
         for index, atom in enumerate(self.atoms):
-            for place, jump in atom.base.kinks:
-                rounding = 4.0 * _EPS * (abs(atom.scale * place) + abs(atom.shift)) if atom.moves else 0.0
-                found.append((atom.scale * place - atom.shift + 0.0, rounding, (index, place, jump)))
+            for location, jump in atom.base.kinks:
+                rounding = 4.0 * _EPS * (abs(atom.scale * location) + abs(atom.shift)) if atom.moves else 0.0
+                found.append((atom.scale * location - atom.shift + 0.0, rounding, (index, location, jump)))
         if not found:
             return
-        places: dict[float, list[tuple[int, float, float]]] = {}
+        locations: dict[float, list[tuple[int, float, float]]] = {}
         at, least = math.nan, 0.0
-        for place, rounding, kink in sorted(found):
-            if not place - at <= rounding + least:  # a new one
-                at, least = place, rounding
-                places[at] = []
-            elif rounding < least:  # the place that was rounded least is the one that was meant
-                places[place] = places.pop(at)
-                at, least = place, rounding
-            places[at].append(kink)
-        self._own([(Kink(at, 0.0, 0.0), places[at]) for at in sorted(places)])  # the places alone decide the sides
+        for location, rounding, kink in sorted(found):
+            if not location - at <= rounding + least:  # a new one
+                at, least = location, rounding
+                locations[at] = []
+            elif rounding < least:  # the location that was rounded least is the one that was meant
+                locations[location] = locations.pop(at)
+                at, least = location, rounding
+            locations[at].append(kink)
+        # The locations alone decide the sides.
+        self._own([(Kink(at, 0.0, 0.0), locations[at]) for at in sorted(locations)])
         with np.errstate(all="ignore"):
             slopes = self.left_slope(self.kink_locations).tolist()
         del self.kink_locations
         kinks = []
-        for at, left in zip(sorted(places), slopes, strict=True):
-            right = left + sum(self.atoms[i].weight * jump for i, _, jump in places[at])
+        for at, left in zip(sorted(locations), slopes, strict=True):
+            right = left + sum(self.atoms[i].weight * jump for i, _, jump in locations[at])
             if right - left > 4.0 * _EPS * abs(left):  # a jump below the rounding of the slope is none
-                kinks.append((Kink(at, left, right), places[at]))
+                kinks.append((Kink(at, left, right), locations[at]))
         self._own(kinks)
 
     def _own(self, kinks: list[tuple[Kink, list[tuple[int, float, float]]]]) -> None:
         """Take these kinks, each with the atoms that it belongs to."""
         owned: list[list[tuple[float, float, int]]] = [[] for _ in self.atoms]
         for which, (_, parts) in enumerate(kinks):
-            for index, place, jump in parts:
-                owned[index].append((place, jump, which))
+            for index, location, jump in parts:
+                owned[index].append((location, jump, which))
         self.atoms = tuple(
             Atom(atom.base, atom.weight, atom.scale, atom.shift, tuple(own))
             for atom, own in zip(self.atoms, owned, strict=True)
@@ -302,10 +303,10 @@ class Form:
 
     def _jumps_missed(self, own: Array, y: Array, t: Any, atom: Atom) -> Array:
         """What the base's slope lacks, or has too much, because its own argument was rounded past a kink."""
-        places, jumps, which = (np.array(column) for column in zip(*atom.kinks, strict=True))
+        locations, jumps, which = (np.array(column) for column in zip(*atom.kinks, strict=True))
         total = np.append(0.0, np.cumsum(jumps))
         of_form = total[np.searchsorted(which, np.arange(len(self.kinks) + 1))]
-        return of_form[self.passed(y, t)] - total[np.searchsorted(places, own)]
+        return of_form[self.passed(y, t)] - total[np.searchsorted(locations, own)]
 
     def _at_ties(self, slope: Array, y: Array, t: Any) -> tuple[Array, Array]:
         """Left and right slopes where ``slope`` is right for losses that sit on no kink."""
@@ -327,9 +328,9 @@ class Form:
         """The base's slope, moved to the side of each kink that the breakpoint says."""
         if len(atom.moved_kinks) > _MANY and xp is NUMPY:
             return slope + self._jumps_missed(own, y, t, atom)
-        for place, jump, which in atom.moved_kinks:
+        for location, jump, which in atom.moved_kinks:
             right = xp.indicator(y - self.kinks[which].at > t, own)
-            slope = slope + jump * (right - xp.indicator(own > place, own))
+            slope = slope + jump * (right - xp.indicator(own > location, own))
         return slope
 
     # -- learned parameters: what moves with them, attached to the graph ----------------------------------------------
@@ -340,14 +341,14 @@ class Form:
         return self.plain is not self
 
     def kink_location(self, which: int, like: Array) -> Array:
-        """Where a kink is, as a tensor like another: its value is the stored place, its derivative the true one."""
-        place = self.kinks[which].at + like.new_zeros(())
+        """Where a kink is, as a tensor like another: its value is the stored location, its derivative the true one."""
+        location = self.kinks[which].at + like.new_zeros(())
         for atom in self.atoms:
             for own, _, index in atom.kinks:
                 moves = atom.scale * own - atom.shift
                 if index == which and is_tensor(moves):
-                    return place + (moves - moves.detach()).to(like)
-        return place
+                    return location + (moves - moves.detach()).to(like)
+        return location
 
     def anchor(self) -> Array:
         """x0, the point of unit slope; a tensor that moves with the learned parameters where there are any.

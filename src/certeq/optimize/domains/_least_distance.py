@@ -1,7 +1,7 @@
 """The nearest point of a polyhedron, by a finite dual active-set method.
 
 The method is that of Goldfarb and Idnani (Math. Programming 27, 1983) with the identity for a Hessian. Bounds are kept
-apart from rows: a coordinate held at a bound simply leaves the least-squares problems, which then have one unknown
+apart from rows: a coordinate at a bound simply leaves the least-squares problems, which then have one unknown
 per active row. A polyhedron in R^500 with three rows costs some hundred solves of size three.
 """
 
@@ -66,7 +66,7 @@ def least_distance(
 class _ActiveSet:
     """A working set, its exact minimizer `theta` and the multipliers of the rows.
 
-    With u the multipliers, theta = x - K'u where free and the bound elsewhere, so that the multiplier of a bound needs
+    With u the multipliers, theta = x - K'u where free and the bound otherwise, so that the multiplier of a bound needs
     no store of its own: it is the distance from x - K'u to the bound.
     """
 
@@ -80,7 +80,7 @@ class _ActiveSet:
         equal: NDArray[np.bool_],
     ) -> None:
         self.x, self.lower, self.upper, self.K, self.k, self.equal = x, lower, upper, K, k, equal
-        # Bounds alone have their answer at once. Coordinates with equal bounds are held for good.
+        # Bounds alone have their answer at once. Coordinates with equal bounds stay fixed.
         self.fixed = lower == upper
         self.side = (x > upper).astype(int) - (x < lower)
         self.side[self.fixed] = 1
@@ -153,10 +153,10 @@ class _ActiveSet:
             return True, None
         full_step = np.inf if dependent else max(violation, 0.0) / curvature
 
-        held = ~free & ~self.fixed
+        bound = ~free & ~self.fixed
         at = np.where(self.side > 0, self.upper, np.where(self.side < 0, self.lower, 0.0))
-        bound_u = np.where(held, self.side * (self.x - self.K.T @ self.u - at), np.inf)
-        bound_step = _ratios(bound_u, np.where(held, self.side * rest, 0.0))
+        bound_u = np.where(bound, self.side * (self.x - self.K.T @ self.u - at), np.inf)
+        bound_step = _ratios(bound_u, np.where(bound, self.side * rest, 0.0))
         row_step = _ratios(self.u[self.rows], np.where(self.equal[self.rows], 0.0, r))
         block = min(float(bound_step.min()), float(row_step.min(initial=np.inf)))
         step = min(full_step, block)

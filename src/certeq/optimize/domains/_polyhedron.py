@@ -1,6 +1,6 @@
 """The general polyhedron, products of sets, and sets as polyhedra in more variables.
 
-A budget of absolute values is linear in the long and the short part of theta: `lift` describes such a set by a
+A budget of absolute values is linear in the long and the short part of theta: `extended_form` describes such a set by a
 polyhedron in both.
 """
 
@@ -21,7 +21,7 @@ from ._box import Bounded, middle_of, minimize_linear_box
 from ._least_distance import LeastDistance, least_distance
 from ._rows import Constraints, inner_point, minimize_over, refuse_empty, smallest_conflict
 
-__all__ = ["Lift", "Polyhedron", "Product", "lift"]
+__all__ = ["ExtendedForm", "Polyhedron", "Product", "extended_form"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -288,7 +288,7 @@ def side_by_side(parts: Sequence[Polyhedron]) -> Polyhedron:
     return Polyhedron(joined("lower"), joined("upper"), C=stacked("C"), c=joined("c"), A=stacked("A"), b=joined("b"))
 
 
-def lift(domain: Domain, d: int) -> Lift:
+def extended_form(domain: Domain, d: int) -> ExtendedForm:
     """Return the set as a polyhedron in as few more variables as will do.
 
     Raises
@@ -300,29 +300,29 @@ def lift(domain: Domain, d: int) -> Lift:
         domain.validate(d)
         return _joined([_block(i, *part) for i, part in enumerate(zip(domain.domains, domain.sizes, strict=True))])
     if hasattr(domain, "split"):
-        middle = domain.middle(d) if hasattr(domain, "middle") else np.zeros(d)
+        center = domain.middle(d) if hasattr(domain, "middle") else np.zeros(d)
         sign = np.repeat([1.0, -1.0], d)
-        return Lift(domain.split(d), np.tile(np.arange(d), 2), sign, np.ones(2 * d, dtype=bool), middle)
+        return ExtendedForm(domain.split(d), np.tile(np.arange(d), 2), sign, np.ones(2 * d, dtype=bool), center)
     try:
         rows = domain.as_polyhedron(d)
     except TypeError:
         raise TypeError(repr(domain)) from None
-    return Lift(rows, np.arange(d), np.ones(d), np.zeros(d, dtype=bool), np.zeros(d))
+    return ExtendedForm(rows, np.arange(d), np.ones(d), np.zeros(d, dtype=bool), np.zeros(d))
 
 
 @dataclass(frozen=True)
-class Lift:
-    """The set of all middle + S v with v in the polyhedron ``rows``, where S has one entry in each column.
+class ExtendedForm:
+    """The set of all center + S v with v in the polyhedron ``rows``, where S has one entry in each column.
 
-    Column k of S holds a 1 in row ``place[k]``, or a -1 where the sign is negative. A coordinate that is ``split``
-    has two columns, one of either sign, for what lies above and below its middle.
+    Column k of S holds a 1 in row ``index[k]``, or a -1 where the sign is negative. A coordinate that is ``split``
+    has two columns, one of either sign, for what lies above and below the center.
     """
 
     rows: Polyhedron
-    place: NDArray[np.intp]
+    index: NDArray[np.intp]
     sign: FloatArray
     split: NDArray[np.bool_]
-    middle: FloatArray
+    center: FloatArray
 
     @property
     def is_plain(self) -> bool:
@@ -331,35 +331,35 @@ class Lift:
 
     def matrix(self) -> FloatArray:
         """S, one row per coordinate of theta."""
-        out = np.zeros((self.middle.size, self.place.size))
-        out[self.place, np.arange(self.place.size)] = self.sign
+        out = np.zeros((self.center.size, self.index.size))
+        out[self.index, np.arange(self.index.size)] = self.sign
         return out
 
     def theta(self, v: FloatArray) -> FloatArray:
-        """Return middle + S v."""
-        out = self.middle.copy()
-        np.add.at(out, self.place, self.sign * v)
+        """Return center + S v."""
+        out = self.center.copy()
+        np.add.at(out, self.index, self.sign * v)
         return out
 
     def parts(self, theta: FloatArray) -> FloatArray:
         """Return the v of theta whose entries are smallest."""
-        v = self.sign * (theta - self.middle)[self.place]
+        v = self.sign * (theta - self.center)[self.index]
         return np.where(self.split, np.maximum(v, 0.0), v)
 
 
-def _block(i: int, domain: Domain, size: int) -> Lift:
+def _block(i: int, domain: Domain, size: int) -> ExtendedForm:
     try:
-        return lift(domain, size)
+        return extended_form(domain, size)
     except TypeError as error:
         raise TypeError(f"{error} in block {i} of a Product") from None
 
 
-def _joined(lifts: list[Lift]) -> Lift:
-    starts = np.cumsum([0] + [part.middle.size for part in lifts[:-1]])
-    return Lift(
-        side_by_side([part.rows for part in lifts]),
-        np.concatenate([part.place + start for part, start in zip(lifts, starts, strict=True)]),
-        np.concatenate([part.sign for part in lifts]),
-        np.concatenate([part.split for part in lifts]),
-        np.concatenate([part.middle for part in lifts]),
+def _joined(parts: list[ExtendedForm]) -> ExtendedForm:
+    starts = np.cumsum([0] + [part.center.size for part in parts[:-1]])
+    return ExtendedForm(
+        side_by_side([part.rows for part in parts]),
+        np.concatenate([part.index + start for part, start in zip(parts, starts, strict=True)]),
+        np.concatenate([part.sign for part in parts]),
+        np.concatenate([part.split for part in parts]),
+        np.concatenate([part.center for part in parts]),
     )

@@ -176,7 +176,7 @@ def implied_box(constraints: Constraints) -> tuple[Vector, Vector]:
 
 
 def _settled(after: Vector, before: Vector) -> bool:
-    """Whether a sweep changed nothing worth another."""
+    """Whether a sweep changed too little for another."""
     moved = after != before
     return not moved.any() or bool(np.all(np.abs(after[moved] - before[moved]) <= 1e-3 * np.abs(before[moved])))
 
@@ -185,12 +185,12 @@ def _propagate(
     row: Vector, right: float, low: Vector, high: Vector, name: str, report: bool, flipped: bool = False
 ) -> None:
     """Tighten low and high in place by  row.v <= right."""
-    held = row.nonzero()[0]
-    if not len(held):
+    nonzero = row.nonzero()[0]
+    if not len(nonzero):
         if right < 0.0 and name.startswith("G"):
             raise InfeasibleError(f"{name} is zero but asks for a value of at most {right:g}: no point satisfies it.")
         return
-    a, lo, hi = (row, low, high) if len(held) == len(row) else (row[held], low[held], high[held])
+    a, lo, hi = (row, low, high) if len(nonzero) == len(row) else (row[nonzero], low[nonzero], high[nonzero])
     up = a > 0
     sure = a * np.where(up, lo, hi)  # the least that each term can be
     total, many, endless = float(sure.sum()), 0, None
@@ -210,13 +210,13 @@ def _propagate(
             f"{'below' if flipped else 'above'} {-right if flipped else right:g}."
         )
     reach = (right - (total - sure)) / a
-    pad = 4e-16 * len(held) * size / np.abs(a)  # rounding must widen the box, never shrink it
+    pad = 4e-16 * len(nonzero) * size / np.abs(a)  # rounding must widen the box, never shrink it
     # With one endless term only that variable can be bounded; with none, all can.
     over, under = (up, ~up) if endless is None else (up & endless, ~up & endless)
     if over.any():
-        high[held] = np.where(over, np.maximum(np.minimum(hi, reach + pad), lo), hi)
+        high[nonzero] = np.where(over, np.maximum(np.minimum(hi, reach + pad), lo), hi)
     if under.any():
-        low[held] = np.where(under, np.minimum(np.maximum(lo, reach - pad), hi), lo)
+        low[nonzero] = np.where(under, np.minimum(np.maximum(lo, reach - pad), hi), lo)
 
 
 def _row_out_of_reach(name: str, total: float, right: float, flipped: bool, plain: bool) -> str:
@@ -235,7 +235,7 @@ def feasible_point(
 ) -> Vector:
     """A point of the set, the nearest to ``near`` (or to 0) where that is easy; raises where there is none.
 
-    Of many variables it holds as few as it can, the first in ``order``: what is held has to be worked on.
+    Of many variables it keeps as few as it can, the first in ``order``: every one kept has to be worked on.
     """
     q = rows.constraints
     wish = np.minimum(np.maximum(0.0 if near is None else near, low), high)
@@ -393,10 +393,10 @@ def onto_rows(q: Constraints, v: Vector) -> Vector:
 
     Every feasible point may have a higher value than one that is outside by 1e-9, which no descent would then leave.
     """
-    held = np.zeros(len(q.b), dtype=bool)
+    broken = np.zeros(len(q.b), dtype=bool)
     for _ in range(4):
-        held |= q.G @ v > q.b
-        moved = restore(v, np.vstack([q.C, q.G[held]]), np.append(q.c, q.b[held]), q.lower, q.upper)
+        broken |= q.G @ v > q.b
+        moved = restore(v, np.vstack([q.C, q.G[broken]]), np.append(q.c, q.b[broken]), q.lower, q.upper)
         if not _violation(q, moved) < _violation(q, v):
             break
         v = moved

@@ -38,7 +38,7 @@ from certeq.optimize.exact._model import Model, dual_pairs, normalize
 from certeq.optimize.exact._oracle import Scenarios, Units, threshold
 from certeq.optimize.exact._problem import ExactResult, Problem, read_problem, read_start, without_offsets
 from certeq.optimize.exact._recession import UnboundedDirection
-from certeq.optimize.exact._start import Extent, Worst, at_once, first_point, scan
+from certeq.optimize.exact._start import ScenarioSummary, Worst, at_once, first_point, scan
 from certeq.optimize.exact._working_set import FEW
 from certeq.risk.solvers import solve_long
 from certeq.utilities import Quadratic, Utility
@@ -435,20 +435,20 @@ def solve_panel(
     with one_blas_thread():
         whole = 8 * len(panel) * assets <= _WHOLE
         rows_drawn = min(max(len(panel) // 4, 16), max(1000, _DRAWN // (8 * assets)))
-        extent = scan(panel, len(panel) if whole else rows_drawn)
+        summary = scan(panel, len(panel) if whole else rows_drawn)
         if whole:
-            return _in_memory(asked, extent, given, tol, max_iter, deadline)
+            return _in_memory(asked, summary, given, tol, max_iter, deadline)
         problem = replace(asked, polyhedron=rows.constraints)
         if given is None:
-            given = _from_a_part(problem, extent.drawn, extent.drawn_weights, tol, deadline)
-        order = np.argsort(problem.linear + extent.center + extent.deviation, kind="stable")
+            given = _from_a_part(problem, summary.drawn, summary.drawn_weights, tol, deadline)
+        order = np.argsort(problem.linear + summary.center + summary.deviation, kind="stable")
         start = feasible_point(rows, *box, given, order, FEW)
         # Only center and scale are asked of the scenarios here, and both are known for the whole panel.
-        model = normalize(problem, cast(Scenarios, extent), start, *box)
-        units = Units(extent.center, extent.scale, extent.mass)
-        widest = extent.biggest * l1_reach(rows.constraints, *box) + abs(utility.anchor)
+        model = normalize(problem, cast(Scenarios, summary), start, *box)
+        units = Units(summary.center, summary.scale, summary.mass)
+        widest = summary.biggest * l1_reach(rows.constraints, *box) + abs(utility.anchor)
         descent = BlockDescent(panel, model, units, _movable(model), widest / model.loss, deadline)
-        t, width = _first_threshold(model, units, extent, start / model.holding)
+        t, width = _first_threshold(model, units, summary, start / model.holding)
         # The size of the objective, which a relative gap is relative to.
         size = min(1.0, max(abs(t + float(model.linear @ start) / model.holding), 1e-2))
         try:
@@ -460,7 +460,7 @@ def solve_panel(
                 theta = answer.point.v[:-1]
                 worst, _, worst_weights = panel.reduce(Worst(theta, rows_drawn))
                 descent.passes += 1
-                part = extent.with_tail(panel.take(worst), worst_weights, theta)
+                part = summary.with_tail(panel.take(worst), worst_weights, theta)
                 better = _from_a_part(problem, part.drawn, part.drawn_weights, tol, deadline)
                 if better is None:
                     break
@@ -471,10 +471,10 @@ def solve_panel(
             raise unbounded_error(problem, found_direction.direction) from None
         point = answer.point
         theta = tidied(problem, model, point.v[:-1])
-        q, scale = rows.constraints, extent.scale
+        q, scale = rows.constraints, summary.scale
         y = answer.y * scale / np.linalg.norm(q.C, axis=1)
         z = answer.z * scale / np.linalg.norm(q.G, axis=1)
-        t = float(point.v[-1]) * model.loss + float(extent.center @ theta)
+        t = float(point.v[-1]) * model.loss + float(summary.center @ theta)
         kept = point.kept.pick(slice(0, answer.covered))
         order_of_ids = np.argsort(kept.ids)
         support, slope = dual_pairs(kept.raw @ theta - t, answer.hinges, answer.share, form_of(utility))
@@ -491,7 +491,7 @@ def solve_panel(
         # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain
         # point.
         plain = feasible_point(rows, *box, None, order, FEW)
-        unit = max(model.loss, normalize(problem, cast(Scenarios, extent), plain, *box).loss)
+        unit = max(model.loss, normalize(problem, cast(Scenarios, summary), plain, *box).loss)
         if proof.gap > tol * max(abs(proof.value), 1e-2 * unit):
             found = solve_long(panel.losses(theta), utility)
             descent.passes += found.passes + 2
@@ -519,13 +519,13 @@ def solve_panel(
 
 
 def _in_memory(
-    asked: Problem, extent: Extent, given: Vector | None, tol: float, max_iter: int, deadline: float
+    asked: Problem, summary: ScenarioSummary, given: Vector | None, tol: float, max_iter: int, deadline: float
 ) -> PanelResult:
     """A panel so small that the pass which looks at it brings it along: as a table in memory."""
     found = solve_exact(
-        extent.drawn,
+        summary.drawn,
         asked.utility,
-        weights=extent.drawn_weights,
+        weights=summary.drawn_weights,
         linear=asked.linear,
         **asked.polyhedron.as_arguments(),
         theta0=given,
@@ -537,14 +537,14 @@ def _in_memory(
     return PanelResult(**shared, passes=1)
 
 
-def _first_threshold(model: Model, units: Units, extent: Extent, theta: Vector) -> tuple[float, float]:
+def _first_threshold(model: Model, units: Units, summary: ScenarioSummary, theta: Vector) -> tuple[float, float]:
     """The threshold of the rows drawn, and how near a kink a row must be to be kept at first.
 
     The solution of m rows is off by about sqrt(d/m) of a deviation, and so are the losses there.
     """
-    losses = units.rows(extent.drawn) @ theta
+    losses = units.rows(summary.drawn) @ theta
     count = len(losses)
-    raw = extent.drawn_weights
+    raw = summary.drawn_weights
     w = np.full(count, 1.0 / count) if raw is None else raw / raw.sum()
     with np.errstate(all="ignore"):
         t = threshold(losses, w, model.form)

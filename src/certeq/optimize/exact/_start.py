@@ -107,7 +107,7 @@ _GOLDEN = 0.6180339887498949  # multiples of it spread evenly over the unit inte
 
 
 @dataclass(frozen=True)
-class Extent:
+class ScenarioSummary:
     """What is known of a panel after one pass; ``center`` and ``deviation`` per column, weighted."""
 
     mass: float
@@ -124,7 +124,7 @@ class Extent:
         size = float(np.max(np.abs(self.center), initial=0.0))
         return spread if spread > 1e-13 * size else (size or 1.0)
 
-    def with_tail(self, rows: Vector, weights: Vector, theta: Vector) -> Extent:
+    def with_tail(self, rows: Vector, weights: Vector, theta: Vector) -> ScenarioSummary:
         """The worst scenarios at theta as they are, and those drawn that are better in place of all others."""
         others = self.drawn @ theta < float((rows @ theta).min())
         raw = np.ones(len(self.drawn)) if self.drawn_weights is None else self.drawn_weights
@@ -176,7 +176,7 @@ class Thinned:
         return np.concatenate([part[0] for part in parts]), np.concatenate(weights) if weights else None
 
 
-def scan(panel: Table, wanted: int) -> Extent:
+def scan(panel: Table, wanted: int) -> ScenarioSummary:
     """One pass; about ``wanted`` rows come back with it. Complains of NaN, infinities and bad weights."""
     found = summary(panel, Thinned(min(1.0, wanted / len(panel)), len(panel)))
     if not (np.isfinite(found.low) and np.isfinite(found.high)) and (bad := first_bad(panel)) is not None:
@@ -192,4 +192,4 @@ def scan(panel: Table, wanted: int) -> Extent:
     if not len(found.extra[0]):  # nearly all weights are 0: the first few rows of each piece that count will do
         found = summary(panel, Thinned(1.0, 16))
     assert found.mean is not None
-    return Extent(found.mass, found.mean, found.deviation, max(found.high, -found.low), *found.extra)
+    return ScenarioSummary(found.mass, found.mean, found.deviation, max(found.high, -found.low), *found.extra)

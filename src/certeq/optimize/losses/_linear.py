@@ -28,7 +28,7 @@ class LinearLoss(Loss):
     Notes
     -----
     The gradient of OCE is :math:`A^\top q`. L_F = 0, and the curvature of OCE is at most
-    kappa * max norm(a_i - mean a)**2: a common shift of the rows moves OCE without bending it.
+    kappa * max norm(a_i - mean a)**2: a common shift of the rows moves OCE without changing its curvature.
 
     Not for returns as they are: a return is a gain, and minimizing it would pick the worst portfolio.
 
@@ -51,13 +51,13 @@ class LinearLoss(Loss):
 
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
         """Return A theta, and q -> A^T q."""
-        A = self._held(batch)
+        A = self._in_memory(batch)
         refuse_width("A", A, theta)
         return np.dot(A, theta), lambda q: np.dot(q, A)
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:
         """Return A."""
-        return np.asarray(self._held(batch))
+        return np.asarray(self._in_memory(batch))
 
     def hessian_product(self, theta: Floats, batch: Any, q: Floats, v: Floats) -> Floats:
         """Return 0: a linear loss has no curvature of its own."""
@@ -103,7 +103,7 @@ class LinearLoss(Loss):
             return samples
         return np.asfortranarray(samples) if samples.nbytes <= _SPARE_MEMORY else samples
 
-    def _held(self, batch: Any) -> Any:
+    def _in_memory(self, batch: Any) -> Any:
         """The batch, which must be in memory."""
         A = self._own(batch)
         if isinstance(A, Table):

@@ -43,8 +43,8 @@ class Columns:
                 self.which[k], self.sign[k] = j, -1.0
         if kept.all():
             return
-        place = np.cumsum(kept) - 1
-        self.which = place[self.which]
+        position = np.cumsum(kept) - 1
+        self.which = position[self.which]
         self.matrix, self.paired = matrix[:, kept], True
 
     def image(self, v: Vector) -> Vector:

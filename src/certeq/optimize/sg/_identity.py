@@ -84,13 +84,13 @@ def identify(
 
         return Identity(parts, later)
     if isinstance(source, ArraySource):
-        held = source.samples
-        samples = text(table_digest(held)) if isinstance(held, Table) else exact(held)
+        samples_given = source.samples
+        samples = text(table_digest(samples_given)) if isinstance(samples_given, Table) else exact(samples_given)
         index = np.unique(np.linspace(0, source.size - 1, min(source.size, _ROWS)).astype(np.int64))
         asked = type(loss) not in _KNOWN_LOSSES
         return Identity(
             {
-                "loss": _loss(loss, points, take_samples(held, index) if asked else None, held),
+                "loss": _loss(loss, points, take_samples(samples_given, index) if asked else None, samples_given),
                 "samples": samples,
                 **parts,
             }
@@ -449,7 +449,7 @@ class _ReachableState:
     """What can be reached, and how to put each thing back."""
 
     def __init__(self) -> None:
-        self.seen: dict[int, Any] = {}  # the objects are held, so that no id is used again
+        self.seen: dict[int, Any] = {}  # the objects are kept alive, so that no id is used again
         self.restores: list[Restore] = []
         self.whole = True
 
@@ -512,13 +512,13 @@ class _ReachableState:
         inside: list[Any] = []
         if isinstance(thing, (tuple, frozenset)):
             inside += thing
-        for held in (thing, getattr(thing, "__dict__", None)):
-            if isinstance(held, dict):
-                inside += held.values()
-                self.restores.append(functools.partial(_refill, held, dict(held)))
-            elif isinstance(held, (list, deque, set)):
-                inside += held
-                self.restores.append(functools.partial(_refill, held, list(held)))
+        for container in (thing, getattr(thing, "__dict__", None)):
+            if isinstance(container, dict):
+                inside += container.values()
+                self.restores.append(functools.partial(_refill, container, dict(container)))
+            elif isinstance(container, (list, deque, set)):
+                inside += container
+                self.restores.append(functools.partial(_refill, container, list(container)))
         for kind in type(thing).__mro__:
             slots = kind.__dict__.get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
@@ -580,12 +580,12 @@ def _refill_tensor(tensor: Any, before: Any) -> None:
             tensor.copy_(before)
 
 
-def _refill(held: Any, before: Any) -> None:
+def _refill(container: Any, before: Any) -> None:
     """Put back the content of a list, a set or a dict, if it is not the same objects."""
     if isinstance(before, dict):
-        same = held.keys() == before.keys() and all(held[key] is before[key] for key in before)
+        same = container.keys() == before.keys() and all(container[key] is before[key] for key in before)
     else:
-        same = len(held) == len(before) and all(a is b for a, b in zip(held, before, strict=True))
+        same = len(container) == len(before) and all(a is b for a, b in zip(container, before, strict=True))
     if not same:
-        held.clear()
-        (held.extend if isinstance(held, (list, deque)) else held.update)(before)
+        container.clear()
+        (container.extend if isinstance(container, (list, deque)) else container.update)(before)

@@ -18,7 +18,7 @@ def gradient_theorem() -> Finding:
     """MMV with a = 2 has a kink in its slope, and the gradient formula holds all the same."""
     utility, A = ce.MonotoneMeanVariance(2), np.random.default_rng(1).normal(size=(300, 3)) * 3.0
     theta, h = np.array([0.5, 0.3, 0.2]), 1e-5
-    bent = float(np.mean(A @ theta - float(ce.threshold(A @ theta, utility)) < -1.0))
+    curved = float(np.mean(A @ theta - float(ce.threshold(A @ theta, utility)) < -1.0))
     gradient = ce.tilt(A @ theta, utility) @ A
     steps = h * np.eye(3)
     difference = np.array([ce.oce(A @ (theta + s), utility) - ce.oce(A @ (theta - s), utility) for s in steps]) / (
@@ -29,8 +29,8 @@ def gradient_theorem() -> Finding:
         "Theorem 1",
         "a continuous slope and a dominated gradient suffice",
         "u is twice differentiable",
-        f"MMV 2, {100 * bent:.0f} % of the losses beyond the bend: formula and differences agree to {off:.1e}",
-        0.05 < bent < 0.95 and off < 1e-6,
+        f"MMV 2, {100 * curved:.0f} % of the losses beyond the kink: formula and differences agree to {off:.1e}",
+        0.05 < curved < 0.95 and off < 1e-6,
         stands=True,
     )
 

@@ -1,7 +1,7 @@
 """Exact solutions over sets that are polyhedra in other variables, with a gap that holds in the caller's own.
 
-A budget of absolute values is linear in long and short parts v, and theta = middle + S v. The solver proves its gap for
-the table A (S, middle), whose last column was rounded, and theta is rounded on its way back: at a middle of 1e8 either
+A budget of absolute values is linear in long and short parts v, and theta = center + S v. The solver proves its gap for
+the table A (S, center), whose last column was rounded, and theta is rounded on its way back: at a center of 1e8 either
 exceeds the gap. So the value is taken again at theta, and the bound is lowered by what rounding may have
 moved it.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._table import ArrayTable, Block, Table
-from certeq.optimize.domains._polyhedron import Lift
+from certeq.optimize.domains._polyhedron import ExtendedForm
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact, solve_panel
 from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.utilities import Utility
@@ -34,27 +34,27 @@ def solve(
     return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
 
 
-def solve_lifted(
+def solve_extended(
     data: Any,
     utility: Utility,
-    lifted: Lift,
+    extended: ExtendedForm,
     start: Any,
     weights: Any,
     limits: dict[str, Any],
     options: dict[str, Any],
 ) -> tuple[ExactResult | PanelResult, Vector]:
     """The result, with value and gap of the theta beside it."""
-    S, middle, count = lifted.matrix(), lifted.middle, lifted.place.size
+    S, center, count = extended.matrix(), extended.center, extended.index.size
     limits, options = dict(limits), dict(options)
     linear = options.pop("linear", None)
     if linear is not None:
         linear = np.asarray(linear, dtype=np.float64)
-        if linear.shape != middle.shape:
-            raise ValueError(f"linear must have shape {middle.shape}; found {linear.shape}.")
+        if linear.shape != center.shape:
+            raise ValueError(f"linear must have shape {center.shape}; found {linear.shape}.")
     if start is not None:
-        start = lifted.parts(start)
-    if np.any(middle):  # the losses at the middle are a column whose weight is fixed at 1
-        S = np.column_stack([S, middle])
+        start = extended.parts(start)
+    if np.any(center):  # the losses at the center are a column whose weight is fixed at 1
+        S = np.column_stack([S, center])
         for name in ("lower", "upper"):
             limits[name] = np.append(limits[name], 1.0)
         for name in ("C", "G"):
@@ -66,16 +66,16 @@ def solve_lifted(
     if isinstance(data, Table):
         table = data.mapped(S)
     else:
-        columns = data[:, lifted.place] * lifted.sign
-        table = np.column_stack([columns, data @ middle]) if np.any(middle) else columns
+        columns = data[:, extended.index] * extended.sign
+        table = np.column_stack([columns, data @ center]) if np.any(center) else columns
     found = solve(table, utility, weights, start, limits, options)
-    theta = lifted.theta(found.theta[:count])
-    costs = np.zeros_like(middle) if linear is None else linear
+    theta = extended.theta(found.theta[:count])
+    costs = np.zeros_like(center) if linear is None else linear
     C, c, G, b = (np.asarray(limits[name]) for name in ("C", "c", "G", "b"))
     finite = b < np.inf  # the other rows ask nothing
     y, z = found.multipliers["C"], found.multipliers["G"][finite]
     outside = violation_cost(y, z, C @ found.theta - c, (G @ found.theta - b)[finite])
-    return _at(found, data, utility, weights, theta, middle, costs, outside, float(options.get("tol", 1e-9))), theta
+    return _at(found, data, utility, weights, theta, center, costs, outside, float(options.get("tol", 1e-9))), theta
 
 
 def _at(
@@ -84,12 +84,12 @@ def _at(
     utility: Utility,
     weights: Any,
     theta: Vector,
-    middle: Vector,
+    center: Vector,
     linear: Vector,
     outside: float,
     tol: float,
 ) -> ExactResult | PanelResult:
-    size, t = np.abs(theta) + np.abs(middle), found.threshold
+    size, t = np.abs(theta) + np.abs(center), found.threshold
     panel = data if isinstance(data, Table) else ArrayTable(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)
