@@ -66,6 +66,8 @@ def cases() -> Iterator[tuple[str, str, Callable[[], Case]]]:
         yield "OCE-SG", f"6234x20 batch 64 {name}", lambda u=named[name]: iterations(u, 64, 500)
     for name, utility in (bench_torch.UTILITIES | {"two CVaRs": sums["two CVaRs"]}).items():
         yield "torch", f"step, batch of 64, {name}", lambda u=utility: training_step(u)
+    for name in ("CVaR(0.05)", "Entropic(1)"):
+        yield "torch", f"step, 64 classes, {name}", lambda u=bench_torch.UTILITIES[name]: training_step(u, True)
 
 
 @cache
@@ -124,13 +126,15 @@ def iterations(utility: Any, batch: Any, count: int) -> Case:
     return once
 
 
-def training_step(utility: Any) -> Case:
+def training_step(utility: Any, on_classes: bool = False) -> Case:
     import torch
 
-    from benchmarks.bench_torch import stepper
+    from benchmarks.bench_torch import classes, stepper
     from certeq.torch import OCELoss
 
     torch.set_num_threads(1)
+    if on_classes:  # none of which is ignored
+        return timed(stepper(OCELoss(utility, torch.nn.CrossEntropyLoss(reduction="none")), classes(False)))
     return timed(stepper(OCELoss(utility, torch.nn.MSELoss(reduction="none"))))
 
 

@@ -1,5 +1,5 @@
-"""How fast is `certeq.torch`? Forward and backward against sqwash and pfhedge, a training step against the mean, and
-threshold, tilt and rows against the plain `oce`.
+"""How fast is `certeq.torch`? Forward and backward against sqwash and pfhedge, a training step against the mean, a step
+with ignored targets and class weights against one without, and threshold, tilt and rows against the plain `oce`.
 
 Ratios are medians of ratios measured in turn, on one thread and in its own CPU time, so that what else the machine
 does hits both sides alike.
@@ -22,7 +22,9 @@ import certeq as ce
 from certeq.torch import OCELoss, oce
 
 SIZES = (64, 1024, 65536)
+CLASSES = 5
 STEP_LIMIT = 1.25
+MASK_LIMIT = 1.5
 UTILITIES = {
     "Entropic(1)": ce.Entropic(1.0),
     "MeanVariance(0.5)": ce.MeanVariance(0.5),
@@ -116,13 +118,14 @@ def against_peers(quick: bool) -> list[dict]:
     return rows
 
 
-def stepper(criterion: Callable) -> Callable[[], None]:
-    """Forward, loss, backward and Adam step of a 32-16 network on a batch of 64."""
+def stepper(criterion: Callable, target: torch.Tensor | None = None) -> Callable[[], None]:
+    """Forward, loss, backward and Adam step of a 32-16 network on a batch of 64: a regression, or the classes given."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(64, 10, generator=generator), torch.randn(64, 1, generator=generator)
+    y, outputs = (y, 1) if target is None else (target, CLASSES)
     torch.manual_seed(0)
     net = torch.nn.Sequential(
-        torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+        torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16), torch.nn.ReLU(), torch.nn.Linear(16, outputs)
     )
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
 
@@ -145,6 +148,34 @@ def training_steps(quick: bool) -> list[dict]:
         for name, taken in times.items()
         if name != "mean"
     ]
+
+
+def classes(ignored: bool) -> torch.Tensor:
+    """64 targets, a third of them to be ignored if asked for."""
+    generator = torch.Generator().manual_seed(1)
+    target = torch.randint(CLASSES, (64,), generator=generator)
+    return torch.where(torch.rand(64, generator=generator) < 1 / 3, -100, target) if ignored else target
+
+
+def masked_steps(quick: bool) -> list[dict]:
+    """Whole steps of training with ignored targets and class weights against steps with neither."""
+    rows = []
+    plain = torch.nn.CrossEntropyLoss(reduction="none")
+    weighted = torch.nn.CrossEntropyLoss(weight=torch.arange(1.0, CLASSES + 1.0), reduction="none")
+    for name, utility in UTILITIES.items():
+        actions = {
+            "neither": stepper(OCELoss(utility, plain), classes(False)),
+            "ignored targets": stepper(OCELoss(utility, plain), classes(True)),
+            "class weights": stepper(OCELoss(utility, weighted), classes(False)),
+            "both": stepper(OCELoss(utility, weighted), classes(True)),
+        }
+        times = in_turn(actions, 20 if quick else 60, 10)
+        rows += [
+            _slowdown(f"{what}, {name}", "neither", 64, taken, times["neither"], MASK_LIMIT)
+            for what, taken in times.items()
+            if what != "neither"
+        ]
+    return rows
 
 
 def reductions(quick: bool) -> list[dict]:
@@ -189,7 +220,7 @@ def run(quick: bool = False) -> list[dict]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rows = against_peers(quick) + training_steps(quick) + reductions(quick)
+        rows = against_peers(quick) + training_steps(quick) + masked_steps(quick) + reductions(quick)
     finally:
         torch.set_num_threads(threads)
     for row in rows:

@@ -87,6 +87,7 @@ def work(rank, count, folder):
         shares,
         remember,
         accumulate,
+        masked,
         complaints,
     ):
         found[scenario.__name__] = scenario(rank)
@@ -233,6 +234,43 @@ def accumulate(rank):
         with net.no_sync() if i + 1 < len(parts) else nullcontext():
             (3 * (q_part * loss.losses(net(x), y)).sum()).backward()
     return [p.grad for p in net.parameters()]
+
+
+def sequences():
+    """Scores of 23 sequences of 4 tokens, and targets, all of rank 2's and some of the others' to be ignored."""
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(23, 5, 4, generator=generator, dtype=torch.float64)
+    target = torch.where(
+        torch.rand(23, 4, generator=generator) < 0.3, -100, torch.randint(5, (23, 4), generator=generator)
+    )
+    target[14:] = -100
+    return scores, target
+
+
+def over_classes(utility, process_group=None, kind=OCELoss):
+    weight = torch.tensor([1.0, 2.0, 0.0, 0.5, 3.0], dtype=torch.float64)
+    return kind(utility, nn.CrossEntropyLoss(weight=weight, reduction="none"), process_group=process_group)
+
+
+def masked(rank):
+    """Ignored targets and class weights; NaN where a mask is; a rank that has nothing left."""
+    found = {}
+    for name in ("cvar", "quartic", "entropic_cvar"):
+        scores, target = (part(a, (9, 5, 9), rank) for a in sequences())
+        scores.requires_grad_()
+        value = over_classes(UTILITIES[name], "world")(scores, target)
+        value.backward()
+        losses = torch.where(target == -100, torch.nan, scores.detach().amax(1))
+        masked = oce(losses, UTILITIES[name], weight=target != -100, process_group="world")
+        remembering = over_classes(UTILITIES[name], "world", MemoryOCELoss)
+        remembered = [remembering(scores.detach() + shift, target).item() for shift in (0.0, 1.0)]
+        bad = complaint(
+            lambda scores=scores, target=target: over_classes(ce.Mean(), "world")(
+                scores, target, weight=torch.ones(3) if rank == 1 else None
+            )
+        )
+        found[name] = value.item(), scores.grad / 3, masked.item(), remembered, bad
+    return found
 
 
 def complaints(rank):
@@ -385,6 +423,27 @@ def test_weights_get_gradients(answers):
     w.requires_grad_()
     oce(losses_of(theta(), x, y), ce.Quartic(), weight=w).backward()
     assert torch.allclose(torch.cat([answer["weights"] for answer in answers]), w.grad, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["cvar", "quartic", "entropic_cvar"])
+def test_masks_and_class_weights(answers, name):
+    scores, target = sequences()
+    scores.requires_grad_()
+    value = over_classes(UTILITIES[name])(scores, target)
+    value.backward()
+    counts = target != -100
+    alone = ce.oce(scores.detach().amax(1)[counts].numpy(), UTILITIES[name])
+    memory = over_classes(UTILITIES[name], kind=MemoryOCELoss)
+    remembered = [memory(scores.detach() + shift, target).item() for shift in (0.0, 1.0)]
+    for answer in answers:
+        found = answer["masked"][name]
+        assert found[0] == pytest.approx(value.item(), abs=1e-12)
+        assert found[2] == pytest.approx(alone, abs=1e-12)
+        assert found[3] == pytest.approx(remembered, abs=1e-12)
+        assert "Rank 1 of 3: weight must have the shape of losses" in found[4][1]
+    gradient = torch.cat([answer["masked"][name][1] for answer in answers])
+    assert torch.allclose(gradient, scores.grad, rtol=0, atol=1e-10)
+    assert (gradient.movedim(1, -1)[~counts] == 0).all()
 
 
 def test_autocast(answers):

@@ -19,9 +19,9 @@ from certeq.risk import oce as risk_oce
 from certeq.risk import threshold as risk_threshold
 from certeq.risk import tilt as risk_tilt
 from certeq.risk.solvers import SMALL, Solved, solve_each, solve_rows, solve_vector
-from certeq.torch._checks import as_weights, check_values, normalized
+from certeq.torch._checks import check_values, check_weights
 from certeq.torch._tensor import as_rows, from_rows, is_traced, reduce_tensor
-from certeq.utilities import Utility
+from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
 
 _TOGETHER = 1 << 16  # losses of as many rows as fit the cache are solved together
@@ -50,13 +50,14 @@ def reduce_on_host(
     """What `reduce_tensor` returns; None where that is to be asked: devices, traced code, learned utilities."""
     if is_traced() or not losses.is_cpu or forward_ad._current_level >= 0 or utility._learned_parameter() is not None:
         return None
-    if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
+    if weight is not None and weight.requires_grad:
         return None
     problem = _BatchQuery(want, utility, weight, dims, allow_inf, validate)
     if len(dims) == losses.ndim:
         solved: Any = _solve_vector(losses, problem)
-    elif weight is None and dims:
-        solved = _solve_rows(as_rows(losses.detach(), dims), utility, want == "tilt" or losses.requires_grad)
+    elif dims:
+        rows = None if weight is None else as_rows(weight, dims)
+        solved = _solve_rows(as_rows(losses.detach(), dims), rows, utility, want == "tilt" or losses.requires_grad)
         if solved is None:
             return None
     else:
@@ -71,36 +72,58 @@ def reduce_on_host(
 
 
 def _solve_vector(losses: Tensor, problem: _BatchQuery) -> Solved:
-    """OCE and threshold as numbers and the tilt as a flat array."""
+    """OCE and threshold as numbers and the tilt as a flat array; a loss without weight is no sample of it."""
+    _, _, weight, dims, _, validate = problem
+    x = _as_array(losses).reshape(-1)
+    if weight is None:
+        return _solve_array(x, None, losses, problem)
+    w = _as_array(weight).reshape(-1)
+    is_mask = weight.dtype is torch.bool
+    counts = w if is_mask else w > 0.0
+    if is_mask and counts.all():  # the usual mask of a batch without padding
+        return _solve_array(x, None, losses, problem)
+    if not (counts.any() if is_mask else w.min() >= 0.0 and 0.0 < w.max() < math.inf):
+        if validate:
+            check_weights(weight, dims)
+        return Solved(math.nan, math.nan, x * math.nan)
+    w = w[counts]
+    solved = _solve_array(x[counts], None if is_mask or w.min() == w.max() else _normalized(w), losses, problem)
+    tilt = np.zeros(x.shape, solved.tilt.dtype)
+    tilt[counts] = solved.tilt
+    return Solved(solved.value, solved.threshold, tilt)
+
+
+def _normalized(w: Any) -> Any:
+    w = np.divide(w, w.max(axis=-1, keepdims=True), dtype=np.float64)  # sums of weights must not overflow
+    return w / w.sum(axis=-1, keepdims=True)
+
+
+def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved:
+    """Solve the samples x among the losses, of weights w above 0 that sum to 1, or alike for None."""
     _, utility, weight, _, allow_inf, validate = problem
     dtype = losses.dtype
-    x = _as_array(losses).reshape(-1)
-    w = None
-    if weight is not None:
-        found = as_weights(weight, losses, tuple(range(losses.ndim)), None, validate).detach().reshape(-1)
-        w = normalized(found.resolve_neg(), torch.float64).numpy()
-        if not w.sum() > 0.0:  # refused, unless the caller wants no checks
-            return Solved(math.nan, math.nan, x * math.nan)
-        if validate and not np.isfinite(x).all():
-            check_values(losses, utility, allow_inf)  # refused whatever their weight, as in the core
-        if allow_inf and (x == math.inf).any():
-            return Solved(math.inf, math.inf, x * math.nan)
     kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
     shape = form(utility)
-    for kind in (np.float64,) if x.size <= SMALL else (kept, np.float64):  # differences may be too large for float32
+    kinds: Any = (np.float64,) if x.size <= SMALL else (kept, np.float64)  # differences may be too large for float32
+    for kind in () if _is_low(x, utility) else kinds:
         w_kind: Any = None if w is None else w.astype(kind, copy=False)
         solved = solve_vector(x.astype(kind, copy=False), w_kind, shape, tolerance, kept)
         if solved is not None:
             return solved
     if validate:
-        check_values(losses, utility, allow_inf)
+        check_values(losses, allow_inf, weight)
     if np.isfinite(x).all():  # so large that their differences are not: the core scales, or says what is wrong
         value, t = (float(solve(x, utility, weights=w)) for solve in (risk_oce, risk_threshold))
         return Solved(value, t, risk_tilt(x, utility, weights=w).astype(kept))
     value = math.inf if (x == math.inf).any() else math.nan
     return Solved(value, value, x * math.nan)
+
+
+def _is_low(x: Any, utility: Utility) -> bool:
+    """Whether a loss is -inf, which an exponential would not mind: in training it is a mistake all the same."""
+    return isinstance(utility.shape, Exponential) and bool(x.min() == -math.inf)
 
 
 class _SolvedBatch(NamedTuple):
@@ -111,13 +134,21 @@ class _SolvedBatch(NamedTuple):
     tilt: Any
 
 
-def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedBatch | None:
-    """Each row by itself, samples last; None where a loss is not finite."""
+def _solve_rows(rows: Tensor, weights: Tensor | None, utility: Utility, with_tilt: bool) -> _SolvedBatch | None:
+    """Each row by itself, samples last; None where a loss that counts is not finite, or a weight is none."""
     x = np.ascontiguousarray(_as_array(rows))
     size, shape = x.shape[-1], x.shape[:-1]
-    x = x.reshape(-1, size)
+    x, w = x.reshape(-1, size), None
+    if weights is not None:
+        w = np.ascontiguousarray(_as_array(weights)).reshape(-1, size)
+        if not (w.min() >= 0.0 and float(w.max(axis=1).min()) > 0.0 and w.max() < math.inf):
+            return None
+        x = np.where(w > 0.0, x, 0.0)  # such a loss may be anything
+        w = None if (w == w[:, :1]).all() else _normalized(w)
+    if _is_low(x, utility):
+        return None
     tilts = np.empty(x.shape, x.dtype)
-    found = solve_each(x, form(utility), tilts)
+    found = solve_each(x, form(utility), tilts) if w is None else None
     if found is None:
         if not np.isfinite(x.sum()):
             return None
@@ -125,7 +156,7 @@ def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedBatch
         step = max(1, _TOGETHER // size)
         for first in range(0, len(x), step):
             part = slice(first, first + step)
-            solved = solve_rows(x[part].astype(np.float64, copy=False), None, utility)
+            solved = solve_rows(x[part].astype(np.float64, copy=False), None if w is None else w[part], utility)
             values[part], thresholds[part] = solved.value, solved.threshold
             if with_tilt:
                 tilts[part] = solved.tilt()
@@ -133,10 +164,12 @@ def _solve_rows(rows: Tensor, utility: Utility, with_tilt: bool) -> _SolvedBatch
     return _SolvedBatch(found[0].reshape(shape), found[1].reshape(shape), tilts.reshape(*shape, size))
 
 
-def _as_array(losses: Tensor) -> Any:
-    dtype = losses.dtype
-    fixed = losses.detach() if dtype is torch.float32 or dtype is torch.float64 else losses.detach().float()
-    return (fixed.resolve_neg() if fixed.is_neg() else fixed).numpy()
+def _as_array(x: Tensor) -> Any:
+    fixed = x.detach()
+    if x.dtype is torch.bfloat16:  # which NumPy does not know
+        fixed = fixed.float()
+    found = (fixed.resolve_neg() if fixed.is_neg() else fixed).numpy()
+    return found.astype(np.float32) if found.dtype == np.float16 else found
 
 
 def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from certeq._checks import check_instance
-from certeq.utilities import Exponential, Utility
+from certeq.utilities import Utility
 
 Dim = int | tuple[int, ...] | None
 
@@ -54,9 +54,9 @@ def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
     return axes[:ndim]
 
 
-def check_values(losses: Tensor, utility: Utility, allow_inf: bool) -> None:
-    """NaN and infinite losses, with the first index. Makes an accelerator wait."""
-    complaint = complaint_of(losses, utility, allow_inf)
+def check_values(losses: Tensor, allow_inf: bool, weight: Tensor | None = None) -> None:
+    """NaN and infinite losses that count, with the first index. Makes an accelerator wait."""
+    complaint = complaint_of(losses, allow_inf, weight)
     if complaint:
         advice = (
             " Pass allow_inf=True to get it all the same, for instance under a GradScaler that then skips the step."
@@ -64,49 +64,46 @@ def check_values(losses: Tensor, utility: Utility, allow_inf: bool) -> None:
         raise ValueError(complaint + (advice if "+inf" in complaint else ""))
 
 
-def complaint_of(losses: Tensor, utility: Utility, allow_inf: bool) -> str:
-    """What is wrong with the losses' values, if anything."""
+def complaint_of(losses: Tensor, allow_inf: bool, weight: Tensor | None = None) -> str:
+    """What is wrong with the losses' values, if anything; those of weight 0 may be anything."""
     fixed = losses.detach()
-    if bool(torch.isfinite(fixed).all()):
+    good = torch.isfinite(fixed)
+    if weight is not None:
+        good |= weight.detach() == 0
+    if bool(good.all()):
         return ""
-    bad = torch.isnan(fixed)
-    if not allow_inf:
-        bad |= fixed == torch.inf
-    if not isinstance(utility.shape, Exponential):
-        bad |= fixed == -torch.inf
-    if not bool(bad.any()):
-        return ""
-    index = tuple(int(i) for i in bad.nonzero()[0])
+    if allow_inf:
+        good |= fixed == torch.inf
+        if bool(good.all()):
+            return ""
+    index = tuple(int(i) for i in (~good).nonzero()[0])
     found = float(fixed[index])
     where = f"index {index[0]}" if len(index) == 1 else f"index {index}"
     if found != found:
         return f"losses holds NaN at {where}; find where the model or its input produced it."
     if found > 0:
         return f"losses holds +inf at {where}: the OCE is +inf and has no gradient."
-    return f"losses holds -inf at {where}; only Entropic can take it. Replace it by a finite loss."
+    return f"losses holds -inf at {where}. Replace it by a finite loss, or give it the weight 0."
 
 
-def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...], dim: Dim, validate: bool) -> Tensor:
-    """Weights in the shape of the losses, not yet normalized."""
+def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Weights in the shape of the losses, not yet looked at nor normalized; those of a mask are 0 and 1."""
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight must be a torch tensor; found {type(weight).__name__}.")
-    if weight.dtype == torch.bool or weight.is_complex():
-        raise TypeError(f"weight must hold real numbers; found dtype {weight.dtype}.")
+    if weight.is_complex():
+        raise TypeError(f"weight must hold real numbers or be a mask; found dtype {weight.dtype}.")
     if weight.device != losses.device:
         raise ValueError(f"weight must be on the device of losses, {losses.device}; found {weight.device}.")
     if weight.shape != losses.shape:
-        if not (dim is not None and len(dims) == 1 and weight.shape == (losses.shape[dims[0]],)):
-            one = f" or, one per sample, {(losses.shape[dims[0]],)}" if dim is not None and len(dims) == 1 else ""
+        alone = len(dims) == 1 and losses.ndim > 1  # one dimension of several holds the samples
+        if not (alone and weight.shape == (losses.shape[dims[0]],)):
+            one = f" or, one per sample, {(losses.shape[dims[0]],)}" if alone else ""
             raise ValueError(
                 f"weight must have the shape of losses, {tuple(losses.shape)}{one}; found {tuple(weight.shape)}."
             )
         shape = [1] * losses.ndim
         shape[dims[0]] = -1
         weight = weight.reshape(shape).expand_as(losses)
-    if validate:
-        check_weights(weight)
-        if not bool((weight.detach().sum(dims if dims else None) > 0).all()):
-            raise ValueError("weight sums to 0; at least one sample must have a weight above 0.")
     return weight
 
 
@@ -118,11 +115,20 @@ def normalized(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return weight / weight.sum(-1, keepdim=True)
 
 
-def check_weights(weight: Tensor) -> None:
-    """Finite and not negative, or the first index where not. Makes an accelerator wait."""
+def check_weights(weight: Tensor, dims: tuple[int, ...] | None) -> None:
+    """Finite, not negative and, along ``dims`` if there are any, not all 0. Makes an accelerator wait."""
     fixed = weight.detach()
-    if bool((torch.isfinite(fixed) & (fixed >= 0)).all()):
+    bad = ~torch.isfinite(fixed) | (fixed < 0)
+    if bool(bad.any()):
+        index = tuple(int(i) for i in bad.nonzero()[0])
+        where = index[0] if len(index) == 1 else index
+        raise ValueError(f"weight must be finite and not negative; found {float(fixed[index])!r} at index {where}.")
+    if dims is None:
         return
-    index = tuple(int(i) for i in (~torch.isfinite(fixed) | (fixed < 0)).nonzero()[0])
-    where = index[0] if len(index) == 1 else index
-    raise ValueError(f"weight must be finite and not negative; found {float(fixed[index])!r} at index {where}.")
+    empty = ~((fixed > 0).any(dim=dims) if dims else fixed > 0)
+    if bool(empty.any()):
+        at = tuple(int(i) for i in empty.nonzero()[0]) if empty.ndim else ()
+        row = f" at index {at[0] if len(at) == 1 else at} of the other dimensions" if at else ""
+        raise ValueError(
+            f"weight sums to 0{row}; at least one sample must have a weight above 0, and a target that is not ignored."
+        )

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from certeq.torch._autograd import reduce_on_host
-from certeq.torch._checks import Dim, as_weights, check_losses, check_utility, check_values, normalize_dim
+from certeq.torch._checks import (
+    Dim,
+    as_weights,
+    check_losses,
+    check_utility,
+    check_values,
+    check_weights,
+    normalize_dim,
+)
 from certeq.torch._tensor import from_rows, is_traced, reduce_tensor
 from certeq.utilities import Utility
 
@@ -37,13 +45,15 @@ def oce(
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``. Its parameters may be tensors: they get gradients too.
     weight : Tensor, optional
-        Non-negative weights, of the shape of ``losses`` or, with one ``dim``, one per sample; normalized to sum 1.
+        Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
+        ``dim``, one per sample; normalized to sum 1. A loss of weight 0 is no sample: it may be NaN or infinite, and
+        its gradient is 0.
     dim : int or tuple of int, optional
         Where the samples run. None, the default, takes all entries together, as ``torch.mean`` does.
     keepdim : bool
         Keep the reduced dimensions, with size 1.
     allow_inf : bool
-        Let +inf losses through: the value is +inf then, and the gradient is not finite. NaN is never let through.
+        Let +inf losses through: the value is +inf then, and the gradient is not finite. NaN and -inf never are.
     validate : bool
         Look for NaN, infinite losses, bad weights and learned parameters that have left their range. On an accelerator
         this makes the host wait; without it they give a value that means nothing, often NaN. Inside `torch.compile`
@@ -164,7 +174,6 @@ class _Batch(NamedTuple):
 
     losses: Tensor
     weight: Tensor | None
-    dim: Dim
     dims: tuple[int, ...]
     validate: bool
     own: slice = slice(None)
@@ -183,37 +192,39 @@ def _batch(
     check_utility(utility)
     if process_group is None:
         check_losses(losses)
-        return _Batch(losses, weight, dim, normalize_dim(dim, losses.ndim), validate)
+        dims = normalize_dim(dim, losses.ndim)
+        return _Batch(losses, None if weight is None else as_weights(weight, losses, dims), dims, validate)
     from certeq.torch._ranks import pool  # most people have one process
 
     every, weight, own = pool(losses, utility, weight, dim, allow_inf, validate, process_group, asked)
-    return _Batch(every, weight, -1, (every.ndim - 1,), False, own)
+    return _Batch(every, weight, (every.ndim - 1,), False, own)
 
 
-def pool_losses(losses: Tensor, utility: Utility, validate: bool, process_group: Any) -> Tensor:
-    """The losses of all ranks in one vector, for whoever treats them as a batch of its own."""
-    return _batch("memory", losses, utility, None, None, False, validate, process_group).losses
+def pool_losses(
+    losses: Tensor, utility: Utility, weight: Tensor | None, validate: bool, process_group: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Losses and weights of this process, or those of all ranks in vectors, for whoever makes a batch of them."""
+    return _batch("memory", losses, utility, weight, None, False, validate, process_group)[:2]
 
 
 def _reduce(want: str, batch: _Batch, utility: Utility, allow_inf: bool = False) -> Tensor:
-    losses, weight, _, dims, validate, _ = batch
+    losses, weight, dims, validate, _ = batch
     found = reduce_on_host(want, losses, utility, weight, dims, allow_inf, validate)
     return _reduce_tensor(want, batch, utility, allow_inf) if found is None else found
 
 
 def _reduce_tensor(want: str, batch: _Batch, utility: Utility, allow_inf: bool) -> Tensor:
-    losses, weight, dim, dims, validate, _ = batch
+    losses, weight, dims, validate, _ = batch
     learned = utility._learned_parameter() is not None
     if learned and torch.compiler.is_compiling():
         # A graph would hold the thresholds and kinks of the parameters' present values for good.
         return _outside_the_graph(want, batch, utility, allow_inf)
-    validate = validate and not is_traced()
-    if validate:
+    if validate and not is_traced():
         if learned:
             utility._without_gradients()  # a learned parameter may have left its range since it was checked
-        check_values(losses, utility, allow_inf)
-    if weight is not None:
-        weight = as_weights(weight, losses, dims, dim, validate)
+        if weight is not None:
+            check_weights(weight, dims)
+        check_values(losses, allow_inf, weight)
     return reduce_tensor(want, losses, utility, weight, dims, allow_inf)
 
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from certeq._checks import check_count
-from certeq.torch._checks import Dim, check_losses, check_utility, complaint_of
+from certeq.torch._checks import Dim, as_weights, check_utility, check_weights, complaint_of, normalize_dim
 from certeq.torch._functional import oce, pool_losses, threshold
 from certeq.torch._ranks import check_process_group
 from certeq.torch._tensor import TORCH
 from certeq.utilities import Utility
 
-Base = Callable[[Any, Any], Tensor]
+Base = Callable[..., Tensor]
 
 
 class OCELoss(nn.Module):
     r"""Optimized certainty equivalent of per-sample losses, :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
 
-    Without ``base`` it takes losses; with ``base`` it takes ``(input, target)`` as any criterion does, so that
-    PyTorch, Lightning and skorch use it unchanged. A thin shell over `certeq.torch.oce`.
+    Without ``base`` it takes losses; with ``base`` it takes ``(input, target)``, or whatever else the base takes, as
+    any criterion does, so that PyTorch, Lightning and skorch use it unchanged. A thin shell over `certeq.torch.oce`.
 
     Parameters
     ----------
@@ -31,7 +33,8 @@ class OCELoss(nn.Module):
         and learned with the rest.
     base : callable, optional
         A loss that does not reduce, ``base(input, target)`` with one loss per sample, for instance
-        ``nn.CrossEntropyLoss(reduction="none")``.
+        ``nn.CrossEntropyLoss(reduction="none")``. Bases of three arguments, such as ``nn.TripletMarginLoss`` and
+        ``nn.GaussianNLLLoss``, are called with all that the criterion is called with.
     dim : int or tuple of int, optional
         Where the samples run; None takes all entries together.
     allow_inf, validate : bool
@@ -48,6 +51,16 @@ class OCELoss(nn.Module):
     -----
     A mini-batch sees less of the tail than the whole data: see `MemoryOCELoss` for the size of that bias and a remedy.
 
+    **Targets that are ignored, and class weights.** With ``utility=Mean()`` the value is what ``reduction="mean"`` of
+    the base gives, and every other utility sees the same samples. For ``nn.CrossEntropyLoss`` and ``nn.NLLLoss`` with
+    classes as targets that means: a target equal to ``ignore_index`` (-100 unless set) is no sample, and the ``weight``
+    of a class is the weight of its samples, not a factor of their losses; label smoothing is included. A base of your
+    own that has an ``ignore_index`` is read the same way where its losses have the shape of the targets. Everywhere
+    else (targets that are probabilities; ``weight`` and ``pos_weight`` of ``nn.BCEWithLogitsLoss``, of
+    ``nn.MultiMarginLoss``) PyTorch's mean does not divide by the weights, and they remain factors of the losses. What
+    a function hides (``lambda output, y: cross_entropy(output, y, reduction="none")``) cannot be seen: pass the module,
+    or ``functools.partial(cross_entropy, reduction="none")``, or a mask as ``weight``.
+
     **On several ranks** pass ``process_group="world"`` and use the loss with DistributedDataParallel or Lightning's
     ``ddp`` as on one: after their averaging, gradients are those of one process on the concatenated batch, whatever
     the sizes of the shards. The value is the OCE of that batch, on every rank. See `certeq.torch.oce`, and
@@ -58,9 +71,10 @@ class OCELoss(nn.Module):
     fixed weights. The network must give the same losses in both (mind dropout)::
 
         with torch.no_grad():
-            losses = [criterion.losses(net(x), y) for x, y in parts]
-        q = tilt(torch.cat(losses), utility, process_group="world")  # leave process_group out on one process
-        for i, ((x, y), q_part) in enumerate(zip(parts, q.split([len(part) for part in losses]))):
+            found = [criterion.samples(net(x), y) for x, y in parts]
+        losses, weights = (torch.cat(of_parts) for of_parts in zip(*found))  # without weights: the losses alone
+        q = tilt(losses, utility, weight=weights, process_group="world")  # leave process_group out on one process
+        for i, ((x, y), q_part) in enumerate(zip(parts, q.split([len(part) for part, _ in found]))):
             with net.no_sync() if i + 1 < len(parts) else nullcontext():
                 (world_size * (q_part * criterion.losses(net(x), y)).sum()).backward()
         optimizer.step()
@@ -104,27 +118,42 @@ class OCELoss(nn.Module):
             if isinstance(item, nn.Parameter):
                 self.register_parameter(f"utility_{name}", item)
 
-    def forward(self, input: Any, target: Any = None, *, weight: Tensor | None = None) -> Tensor:
-        """OCE of ``input``, or of ``base(input, target)``."""
-        return self._reduce(self.losses(input, target), weight)
+    def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
+        """OCE of ``input``, or of ``base(input, target, ...)``; ``weight`` is that of `certeq.torch.oce`."""
+        losses, weight = self._weighted(weight, input, target, *more)
+        return self._reduce(losses, weight)
 
-    def losses(self, input: Any, target: Any = None) -> Tensor:
-        """The per-sample losses that `forward` reduces."""
+    def losses(self, input: Any, target: Any = None, *more: Any) -> Tensor:
+        """The per-sample losses that `forward` reduces, without the class weights of the base."""
+        return self.samples(input, target, *more)[0]
+
+    def samples(self, input: Any, target: Any = None, *more: Any) -> tuple[Tensor, Tensor | None]:
+        """The per-sample losses that `forward` reduces, and their weights, or None where the base has none."""
         if self.base is None:
             if target is not None:
                 raise TypeError("OCELoss was given a target but has no base; pass base=, a loss with reduction='none'.")
-            return input  # type: ignore[no-any-return]
+            return input, None
         if target is None:
             raise TypeError(
                 f"OCELoss with base={_name(self.base)} needs a target: call it as criterion(input, target)."
             )
-        found = self.base(input, target)
+        found = self.base(input, target, *more)
         if isinstance(found, Tensor) and found.ndim == 0:
             raise ValueError(
                 f"base must return one loss per sample; {_name(self.base)} returned a single number. It already "
                 "reduces: construct it with reduction='none'."
             )
-        return found
+        return _as_samples(found, target, _options_of(self.base))
+
+    def _weighted(self, weight: Tensor | None, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+        """Losses and weights, those of the caller and of the base multiplied."""
+        losses, own = self.samples(*inputs)
+        if own is None or weight is None:
+            return losses, own if weight is None else weight
+        try:
+            return losses, own * as_weights(weight, losses, normalize_dim(self.dim, losses.ndim))
+        except (TypeError, ValueError, IndexError):
+            return losses, weight  # for the reduction to refuse, which tells the other ranks of it
 
     def _reduce(self, losses: Tensor, weight: Tensor | None) -> Tensor:
         return oce(
@@ -182,6 +211,8 @@ class MemoryOCELoss(OCELoss):
     In training mode each call stores its (detached) losses; in evaluation mode nothing is stored or used and the
     plain OCE of the batch is returned. The weights of a batch no longer sum to 1: for CVaR a batch without a loss
     beyond t has gradient 0, and one with many has a large one. The memory is a buffer and goes into ``state_dict``.
+    Weights, class weights and ignored targets are those of `OCELoss`; the memory keeps the weights with the losses, so
+    they should be of one scale from batch to batch.
 
     Shape:
         - input: :math:`(*)` losses, or whatever ``base`` takes; all entries are samples
@@ -201,6 +232,7 @@ class MemoryOCELoss(OCELoss):
     """
 
     bank: Tensor
+    bank_weight: Tensor
     filled: Tensor
     place: Tensor
 
@@ -216,39 +248,45 @@ class MemoryOCELoss(OCELoss):
         super().__init__(utility, base, validate=validate, process_group=process_group)
         self.memory = check_count("memory", memory)
         self.register_buffer("bank", torch.zeros(memory))
+        self.register_buffer("bank_weight", torch.ones(memory))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, input: Any, target: Any = None, *, weight: Tensor | None = None) -> Tensor:
+    def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch; stores it in training mode."""
-        losses = self.losses(input, target)
+        losses, weight = self._weighted(weight, input, target, *more)
         if not self.training:
             return self._reduce(losses, weight)
-        if weight is not None:
-            raise ValueError("weight cannot be combined with a memory of unweighted losses; use OCELoss.")
-        if self.process_group is not None:
-            losses = pool_losses(losses, self.utility, self.validate, self.process_group)
-        check_losses(losses)
-        complaint = complaint_of(losses, self.utility, False) if self.validate else ""
-        if complaint:  # without the advice of `oce`: an infinite loss must not enter the memory
-            raise ValueError(complaint)
-        plain = oce(losses, self.utility, validate=self.validate)  # all that there is to say of the very first batch
-        if int(self.filled) == 0:
-            self._store(losses)
-            return plain
-        past = self.bank[: int(self.filled)].to(losses, copy=True)  # storing the batch overwrites the oldest of them
-        self._store(losses)
+        losses, weight = pool_losses(losses, self.utility, weight, self.validate, self.process_group)
+        if self.validate:
+            if weight is not None:
+                check_weights(weight, tuple(range(losses.ndim)))
+            complaint = complaint_of(losses, False, weight)
+            if complaint:  # without the advice of `oce`: an infinite loss must not enter the memory
+                raise ValueError(complaint)
         x = losses.reshape(-1)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
-        known = torch.cat([x.detach(), past.to(x.dtype)])
-        t = threshold(known, self.utility, validate=False).detach()
+        w = torch.ones_like(x) if weight is None else weight.detach().reshape(-1).to(x.dtype)
+        if weight is not None:
+            x, w = x[w > 0], w[w > 0]  # a loss without weight is no sample, and is not stored
+        if int(self.filled) == 0:  # all that there is to say of the very first batch
+            self._store(x, w)
+            return oce(x, self.utility, weight=w, validate=self.validate).to(losses.dtype)
+        past = self.bank[: int(self.filled)].to(x, copy=True)  # storing the batch overwrites the oldest of them
+        past_weight = self.bank_weight[: int(self.filled)].to(x, copy=True)
+        self._store(x, w)
+        known, known_weight = torch.cat([x.detach(), past]), torch.cat([w, past_weight])
+        t = threshold(known, self.utility, weight=known_weight, validate=self.validate).detach()
         over: Tensor = self.utility._value(x - t, TORCH)
-        return (t + over.mean()).to(losses.dtype)
+        return (t + (over.mean() if weight is None else (w * over).sum() / w.sum())).to(losses.dtype)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         saved = state_dict.get(f"{prefix}bank")
-        if isinstance(saved, Tensor) and saved.dtype == torch.float64:
-            self.bank = self.bank.double()  # or the digits that `_store` keeps would be lost here
+        if isinstance(saved, Tensor):
+            if saved.dtype == torch.float64:
+                # Or the digits that `_store` keeps would be lost here.
+                self.bank, self.bank_weight = self.bank.double(), self.bank_weight.double()
+            state_dict.setdefault(f"{prefix}bank_weight", torch.ones_like(saved))  # of a build that had no weights
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forget(self) -> None:
@@ -257,12 +295,13 @@ class MemoryOCELoss(OCELoss):
         self.place.zero_()
 
     @torch.no_grad()
-    def _store(self, losses: Tensor) -> None:
+    def _store(self, losses: Tensor, weight: Tensor) -> None:
         if losses.dtype == torch.float64 and self.bank.dtype != torch.float64:
-            self.bank = self.bank.double()  # at an offset of 1e9 a float32 has no digits left for the losses
-        new = losses.detach().reshape(-1)[-self.memory :].to(self.bank)
+            # At an offset of 1e9 a float32 has no digits left for the losses.
+            self.bank, self.bank_weight = self.bank.double(), self.bank_weight.double()
+        new = losses.detach()[-self.memory :].to(self.bank)
         indices = (torch.arange(new.numel(), device=new.device) + self.place) % self.memory
-        self.bank[indices] = new
+        self.bank[indices], self.bank_weight[indices] = new, weight[-self.memory :].to(self.bank)
         self.place.copy_((self.place + new.numel()) % self.memory)
         self.filled.copy_((self.filled + new.numel()).clamp(max=self.memory))
 
@@ -279,6 +318,43 @@ def _search_now(utility: Utility) -> None:
         _search_now(inner)
 
 
+class _Options(NamedTuple):
+    """What a base says about its targets."""
+
+    ignore_index: int | None = None
+    class_weight: Tensor | None = None
+    label_smoothing: float = 0.0
+
+
+def _options_of(base: object) -> _Options:
+    """Of PyTorch's losses over classes, as modules or as partial functions; else at most an ``ignore_index``."""
+    if isinstance(base, (nn.CrossEntropyLoss, nn.NLLLoss)):
+        return _Options(base.ignore_index, base.weight, getattr(base, "label_smoothing", 0.0))
+    if isinstance(base, partial) and base.func in (functional.cross_entropy, functional.nll_loss):
+        given = base.keywords
+        return _Options(given.get("ignore_index", -100), given.get("weight"), given.get("label_smoothing", 0.0))
+    ignore_index = getattr(base, "ignore_index", None)
+    return _Options(ignore_index if isinstance(ignore_index, int) else None)
+
+
+def _as_samples(losses: Tensor, target: Any, options: _Options) -> tuple[Tensor, Tensor | None]:
+    """Losses and weights whose weighted mean is what PyTorch's ``reduction="mean"`` gives.
+
+    That is the sum of the losses, which are multiplied by the class weights, over the sum of the class weights of those
+    targets that are not ignored. Probabilities as targets are never ignored, and their mean is the plain one.
+    """
+    ignore_index, class_weight, _ = options
+    if ignore_index is None or not isinstance(target, Tensor) or target.is_floating_point():
+        return losses, None
+    if not isinstance(losses, Tensor) or target.shape != losses.shape:
+        return losses, None
+    counts = target.long() != ignore_index  # bytes would be compared modulo 256
+    if class_weight is None:
+        return losses, counts
+    weight = class_weight[torch.where(counts, target.long(), 0)] * counts
+    return losses / torch.where(weight == 0, 1.0, weight).to(losses.dtype), weight
+
+
 def check_base(base: object) -> None:
     """A loss that does not reduce, as far as can be seen before it is called."""
     if base is None:
@@ -289,13 +365,24 @@ def check_base(base: object) -> None:
         )
     if not callable(base):
         raise TypeError(f"base must be a loss that is called as base(input, target); found {base!r}.")
-    reduction = getattr(base, "reduction", None)
+    reduction = base.keywords.get("reduction") if isinstance(base, partial) else getattr(base, "reduction", None)
     if isinstance(reduction, str) and reduction != "none":
         raise ValueError(
             f"base must return one loss per sample; {_name(base)} has reduction={reduction!r}. Construct it with "
             "reduction='none'."
         )
+    _, class_weight, label_smoothing = _options_of(base)
+    if label_smoothing > 0.0 and class_weight is not None and not class_weight.is_meta:
+        without = (class_weight == 0).nonzero()
+        if len(without):
+            raise ValueError(
+                f"base has label_smoothing and a class weight of 0, at index {int(without[0])}: samples of that class "
+                "would have the loss of the smoothed labels and no weight, which no weighted risk can count. Leave out "
+                "the smoothing, or give the class a small weight."
+            )
 
 
 def _name(base: object) -> str:
+    if isinstance(base, partial):
+        base = base.func
     return getattr(base, "__name__", None) or type(base).__name__

@@ -82,7 +82,7 @@ def pool(
     mine = Message({"call": asked})
     shard, text = None, ""
     try:
-        shard = _shard(losses, utility, weight, dim, allow_inf, validate)
+        shard = _shard(losses, weight, dim, allow_inf, validate)
         plain = form(utility).plain
         text = re.sub(" at 0x[0-9a-fA-F]+", "", repr(plain.utility))  # where a function is differs from rank to rank
         mine.digest = _digest(plain, text)
@@ -117,16 +117,17 @@ def pool(
     return Pooled(every, weights, slice(start, start + shard.losses.shape[-1]))
 
 
-def _shard(losses: Tensor, utility: Utility, weight: Tensor | None, dim: Dim, allow_inf: bool, validate: bool) -> Shard:
+def _shard(losses: Tensor, weight: Tensor | None, dim: Dim, allow_inf: bool, validate: bool) -> Shard:
     check_losses(losses, may_be_empty=True)
     dims = normalize_dim(dim, losses.ndim)
-    if validate:
-        check_values(losses, utility, allow_inf)
     if weight is None:
+        if validate:
+            check_values(losses, allow_inf)
         return Shard(as_rows(losses, dims), None)
-    w = as_weights(weight, losses, dims, dim, False)
+    w = as_weights(weight, losses, dims)
     if validate:
-        check_weights(w)  # not their sum: a shard may have none of the weight
+        check_weights(w, None)  # not their sum: a shard may have none of the weight
+        check_values(losses, allow_inf, w)
     return Shard(as_rows(losses, dims), as_rows(w, dims).double())
 
 

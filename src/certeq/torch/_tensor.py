@@ -67,13 +67,26 @@ def reduce_tensor(
     """OCE, threshold or tilt (see `OF_ROWS`) over some dimensions; a tilt has its samples in one last dimension."""
     dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
     x = as_rows(losses, dims).to(dtype)
-    w = None if weight is None else normalized(as_rows(weight, dims), dtype)
+    w = None
+    if weight is not None:
+        w = normalized(as_rows(weight, dims), dtype)
+        x = _with_least_for_zero_weight(x, w)
     if not allow_inf:
         return OF_ROWS[want](x, w, utility).to(losses.dtype)
     hit = (x == torch.inf).any(-1, keepdim=True)
     found = OF_ROWS[want](torch.where(hit, 0.0, x), w, utility)
     # exp(inf) carries a gradient that is not finite either, which is what a GradScaler looks for.
     return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found).to(losses.dtype)
+
+
+def _with_least_for_zero_weight(x: Tensor, weights: Tensor) -> Tensor:
+    """Rows of x with the least loss that counts in place of those without weight, which get no gradient.
+
+    Such a loss may be anything, NaN too, and must not overflow anything; the least has the least slope.
+    """
+    counts = weights.detach() > 0
+    least = torch.where(counts, x.detach(), torch.inf).amin(-1, keepdim=True)
+    return torch.where(counts, x, torch.where(torch.isfinite(least), least, 0.0))
 
 
 def as_rows(losses: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -126,12 +139,8 @@ OF_ROWS: dict[str, Callable[[Tensor, Tensor | None, Utility], Tensor]] = {
 def locate(x: Tensor, weights: Tensor | None, utility: Utility) -> Located:
     """Solve on detached values, then let t move."""
     fixed = x.detach()
-    counted = None if weights is None else weights.detach() > 0
     center = _center(fixed, None if weights is None else weights.detach(), utility)
     z = x - center
-    if counted is not None:  # a loss without weight may lie anywhere and must not overflow: the least one does not
-        least = torch.where(counted, z.detach(), 0.0).amin(-1, keepdim=True)
-        z = torch.where(counted, z, torch.where(torch.isfinite(least), least, 0.0))
     shape = form(utility)
     plain = shape.plain.utility  # all that is searched for is a number
     with torch.no_grad():
@@ -245,8 +254,8 @@ def upper_quantile(z: Tensor, weights: Tensor | None, tail: float) -> Tensor:
     ranked, order = z.sort(dim=-1, descending=True)
     mass = weights.expand_as(z).gather(-1, order)
     within = ((mass.cumsum(-1) - mass <= tail * (1.0 + 1e-15)) & (mass > 0)).to(torch.int64)
-    # The last rank that is within the tail.
-    last = (within * torch.arange(1, size + 1, device=z.device)).amax(-1, keepdim=True) - 1
+    # The last rank that is within the tail; the first where no sample has a weight.
+    last = (within * torch.arange(1, size + 1, device=z.device)).amax(-1, keepdim=True).clamp(min=1) - 1
     return ranked.gather(-1, last)
 
 
