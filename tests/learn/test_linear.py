@@ -14,7 +14,8 @@ from sklearn.model_selection import GridSearchCV
 
 import certeq as ce
 from certeq.learn import OCEClassifier, OCERegressor
-from certeq.optimize.predictor import LinearObjective, LogisticScore, SoftmaxScore, SquaredScore
+from certeq.optimize.losses._predictor import LogisticScore, SoftmaxScore, SquaredScore
+from certeq.optimize.predictor import LinearObjective
 from tests.conftest import UTILITIES
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from certeq._checks import check_array
-from certeq._table import Array, Block, Table, as_table
+from certeq._table import Array, Block, Table, as_table, summary
 from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
 
 _SPARE_MEMORY = 1 << 26  # bytes that may be spent on a second copy of the samples
@@ -123,22 +123,8 @@ def largest_norm(table: Table, centered: bool) -> float:
     """Largest norm(a_i), or norm(a_i - mean a), of all rows whatever their weight."""
     center = np.zeros(table.shape[1])
     if centered:
-        total, count = table.reduce(_ColumnMean(), every=True)
-        center = total / count
+        center = np.asarray(summary(table).mean)
     return float(np.sqrt(table.reduce(_Largest(center), every=True)))
-
-
-@dataclass(frozen=True)
-class _ColumnMean:
-    """Sum of the rows, and their number; rows that are not finite make it so as well."""
-
-    wide: ClassVar[bool] = False
-
-    def __call__(self, block: Block) -> tuple[Array, int]:
-        return block.rows.sum(axis=0), len(block.rows)
-
-    def join(self, parts: Sequence[tuple[Array, int]]) -> tuple[Array, int]:
-        return np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
 
 
 @dataclass(frozen=True)

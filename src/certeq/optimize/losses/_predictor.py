@@ -1,15 +1,154 @@
-"""Losses of a linear predictor, F_i(theta) = phi(x_i.theta, y_i): squared errors and logistic losses."""
+"""Losses of a linear predictor, F_i(theta) = phi(x_i.theta, y_i): squared errors, logistic losses and cross-entropies.
+
+`ScoreLoss` is phi as a function of the scores, with its derivatives and its conjugate; `PredictorLoss` is F.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
+from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from certeq._checks import check_array
 from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
+
+
+class ScoreLoss(ABC):
+    """F_i(s) for scores s of shape (n, k), one column per output."""
+
+    #: how many scores a sample has
+    outputs: int = 1
+
+    @abstractmethod
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return the losses (n,) and their slopes dF_i/ds_ik (n, k)."""
+
+    @abstractmethod
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """Return d2F_i/ds_ik ds_il, from what `evaluate` returned as slopes."""
+
+    @abstractmethod
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """Slopes a near the given ones and F*(a), so that F_i(s) >= a_i.s - F*_i(a_i) for every s.
+
+        With ``balanced`` sum_i q_i a_i = 0 in every column; q is not negative and sums to 1.
+        """
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> ScoreLoss:
+        """Return the loss of some of the samples."""
+
+
+class SquaredScore(ScoreLoss):
+    """(s - y)**2."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return squared residuals and twice the residuals."""
+        residual = scores[:, 0] - self.y
+        return residual * residual, (residual + residual)[:, None]
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """2 everywhere."""
+        return np.full(len(slopes), 2.0)
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(a) = a y + a^2/4 for every a, so that all may move by the same."""
+        a = slopes[:, 0]
+        if balanced:
+            a = a - float(q @ a) / float(q.sum())
+        return a[:, None], a * self.y + 0.25 * a * a
+
+    def take(self, rows: NDArray[np.intp]) -> SquaredScore:
+        """Return the loss of some of the samples."""
+        return SquaredScore(self.y[rows])
+
+
+class LogisticScore(ScoreLoss):
+    """ln(1 + exp(-y s)) for labels y of -1 and 1."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return losses and slopes from one exponential that cannot overflow."""
+        margin = self.y * scores[:, 0]
+        e = np.exp(-np.abs(margin))
+        # sigma(-m) is e/(1+e) right of 0 and 1/(1+e) left of it.
+        miss = np.where(margin > 0.0, e, 1.0) / (1.0 + e)
+        return np.maximum(-margin, 0.0) + np.log1p(e), (-self.y * miss)[:, None]
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """sigma(1 - sigma), from the slope +-sigma."""
+        miss = np.abs(slopes[:, 0])
+        return np.asarray(miss * (1.0 - miss))
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(-y m) = m ln m + (1 - m) ln(1 - m) for m in [0, 1]: the class of the larger sum is scaled down."""
+        miss = np.clip(np.abs(slopes[:, 0]), 0.0, 1.0)
+        if balanced:
+            up, down = (float((q * miss)[self.y == label].sum()) for label in (1.0, -1.0))
+            if max(up, down) > 0.0:
+                miss = miss * np.where(self.y == (1.0 if up > down else -1.0), min(up, down) / max(up, down), 1.0)
+        return (-self.y * miss)[:, None], xlogy(miss, miss) + xlogy(1.0 - miss, 1.0 - miss)
+
+    def take(self, rows: NDArray[np.intp]) -> LogisticScore:
+        """Return the loss of some of the samples."""
+        return LogisticScore(self.y[rows])
+
+
+class SoftmaxScore(ScoreLoss):
+    """ln(sum_k exp(s_k)) - s_y for whole labels y from 0 to k - 1."""
+
+    def __init__(self, y: NDArray[np.intp], outputs: int) -> None:
+        self.y, self.outputs = y, outputs
+        self._rows = np.arange(len(y))
+
+    def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return cross-entropies and p - e_y."""
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        own = shifted[self._rows, self.y]
+        slopes = np.exp(shifted)
+        total = slopes.sum(axis=1, keepdims=True)
+        slopes /= total
+        slopes[self._rows, self.y] -= 1.0
+        return np.log(total[:, 0]) - own, slopes
+
+    def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
+        """p_k (1{k=l} - p_l), with p recovered from the slopes."""
+        p = slopes[:, k] + (self.y == k)
+        if k == l:
+            return np.asarray(p * (1.0 - p))
+        return np.asarray(-p * (slopes[:, l] + (self.y == l)))
+
+    def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
+        """F*(p - e_y) = sum p ln p for probabilities p: all are mixed with one p that settles what is missing.
+
+        The means of p are to be the classes' shares of q. (1 - m) p + m r has them where m r = shares - (1 - m) mean,
+        and r is a probability for every m that leaves no entry of that below 0.
+        """
+        p = slopes.copy()
+        p[self._rows, self.y] += 1.0
+        p = np.maximum(p, 0.0)
+        p /= p.sum(axis=1, keepdims=True)
+        if balanced:
+            mean, shares = q @ p, np.bincount(self.y, weights=q, minlength=self.outputs)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                least = np.where(mean > 0.0, 1.0 - shares / mean, 0.0)
+            mix = float(np.clip(least.max(), 0.0, 1.0))
+            p = (1.0 - mix) * p + np.maximum(shares - (1.0 - mix) * mean, 0.0)
+        a = p.copy()
+        a[self._rows, self.y] -= 1.0
+        return a, xlogy(p, p).sum(axis=1)
+
+    def take(self, rows: NDArray[np.intp]) -> SoftmaxScore:
+        """Return the loss of some of the samples."""
+        return SoftmaxScore(self.y[rows], self.outputs)
 
 
 class PredictorLoss(Loss):
@@ -19,6 +158,7 @@ class PredictorLoss(Loss):
     """
 
     convex = True
+    _score: ClassVar[type[SquaredScore] | type[LogisticScore]]  # phi, made of the targets
 
     def __init__(self, X: Any = None, y: Any = None) -> None:
         if (X is None) != (y is None):
@@ -26,44 +166,37 @@ class PredictorLoss(Loss):
             raise ValueError(f"{missing} is missing: pass both X and y, or neither and give samples=(X, y) later.")
         self.samples = None if X is None else self.check_samples((X, y))
 
-    @abstractmethod
-    def _value(self, s: Floats, y: Floats) -> Floats:
-        """phi(s, y)."""
-
-    @abstractmethod
-    def _slope(self, s: Floats, y: Floats) -> Floats:
-        """The derivative of phi in s."""
-
-    @abstractmethod
-    def _curvature(self, s: Floats, y: Floats) -> Floats:
-        """The second derivative of phi in s."""
+    def _at(self, theta: Floats, batch: Any) -> tuple[Floats, ScoreLoss, Floats, Floats]:
+        """X, phi, its values and its slopes (n, 1) at theta."""
+        X, y = self._own(batch)
+        phi = self._score(y)
+        return X, phi, *phi.evaluate((X @ theta)[:, None])
 
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
         """Return the losses and their vector-Jacobian product; the predictions are computed once."""
-        X, y = self._own(batch)
-        refuse_width("X", X, theta)
-        s = X @ theta
-        return self._value(s, y), lambda q: np.asarray((q * self._slope(s, y)) @ X)
+        refuse_width("X", self._own(batch)[0], theta)
+        X, _, values, slopes = self._at(theta, batch)
+        return values, lambda q: np.asarray((q * slopes[:, 0]) @ X)
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:
         """Return diag(phi') X."""
-        X, y = self._own(batch)
-        return np.asarray(self._slope(X @ theta, y)[:, None] * X)
+        X, _, _, slopes = self._at(theta, batch)
+        return np.asarray(slopes * X)
 
     def jacobian_product(self, theta: Floats, batch: Any, v: Floats) -> Floats:
         """Return phi' times X v."""
-        X, y = self._own(batch)
-        return np.asarray(self._slope(X @ theta, y) * (X @ v))
+        X, _, _, slopes = self._at(theta, batch)
+        return np.asarray(slopes[:, 0] * (X @ v))
 
     def hessian_product(self, theta: Floats, batch: Any, q: Floats, v: Floats) -> Floats:
         """Return X^T (q phi'' X v)."""
-        X, y = self._own(batch)
-        return np.asarray((q * self._curvature(X @ theta, y) * (X @ v)) @ X)
+        X, phi, _, slopes = self._at(theta, batch)
+        return np.asarray((q * phi.curvature(slopes, 0, 0) * (X @ v)) @ X)
 
     def hessian(self, theta: Floats, batch: Any, q: Floats) -> Floats:
         """Return X^T diag(q phi'') X."""
-        X, y = self._own(batch)
-        curvature = q * self._curvature(X @ theta, y)
+        X, phi, _, slopes = self._at(theta, batch)
+        curvature = q * phi.curvature(slopes, 0, 0)
         return np.asarray(X.T @ (curvature[:, None] * X))
 
     def dimension(self, batch: Any = None) -> int | None:
@@ -123,14 +256,7 @@ class SquaredLoss(PredictorLoss):
     array([2., 4.])
     """
 
-    def _value(self, s: Floats, y: Floats) -> Floats:
-        return np.square(s - y)
-
-    def _slope(self, s: Floats, y: Floats) -> Floats:
-        return 2.0 * (s - y)
-
-    def _curvature(self, s: Floats, y: Floats) -> Floats:
-        return np.full_like(s, 2.0)
+    _score = SquaredScore
 
     def smoothness(self, batch: Any = None) -> float:
         """2 max norm(x_i)**2."""
@@ -170,16 +296,7 @@ class LogisticLoss(PredictorLoss):
     array([0.693147, 0.693147])
     """
 
-    def _value(self, s: Floats, y: Floats) -> Floats:
-        margin = y * s
-        # The larger of the two exponents is taken out, so that neither a score of 1e3 nor of -1e3 overflows.
-        return np.asarray(np.maximum(-margin, 0.0) + np.log1p(np.exp(-np.abs(margin))))
-
-    def _slope(self, s: Floats, y: Floats) -> Floats:
-        return np.asarray(-y * expit(-y * s))
-
-    def _curvature(self, s: Floats, y: Floats) -> Floats:
-        return np.asarray(expit(s) * expit(-s))
+    _score = LogisticScore
 
     def _check_target(self, y: Floats) -> Floats:
         found = set(np.unique(y).tolist())
