@@ -21,6 +21,7 @@ from certeq.risk._input import (
     as_array,
     as_axis_last,
     as_weights,
+    axes_of,
     check_aligned,
     check_answer,
     check_not_empty,
@@ -366,8 +367,7 @@ class _Samples:
         """Rows in the shape of x."""
         if self.axis is None:
             return rows.reshape(self.x.shape)
-        axes = (self.axis,) if isinstance(self.axis, (int, np.integer)) else tuple(self.axis)
-        axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, self.x.ndim))
+        axes = axes_of(self.axis, self.x.ndim)
         tail = tuple(self.x.shape[a] for a in axes)
         return np.ascontiguousarray(np.moveaxis(rows.reshape(self.lead + tail), range(-len(tail), 0), axes))
 
@@ -469,9 +469,8 @@ def _reduced(axis: Any) -> int | tuple[int, ...]:
         return 0
     if not isinstance(axis, (int, np.integer, tuple, list)):
         raise TypeError(f"axis must be 0, 1, (0, 1) or None for a DataFrame; found {axis!r}.")
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     try:
-        found = tuple(int(each) for each in np.lib.array_utils.normalize_axis_tuple(axes, 2))
+        found = axes_of(axis, 2)
     except (ValueError, TypeError) as error:
         raise ValueError(f"axis must be 0, 1, (0, 1) or None for a DataFrame; found {axis!r} ({error}).") from error
     return found[0] if len(found) == 1 else found

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from certeq._table import is_remote
 from certeq.risk._api import threshold
-from certeq.risk._input import Floats, as_array, check_utility, free_to_overflow
+from certeq.risk._input import Floats, as_array, as_vector, check_level, check_utility, free_to_overflow
 from certeq.utilities import Utility
 
 _FIRST = 0.05  # share of the losses that only say where t is
@@ -71,10 +71,7 @@ def upper_bound(x: ArrayLike, utility: Utility, level: float = 0.95, *, support:
     """
     _check(utility, level)
     low, high = _check_support(support)
-    array = as_array("x", _in_memory("x", x))
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"x must be one-dimensional, with at least one loss; found shape {array.shape}.")
-    losses = np.asarray(array, dtype=np.float64)
+    losses = np.asarray(as_vector("x", _in_memory("x", x)), dtype=np.float64)
     _check_inside(losses, low, high)
     return _bound(losses, utility, level, low, high)
 
@@ -199,8 +196,7 @@ def _check(utility: Utility, level: float) -> None:
             f"utility must be increasing for a certified bound; found {utility!r}, whose slope falls to "
             f"{utility.slope_range[0]:g}. MonotoneMeanVariance(2) is the increasing relative of MeanVariance."
         )
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1 (0.95 for 95 %); found {level!r}.")
+    check_level(level)
 
 
 def _check_support(support: Any) -> tuple[float, float]:

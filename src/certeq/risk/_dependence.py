@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq.risk._input import check_level
+
 Floats = NDArray[np.float64]
 
 # A false alarm in some 3 % of independent samples, whatever their distribution: three series, some 12 lifetimes each.
@@ -112,7 +114,7 @@ def _smooth_length(least: int) -> int:
     return next(length for length in (5 * power // 8, 3 * power // 4, power) if length >= least)
 
 
-def lifetime(lags: Lags, looked_at: Sequence[int] | None = None) -> float:
+def lifetime(lags: Lags) -> float:
     """The longest lifetime, in periods, of the memory that any of the series shows; 0.0 where none does.
 
     Autocorrelations that fall like phi**k are matched with those of the series, for each of several phi: their weighted
@@ -179,8 +181,7 @@ class ErrorBars:
 
     def reach(self, level: float) -> tuple[float, float]:
         """How far the interval reaches below and above."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie strictly between 0 and 1 (0.95 for 95 %); found {level!r}.")
+        check_level(level)
         if self.stderr == 0.0:
             return 0.0, 0.0
         from scipy.special import stdtrit

@@ -27,8 +27,8 @@ from certeq.risk._dependence import (
     long_run_variances,
 )
 from certeq.risk._estimate import ReliabilityWarning
-from certeq.risk._inference import assumptions_of, few_carriers, memory_left_out, too_few
-from certeq.risk._input import Floats, as_array, as_weights, check_utility, free_to_overflow
+from certeq.risk._inference import assumptions_of, memory_left_out, too_few
+from certeq.risk._input import Floats, as_array, as_weights, check_aligned, check_utility, free_to_overflow
 from certeq.utilities import Utility
 
 
@@ -184,11 +184,7 @@ def difference(
     # The difference of two similar risks is hardly skewed, and the bias of one is that of the other.
     bars = error_bars(size, effective, variance, 0.0, kurtosis, carriers, long_run, cosines)
     bars = ErrorBars(bars.stderr * unit, bars.df, 0.0)
-    reasons = []
-    if size < 30:
-        reasons.append(too_few(size))
-    elif (reason := few_carriers(ess, carriers, bounded=_bounded(utility) and _bounded(other))) is not None:
-        reasons.append(reason)
+    reasons = too_few(size, ess, carriers, bounded=bool(np.isfinite(max(utility.lipschitz, other.lipschitz))))
     if dependence is None and found > 0.0:
         reasons.append(memory_left_out(found))
     return Difference(
@@ -204,10 +200,6 @@ def difference(
     )
 
 
-def _bounded(utility: Utility) -> bool:
-    return bool(np.isfinite(utility.lipschitz))
-
-
 def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
     """Both series as vectors of the same periods."""
     if is_remote(x, y):
@@ -220,13 +212,7 @@ def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
         raise ValueError(
             f"x and y must be losses of the same periods, at least one; found {arrays[0].size} and {arrays[1].size}."
         )
-    labels: Any = getattr(x, "index", None)
-    others: Any = getattr(y, "index", None)
-    if hasattr(labels, "equals") and hasattr(others, "equals") and not labels.equals(others):
-        raise ValueError(
-            "y must have the index of x; found other labels, or the same ones in another order. Pass "
-            "y.reindex(x.index), or y.to_numpy() to pair them by position."
-        )
+    check_aligned(x, y, "y")
     return np.asarray(arrays[0], dtype=np.float64), np.asarray(arrays[1], dtype=np.float64)
 
 

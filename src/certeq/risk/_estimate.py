@@ -30,11 +30,10 @@ from certeq.risk._dependence import (
 from certeq.risk._inference import ErrorEvidence, Order, assumptions_of, normal_quantile, reliability
 from certeq.risk._input import (
     Floats,
-    as_array,
+    as_vector,
     as_weights,
     check_aligned,
     check_answer,
-    check_not_empty,
     check_utility,
     free_to_overflow,
 )
@@ -350,10 +349,7 @@ def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:
     far = as_sample(x, weights, axis=0)
     if far is not None:
         return far, x, weights
-    array = as_array("x", x)
-    if array.ndim != 1:
-        raise ValueError(f"x must be one-dimensional; found shape {array.shape}. Estimate one column at a time.")
-    check_not_empty(array[None, :])
+    array = as_vector("x", x, " Estimate one column at a time.")
     check_aligned(x, weights)
     rows = as_weights(weights, array, -1)
     own_weights = None if rows is None else rows[0]

@@ -171,21 +171,21 @@ def _moment_needed(utility: Utility) -> str:
     return f"X**{2.0 * power:g}" if not utility.is_monotone else f"max(X, 0)**{2.0 * power:g}"
 
 
-def too_few(size: int) -> str:
-    """What is said of fewer than thirty samples."""
+def too_few(size: int, ess: float, carriers: float, bounded: bool) -> list[str]:
+    """What is said where there are too few samples, or too few of them carry the risk.
+
+    A utility of ``bounded`` slope can do with fewer carriers.
+    """
     if size == 1:
-        return "One sample says nothing of its own error: the interval has no width and no meaning."
-    return f"Only {size} samples: the interval is an asymptotic one."
-
-
-def few_carriers(ess: float, carriers: float, bounded: bool) -> str | None:
-    """What is said where too few samples carry the risk; a utility of ``bounded`` slope can do with fewer."""
+        return ["One sample says nothing of its own error: the interval has no width and no meaning."]
+    if size < 30:
+        return [f"Only {size} samples: the interval is an asymptotic one."]
     if ess >= (1.0 - 1e-9) * _ENOUGH if bounded else carriers >= _ENOUGH_UNBOUNDED:
-        return None
-    return (
+        return []
+    return [
         f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too narrow. "
         "More samples, or a milder utility, would help."
-    )
+    ]
 
 
 def memory_left_out(periods: float) -> str:
@@ -199,13 +199,9 @@ def memory_left_out(periods: float) -> str:
 
 def reliability(order: Order, utility: Utility, evidence: ErrorEvidence) -> tuple[str, ...]:
     """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
-    reasons = []
     bounded = bool(np.isfinite(utility.lipschitz))
     size, discrete = len(order.sample), order.is_discrete
-    if size < 30:
-        reasons.append(too_few(size))
-    elif (reason := few_carriers(evidence.ess, evidence.carriers, bounded)) is not None:
-        reasons.append(reason)
+    reasons = too_few(size, evidence.ess, evidence.carriers, bounded)
     if not bounded and not discrete and 2.0 * size < _ENOUGH_DF * (evidence.kurtosis - 1.0):
         reasons.append(
             "A few samples far out in the tail of u(X - t*) make up most of its variance; the interval is too narrow. "

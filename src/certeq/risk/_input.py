@@ -94,6 +94,21 @@ def as_array(name: str, x: Any) -> Floats:
     return array
 
 
+def as_vector(name: str, x: Any, advice: str = "") -> Floats:
+    """x as a real array of one dimension, with at least one entry."""
+    array = as_array(name, x)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional; found shape {array.shape}.{advice}")
+    check_not_empty(array)
+    return array
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The dimensions that an axis names, counted from the first."""
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    return tuple(int(each) for each in np.lib.array_utils.normalize_axis_tuple(axes, ndim))
+
+
 def as_axis_last(x: Floats, axis: Axis) -> tuple[Floats, tuple[int, ...]]:
     """x as a 2-d array (problems, samples), and the shape the answers are to have."""
     if axis is None:
@@ -101,9 +116,8 @@ def as_axis_last(x: Floats, axis: Axis) -> tuple[Floats, tuple[int, ...]]:
         return flat[None, :], ()
     if not isinstance(axis, (int, np.integer, tuple, list)):
         raise TypeError(f"axis must be a whole number, a tuple of them, or None; found {axis!r}.")
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     try:
-        axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, x.ndim))
+        axes = axes_of(axis, x.ndim)
     except (ValueError, TypeError) as error:
         raise ValueError(f"axis must name dimensions of x, which has {x.ndim}; found {axis!r} ({error}).") from error
     moved = np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim))
@@ -120,8 +134,7 @@ def locating(x: Floats, axis: Axis) -> Locate:
     def locate(row: int, position: int) -> tuple[int, ...]:
         if axis is None:
             return tuple(int(k) for k in np.unravel_index(position, x.shape))
-        axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-        axes = tuple(np.lib.array_utils.normalize_axis_tuple(axes, x.ndim))
+        axes = axes_of(axis, x.ndim)
         rest = [k for k in range(x.ndim) if k not in axes]
         index = dict(zip(rest, np.unravel_index(row, [x.shape[k] for k in rest]) if rest else (), strict=True))
         index |= dict(zip(axes, np.unravel_index(position, [x.shape[k] for k in axes]), strict=True))
@@ -136,15 +149,21 @@ def check_not_empty(x: Floats) -> None:
         raise ValueError("x is empty: at least one sample is needed.")
 
 
-def check_aligned(x: Any, weights: Any) -> None:
-    """Refuse a Series of weights whose labels are not those of the losses: they would be paired by position."""
+def check_aligned(x: Any, other: Any, name: str = "weights") -> None:
+    """Refuse a Series whose labels are not those of the losses: they would be paired by position."""
     labels: Any = getattr(x, "index", None)
-    others: Any = getattr(weights, "index", None)
+    others: Any = getattr(other, "index", None)
     if hasattr(labels, "equals") and hasattr(others, "equals") and not labels.equals(others):
         raise ValueError(
-            "weights must have the index of x; found other labels, or the same ones in another order. Pass "
-            "weights.reindex(x.index), or weights.to_numpy() to pair them by position."
+            f"{name} must have the index of x; found other labels, or the same ones in another order. Pass "
+            f"{name}.reindex(x.index), or {name}.to_numpy() to pair them by position."
         )
+
+
+def check_level(level: float) -> None:
+    """Refuse a confidence level that is none."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1 (0.95 for 95 %); found {level!r}.")
 
 
 def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:

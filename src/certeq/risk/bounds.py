@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._checks import check_number
-from certeq.risk._input import as_array, check_not_empty, raise_not_finite_rows
+from certeq.risk._input import as_vector, raise_not_finite_rows
 
 __all__ = [
     "bisect_bound",
@@ -41,10 +41,7 @@ def dispersion(x: ArrayLike) -> float:
     >>> bounds.dispersion([0.0, 1.0])
     0.5
     """
-    array = as_array("x", x)
-    if array.ndim != 1:
-        raise ValueError(f"x must be one-dimensional; found shape {array.shape}.")
-    check_not_empty(array[None, :])
+    array = as_vector("x", x)
     raise_not_finite_rows(array[None, :], False)
     ranked = np.sort(np.asarray(array, dtype=np.float64))
     share = np.arange(1, ranked.size) / ranked.size
@@ -69,10 +66,7 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
 
     if not 1.0 < q < math.inf:
         raise ValueError(f"q must exceed 1 and be finite; found {q!r}.")
-    array = as_array("x", x)
-    if array.ndim != 1:
-        raise ValueError(f"x must be one-dimensional; found shape {array.shape}.")
-    check_not_empty(array[None, :])
+    array = as_vector("x", x)
     raise_not_finite_rows(array[None, :], False)
     z = np.asarray(array, dtype=np.float64)
     middle, half = 0.5 * z.min() + 0.5 * z.max(), 0.5 * z.max() - 0.5 * z.min()
