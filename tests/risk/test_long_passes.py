@@ -7,8 +7,9 @@ import certeq as ce
 from certeq._table import ArrayTable
 from certeq.risk import _estimate
 from certeq.risk._api import _crossing
-from certeq.risk._long import Rising, solve_long, solve_rising
+from certeq.risk._long import solve_long, solve_rising
 from certeq.risk._rows import solve_rows
+from certeq.risk._search import Rising
 from certeq.risk._sketch import features_of
 from tests.conftest import UTILITIES
 from tests.hostile import HARD, MIXED, Counted, hostile_samples, reads_of, with_kinks

@@ -33,7 +33,6 @@ from certeq.risk._input import (
 from certeq.risk._long import (
     LONG,
     NotFinite,
-    Rising,
     bisect_long,
     raise_not_finite,
     solve_long,
@@ -41,6 +40,7 @@ from certeq.risk._long import (
     solve_table,
 )
 from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
+from certeq.risk._search import Rising
 from certeq.risk._vector import any_length, solve_vector, value_of_vector
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_number
-from certeq.risk._vector import ONE, bracket_by_breakpoints, furthest, solve_each
+from certeq.risk._breakpoints import bracket_by_breakpoints
+from certeq.risk._vector import ONE, furthest, rank_of, solve_each
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of
@@ -133,7 +134,7 @@ def upper_quantile(z: Floats, weights: Floats | None, tail: float) -> Floats:
     """The least loss of each row with mass above it at most ``tail``: a loss of positive weight."""
     samples = z.shape[1]
     if weights is None:
-        rank = samples - 1 - tail_count(tail, samples)
+        rank = rank_of(samples, tail)
         return np.asarray(np.partition(z, rank, axis=1)[:, rank])
     order = np.argsort(-z, axis=1, kind="stable")
     ranked = np.take_along_axis(weights, order, axis=1)
@@ -179,11 +180,6 @@ def _two_pieces(solved: SolvedRows, pieces: Pieces, utility: Utility) -> None:
     excess = mean(np.maximum(solved.y, 0.0), solved.weights)
     level = pieces.low * average + (pieces.high - pieces.low) * excess
     solved.value = solved.center + (level + (float(utility.value(pieces.kink)) - pieces.kink))
-
-
-def tail_count(tail: float, samples: int) -> int:
-    """How many whole samples the tail holds; 100 * 0.29 is 28.999999999999996 in floats and means 29."""
-    return min(int(tail * samples * (1.0 + 4.0 * _EPS)), samples - 1)
 
 
 def _newton(solved: SolvedRows, utility: Utility) -> None:

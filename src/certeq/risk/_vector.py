@@ -5,35 +5,28 @@ is solved there in a single call; what NumPy does here for all others, and witho
 soon as it has converged, and value and tilt share all the work. One sort tells the least and greatest loss, whether all
 are finite, and the quantile.
 
-Where u has kinks the mean slope falls continuously as t rises but for the *breakpoints* y_i - k, where loss i crosses
-kink k. So t* is a breakpoint, or it lies strictly between two neighboring ones, where Newton's method works.
+Where u has kinks, `_breakpoints` says between which of the breakpoints t* lies, and Newton's method works there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from certeq._backend import NUMPY, FloatArray
 from certeq.risk import _compiled
+from certeq.risk._breakpoints import Floats, Mean, bracket_by_breakpoints
 from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape, find_anchor
 from certeq.utilities.forms import Form
-
-Floats = NDArray[np.floating[Any]]
-Mean = Callable[[Floats], float]
 
 SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather than select, float64 rather than float32
 COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
 _EPS = float(np.finfo(np.float64).eps)
 ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
-_FALSI = 12  # steps of regula falsi before bisection
-_NEAR = 1e-3  # of a deviation: how far from a guess t* is looked for at first
-_MOST = 1 << 18  # breakpoints looked at together: two megabytes, however many losses and kinks there are
 _ones = [np.ones(0)]
 
 
@@ -473,20 +466,6 @@ def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tole
     return _Density(t + mean(form.utility._value(z - t, NUMPY)), t, density)
 
 
-# -- kinks ---------------------------------------------------------------------------------------------------------
-
-
-Trial = tuple[float, float]  # a point with the excess of the mean slope over 1 there
-
-
-class Bracket(NamedTuple):
-    """low < t* <= high without a breakpoint in between; where ``on_kink``, t* = high, at which the mean slope jumps."""
-
-    low: float
-    high: float
-    on_kink: bool
-
-
 def furthest(form: Form, slope: float) -> float:
     """A point at which u is at least twice as steep as ``slope``, and at most four times; kept with the form.
 
@@ -503,99 +482,14 @@ def furthest(form: Form, slope: float) -> float:
     return found
 
 
-def bracket_by_breakpoints(
-    y: Floats, mean: Mean, form: Form, low: float, high: float, guess: float | None = None
-) -> Bracket:
-    """Close in on t* from [low, high], which holds it, over breakpoints; ``mean`` weighs the losses.
-
-    Near a good ``guess`` only a few of them are left to look at.
-    """
-    noise = 4.0 * float(np.finfo(y.dtype).eps)
-
-    def excess(t: float) -> float:
-        """Above 0 where t* lies right of t."""
-        return mean(form.left_slope(y, t)) - 1.0 - noise
-
-    trials = (-np.inf, np.inf), (np.inf, -np.inf)  # left of t* and not, each with its excess
-    if guess is not None:
-        trials = _around(guess, _NEAR * float(np.std(y)), excess)
-    while True:
-        points, complete = _breakpoints(y, form, trials[0][0], trials[1][0])
-        trials = _narrowed(points, *trials, excess)
-        if complete:
-            break
-    (below, _), (above, _) = trials
-    if above == np.inf:
-        return Bracket(max(below, low), high, False)
-    right = form.slopes(y, above)[1]
-    return Bracket(max(below, min(low, above)), above, mean(right) >= 1.0 - noise)
-
-
-def _around(guess: float, width: float, excess: Callable[[float], float]) -> tuple[Trial, Trial]:
-    """Trials left of t* and not, by strides from the guess that grow; infinite where a few find none."""
-    below, above = (-np.inf, np.inf), (np.inf, -np.inf)
-    trial = guess
-    for _ in range(4):
-        found = excess(trial)
-        if found > 0.0:
-            below, trial = (trial, found), trial + width
-        else:
-            above, trial = (trial, found), trial - width
-        if np.isfinite(above[0] - below[0]):
-            break
-        width *= 8.0
-    return below, above
-
-
-def _narrowed(points: Floats, below: Trial, above: Trial, excess: Callable[[float], float]) -> tuple[Trial, Trial]:
-    """The last of the points, in rising order, that is left of t*, and the first that is not; else the trials given.
-
-    By regula falsi with the Illinois rule on their ranks, since the excess falls evenly over many points; by bisection
-    where it does not.
-    """
-    first, last = 0, points.size  # the first point that is not left of t* is among these
-    left, right, side = below[1], above[1], 0
-    count = 0
-    while first < last:
-        middle = (first + last) // 2
-        if count < _FALSI and np.isfinite(left - right):
-            share = left / (left - right)
-            middle = min(max(first - 1 + round(share * (last + 1 - first)), first), last - 1)
-        point, count = float(points[middle]), count + 1
-        found = excess(point)
-        if found > 0.0:
-            first, below, left = middle + 1, (point, found), found
-            right, side = (0.5 * right if side > 0 else right), 1
-        else:
-            last, above, right = middle, (point, found), found
-            left, side = (0.5 * left if side < 0 else left), -1
-    return below, above
-
-
-def _breakpoints(y: Floats, form: Form, below: float, above: float) -> tuple[Floats, bool]:
-    """Breakpoints strictly between two, sorted; where there are too many, some of them, spread evenly."""
-    step = 1
-    if np.isinf(below) and np.isinf(above):
-        step = -(-y.size * len(form.kinks) // _MOST)
-        found = [(y[::step] - at) for at in form.kink_locations.tolist()]
-        return np.unique(np.concatenate(found)), step == 1
-    found, count = [], 0
-    for at in form.kink_locations.tolist():
-        points = y - at
-        points = np.unique(points[(points > below) & (points < above)])
-        found.append(points)
-        count += points.size
-        if count > 4 * _MOST:  # thin out on the way
-            step, found = 2, [part[::2] for part in found]
-            count = sum(part.size for part in found)
-    return np.unique(np.concatenate(found)), step == 1
-
-
 # -- quantiles -----------------------------------------------------------------------------------------------------
 
 
 def rank_of(size: int, tail: float) -> int:
-    """Where the upper quantile stands among so many losses in rising order."""
+    """Where the upper quantile stands among so many losses in rising order.
+
+    100 * 0.29 is 28.999999999999996 in floats and means 29.
+    """
     return size - 1 - min(int(size * tail * (1 + 4 * _EPS)), size - 1)
 
 

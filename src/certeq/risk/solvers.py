@@ -6,26 +6,14 @@ that is not finite). `solve_vector` and `solve_each` return the tilt, the weight
 the answers of the others make it on demand.
 """
 
-from certeq.risk._compiled import (
-    AVAILABLE,
-)
-from certeq.risk._input import (
-    check_utility,
-)
-from certeq.risk._long import (
-    LongSolved,
-    TiltKernel,
-    solve_long,
-    solve_table,
-)
-from certeq.risk._rows import (
-    SolvedRows,
-    solve_rows,
-)
+from certeq.risk._breakpoints import bracket_by_breakpoints
+from certeq.risk._compiled import AVAILABLE
+from certeq.risk._input import check_utility
+from certeq.risk._long import LongSolved, TiltKernel, solve_long, solve_table
+from certeq.risk._rows import SolvedRows, solve_rows
 from certeq.risk._vector import (
     SMALL,
     Solved,
-    bracket_by_breakpoints,
     closed_density,
     furthest,
     rank_of,
