@@ -62,8 +62,9 @@ right.set_title("Day by day", loc="left")
 plt.show()
 
 # %%
-# B is riskier than A, beyond doubt, although their intervals overlap nearly all the way. C lost on other days than A,
-# so little drops out, and nothing can be said. With many pairs, as in ``certeq compare``, p-values are to be adjusted.
+# B is riskier than A at the 1 % level, although their intervals overlap nearly all the way. C lost on other days than
+# A, so little drops out, and nothing can be said. With many pairs, as in ``certeq compare``, p-values are to be
+# adjusted.
 narrower = alone["B"].interval_reach(0.95) / (0.5 * np.ptp(against["B"].interval()))
 print(f"the difference B - A is known {narrower:.0f} times more precisely than B itself")
 assert against["B"].pvalue < 0.01 < against["C"].pvalue

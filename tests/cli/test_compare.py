@@ -56,8 +56,19 @@ def test_says_which_strategies_differ(certeq, prices, csv):
     assert all(pair["difference"] >= 0 for pair in pairs)
     assert all(pair["pvalue"] <= pair["adjusted_pvalue"] <= 1 for pair in pairs)
     said = certeq("compare", path).stdout
-    assert "differ in CVaR 95 % at the 5 % level" in said
+    assert "can be told apart in CVaR 95 % at the 5 % level" in said
+    assert found["why_not_compared"] == ""
     assert "Which strategies differ" in (certeq.folder / "certeq-report.html").read_text()
+
+
+def test_too_few_returns_to_compare_strategies_are_told(certeq, prices, csv):
+    path = csv(prices[:90])
+    found = certeq.json("compare", path, "--no-report")
+    assert found["cvar_differences"] == []
+    assert found["why_not_compared"].startswith("Strategies are not compared in CVaR 95 %: that takes at least ")
+    assert found["why_not_compared"] in certeq("compare", path, "--no-report").stderr
+    certeq("compare", path)
+    assert "Strategies are not compared in CVaR" in (certeq.folder / "certeq-report.html").read_text()
 
 
 def test_json_is_all_there_is_on_standard_output(certeq, prices, csv):

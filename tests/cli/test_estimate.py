@@ -110,10 +110,36 @@ def test_losses_in_the_order_of_time(certeq, tmp_path):
     assert auto["stderr"] > 2 * none["stderr"]
     assert auto["oce"] == none["oce"]
     assert "depend on those before them" in none["warnings"][0]
+    assert "pass --dependence auto" in none["warnings"][0]
+    assert "pass --dependence auto" in certeq("estimate", path, "--dependence", "none").stderr
     assert not auto["warnings"]
     assert certeq.json("estimate", path) == auto
     assert "over about" in certeq("estimate", path).stdout
     assert "--dependence" in certeq.refused("estimate", path, "--dependence", "often", code=2)
+    assert "number of losses, 1000; found" in certeq.refused("estimate", path, "--dependence", "1000", code=2)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "index.parquet"])
+def test_dates_out_of_order_are_sorted(certeq, tmp_path, kind):
+    sums = np.convolve(np.random.default_rng(0).normal(size=1009), np.ones(10), "valid")
+    table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=1000), "x": sums})
+
+    def write(some, name):
+        path = tmp_path / f"{name}.{kind}"
+        if kind == "csv":
+            some.to_csv(path, index=False)
+        else:
+            (some.set_index("day") if "index" in kind else some).to_parquet(path, index="index" in kind)
+        return path
+
+    ordered, shuffled = write(table, "a"), write(table.sample(frac=1.0, random_state=0), "b")
+    wanted, found = certeq.json("estimate", ordered), certeq("estimate", shuffled, "--json")
+    assert "dates were not in order" in found.stderr
+    assert wanted["stderr"] == pytest.approx(json.loads(found.stdout)["stderr"])
+    backwards = certeq("estimate", write(table[::-1], "c"), "--json")
+    assert "order" not in backwards.stderr
+    assert wanted["stderr"] == pytest.approx(json.loads(backwards.stdout)["stderr"])
+    assert "order" not in certeq("estimate", shuffled, "--dependence", "none").stderr
 
 
 def test_assumptions_are_printed(certeq, file):

@@ -97,7 +97,7 @@ def run(
         if as_json:
             print_json(_facts(study, found, target))
             return
-        from certeq.report import differences, differences_sentence
+        from certeq.report import differences, differences_sentence, why_not_compared
 
         print_table(_table(study, found), "with --json" if target is None else "in the report")
         for strategy in study.strategies:
@@ -105,6 +105,8 @@ def run(
                 note(f"{strategy.name} {strategy.failure}")
         if pairs := differences(study):
             print_sentence(differences_sentence(pairs))
+        elif reason := why_not_compared(study):
+            note(reason)
         tail = f"; report written to {target}" if target is not None else ""
         print(f"{time.perf_counter() - began:.1f} s{tail}")
 
@@ -225,7 +227,7 @@ def _table(study: Study, found: Figures) -> Table:
 
 
 def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
-    from certeq.report import differences
+    from certeq.report import differences, why_not_compared
 
     rows = []
     for strategy in study.strategies:
@@ -260,6 +262,7 @@ def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
             }
             for pair in differences(study)
         ],
+        "why_not_compared": why_not_compared(study),
         "fitted_on": spans[0],
         "judged_on": spans[1],
         "notes": list(study.notes),

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from certeq.cli._console import cell, explained, note, print_json, print_table
-from certeq.cli._inputs import dask_at, is_many, lazy_column, read_column
+from certeq.cli._inputs import dask_at, in_order_of_dates, is_many, lazy_column, read_column
 from certeq.cli._options import Alpha, AsJson, Beta, Normalized, Power, Scale, Tau, UtilityName, chosen, described
 from certeq.risk import Estimate, estimate
 from certeq.utilities import CVaR
@@ -76,6 +76,12 @@ def run(
             name, losses = lazy_column(file, column) if many else read_column(file, column)
             if gains:
                 losses = -losses
+            if order is not None and not many:
+                losses = in_order_of_dates(losses, file, name)
+                if isinstance(order, int) and order >= losses.size:
+                    raise typer.BadParameter(
+                        f"must be below the number of losses, {losses.size}; found {order}.", param_hint="--dependence"
+                    )
             result = estimate(losses, built, dependence=order)
             spread = 0.0
             if choice.depends_on_units:
@@ -89,7 +95,7 @@ def run(
                 f"{spread:.3g}. See --scale."
             )
         for warning in result.warnings:
-            note(warning)
+            note(_said(warning))
         if as_json:
             print_json(_facts(file, name, choice, given, normalized, result, level, (low, high)))
         else:
@@ -127,8 +133,13 @@ def _facts(
         "memory": result.memory,
         "degrees_of_freedom": result.df,
         "assumptions": result.assumptions,
-        "warnings": list(result.warnings),
+        "warnings": [_said(warning) for warning in result.warnings],
     }
+
+
+def _said(warning: str) -> str:
+    """A warning of the library, with the option of the command in place of the argument."""
+    return warning.replace('dependence="auto"', "--dependence auto")
 
 
 def _memory(result: Estimate) -> str:

@@ -359,6 +359,28 @@ def read_column(path: Path, wanted: str | None) -> tuple[str, NDArray[np.float64
     return wanted, _finite_column(table[wanted], path, wanted)
 
 
+def in_order_of_dates(values: NDArray[np.float64], path: Path, name: str) -> NDArray[np.float64]:
+    """The column sorted by the dates of the file, its index or first column, with a note; as it is without dates."""
+    pd = pandas()
+    first = column_names(path)[0]
+    table = read_table(path, [first])
+    if not isinstance(table.index, pd.RangeIndex):
+        dates = table.index
+    elif first == name:
+        return values
+    else:
+        try:
+            dates = _parsed(table.iloc[:, 0], str(path))
+        except BadData:  # names, numbers: no dates, and any order is as good
+            return values
+    if not isinstance(dates, pd.DatetimeIndex) or dates.is_monotonic_increasing:
+        return values
+    if dates.is_monotonic_decreasing:
+        return values[::-1].copy()
+    note("the dates were not in order; the losses have been sorted by them.")
+    return values[np.argsort(dates.to_numpy(), kind="stable")]
+
+
 def _finite_column(column: Any, path: Path, name: str) -> NDArray[np.float64]:
     pd = pandas()
     numbers = pd.to_numeric(column, errors="coerce")

@@ -3,7 +3,7 @@
 from certeq._files import check_writable, write_text
 from certeq.report._report import render, save
 from certeq.report._study import Strategy, Study, Sweep, fit_strategy, frontier, sensitivity
-from certeq.report._tables import differences, differences_sentence, figures
+from certeq.report._tables import differences, differences_sentence, figures, why_not_compared
 from certeq.report.metrics import METRICS, Metric, intervals, measure
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "render",
     "save",
     "sensitivity",
+    "why_not_compared",
     "write_text",
 ]
 

@@ -75,12 +75,13 @@ def metrics_caption(study: Study, level: float = 0.95) -> str:
     where = "the data the weights were fitted on, so they flatter" if study.in_sample else "data the fit never saw"
     what = "; ".join(f"{metric.label}: {metric.explain(study.frequency)}" for metric in METRICS)
     periods, block = study.frequency.plural, block_length(study.frequency.periods_per_year)
+    reason = f" {why_not_compared(study)}".rstrip()
     return (
         f"Computed on {where}. Below each value its {level:.0%} interval: of return and CVaR by the long-run variance "
         f"of the {periods}, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of {block} {periods} "
         f"on average. They measure the luck of the {periods}, not of the fit, and are rough for CDaR, because "
         "resampling joins spells that never met. Overlapping intervals do not say that two strategies are alike: "
-        f"{periods} are shared. ★ marks the best value. {what}."
+        f"{periods} are shared. ★ marks the best value. {what}.{reason}"
     )
 
 
@@ -115,9 +116,9 @@ def differences(study: Study) -> tuple[Pair, ...]:
     >>> [(pair.riskier, pair.other, pair.differs) for pair in differences(study)]
     [('Mean', 'CVaR', True)]
     """
-    losses = {strategy.name: -study.judged_returns(strategy) for strategy in study.held}
-    if len(study.judged_on) < least_returns(block_length(study.frequency.periods_per_year)):
+    if why_not_compared(study):
         return ()
+    losses = {strategy.name: -study.judged_returns(strategy) for strategy in study.held}
     found = []
     for one, other in combinations(losses, 2):
         pair = difference(losses[one], losses[other], CVaR(TAIL), dependence="auto")
@@ -125,12 +126,38 @@ def differences(study: Study) -> tuple[Pair, ...]:
             one, other = other, one
             pair = difference(losses[one], losses[other], CVaR(TAIL), dependence="auto")
         found.append((one, other, pair))
-    found.sort(key=lambda item: item[2].pvalue)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one short series is that of all pairs
+        pvalues = [pair.pvalue for _, _, pair in found]
     pairs, largest = [], 0.0
-    for rank, (one, other, pair) in enumerate(found):  # Holm's step-down rule
-        largest = max(largest, min(1.0, (len(found) - rank) * pair.pvalue))
-        pairs.append(Pair(one, other, pair, largest))
+    for rank, index in enumerate(np.argsort(pvalues, kind="stable")):  # Holm's step-down rule
+        largest = max(largest, min(1.0, (len(found) - rank) * pvalues[index]))
+        pairs.append(Pair(*found[index], largest))
     return tuple(pairs)
+
+
+def why_not_compared(study: Study) -> str:
+    """Why `differences` compares no strategies of a study, in a sentence; empty where it does.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, certeq as ce
+    >>> from certeq.portfolio import MinimumOCE
+    >>> from certeq.report import Study, fit_strategy, why_not_compared
+    >>> days = pd.bdate_range("2024-01-01", periods=120)
+    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
+    >>> why_not_compared(Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"))
+    'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
+    """
+    least = least_returns(block_length(study.frequency.periods_per_year))
+    if len(study.held) < 2:
+        reason = f"that takes two of them; found {len(study.held)}"
+    elif len(study.judged_on) < least:
+        reason = f"that takes at least {least:g} {study.frequency.plural}; found {len(study.judged_on)}"
+    else:
+        return ""
+    return f"Strategies are not compared in CVaR 95 %: {reason}."
 
 
 def differences_table(study: Study, pairs: tuple[Pair, ...]) -> PageTable:
@@ -153,7 +180,7 @@ def differences_caption(pairs: tuple[Pair, ...]) -> str:
     """How many pairs of strategies can be told apart."""
     return (
         f"{differences_sentence(pairs)} Losses are compared date by date, which leaves out what the strategies share; "
-        f"p is adjusted for {len(pairs)} pairs by Holm's method. The intervals are not adjusted."
+        f"p is adjusted for {_counted(len(pairs))} by Holm's method. The intervals are not adjusted."
     )
 
 
@@ -164,11 +191,15 @@ def differences_sentence(pairs: tuple[Pair, ...]) -> str:
     --------
     >>> from certeq.report import differences_sentence
     >>> differences_sentence(())
-    'No two strategies differ in CVaR 95 % at the 5 % level.'
+    'No two strategies can be told apart in CVaR 95 % at the 5 % level.'
     """
     told = sum(pair.differs for pair in pairs)
-    what = "No two strategies" if told == 0 else f"{told} of {len(pairs)} pairs of strategies"
-    return f"{what} differ in CVaR 95 % at the 5 % level."
+    what = "No two strategies" if told == 0 else f"{told} of {_counted(len(pairs))} of strategies"
+    return f"{what} can be told apart in CVaR 95 % at the 5 % level."
+
+
+def _counted(pairs: int) -> str:
+    return "1 pair" if pairs == 1 else f"{pairs} pairs"
 
 
 def certificate_table(study: Study) -> PageTable:
