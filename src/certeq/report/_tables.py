@@ -132,7 +132,8 @@ def differences(study: Study) -> tuple[Pair, ...]:
     pairs, largest = [], 0.0
     for rank, index in enumerate(np.argsort(pvalues, kind="stable")):  # Holm's step-down rule
         largest = max(largest, min(1.0, (len(found) - rank) * pvalues[index]))
-        pairs.append(Pair(*found[index], largest))
+        one, other, pair = found[index]
+        pairs.append(Pair(one, other, pair, largest))
     return tuple(pairs)
 
 
