@@ -17,6 +17,8 @@ from certeq._backend import FloatArray, as_float, is_tensor, to_numpy
 
 # -- single values ----------------------------------------------------------------------------------------------------
 
+_SHORT = 1024  # entries of which a mask costs less than to set NumPy's error state
+
 
 def check_number(
     name: str,
@@ -32,20 +34,22 @@ def check_number(
 
     NaN is refused always, an infinity unless ``finite`` is False.
     """
-    if not wanted:
-        wanted = "a finite number" if finite else "a number"
-        wanted += f" not below {least:g}" if least > -math.inf else f" above {above:g}" if above > -math.inf else ""
+
+    def words() -> str:
+        limit = f" not below {least:g}" if least > -math.inf else f" above {above:g}" if above > -math.inf else ""
+        return wanted or ("a finite number" if finite else "a number") + limit
+
     if isinstance(found, (bool, np.bool_, str, bytes, complex)) or not hasattr(found, "__float__"):
-        raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+        raise TypeError(f"{name} must be {words()}; found {found!r}.")
     try:
         number = as_float(found)
     except (TypeError, ValueError):
         shape = np.shape(found)
         what = f"an array of shape {shape}" if shape else repr(found)
-        raise TypeError(f"{name} must be {wanted}, a single number; found {what}.") from None
+        raise TypeError(f"{name} must be {words()}, a single number; found {what}.") from None
     good = number >= least and (number > above or above == -math.inf) and (number < below or below == math.inf)
     if not good or (finite and math.isinf(number)):
-        raise ValueError(f"{name} must be {wanted}; found {'NaN' if math.isnan(number) else repr(number)}.")
+        raise ValueError(f"{name} must be {words()}; found {'NaN' if math.isnan(number) else repr(number)}.")
     return number
 
 
@@ -116,8 +120,11 @@ def check_finite(name: str, array: NDArray[Any]) -> None:
     """Refuse NaN and infinities; the first one is named with its index."""
     # A sum is finite only if every entry is, so one reduction settles the usual case without a mask of the same size.
     # The slow look follows only when it is not, which also covers a sum of finite entries that overflowed.
-    with np.errstate(over="ignore", invalid="ignore"):
-        settled = np.isfinite(np.add.reduce(array, axis=None))
+    if array.size <= _SHORT:
+        settled = np.isfinite(array).all()
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            settled = np.isfinite(np.add.reduce(array, axis=None))
     if settled:
         return
     bad = np.argwhere(~np.isfinite(array))

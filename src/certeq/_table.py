@@ -213,6 +213,10 @@ class ArrayTable(Table):
             self._release(blocks[0].start, blocks[-1].stop, at_once=True)
             return [kernel.join(parts)] if len(parts) > 1 else parts
 
+        if len(self) <= block_length(self.shape, kernel.wide):
+            found = only_of(joined_if_any(kernel, summarize([slice(0, len(self))])))
+            self._release(0, len(self), at_once=False)
+            return found
         tasks, parallel = self._tasks(kernel.wide)
         joined: list[Part] = []
         for first in range(0, len(tasks), _WAVE):

@@ -13,7 +13,7 @@ from certeq._backend import Array, as_float, is_tensor
 from certeq._checks import check_number
 from certeq.utilities._base import Utility, plain_number
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
-from certeq.utilities.forms import Atom, Curve, Pieces, Shape, form
+from certeq.utilities.forms import Atom, Curve, Form, Pieces, Shape, form
 
 
 class _Composite(Utility):
@@ -56,6 +56,12 @@ class _Composite(Utility):
         Any other sum has none, also where a formula exists (means and quadratics, say).
         """
         found = form(self).plain
+        if "shape" not in found.facts:
+            found.facts["shape"] = self._find_shape(found)
+        shape: Shape | None = found.facts["shape"]
+        return shape
+
+    def _find_shape(self, found: Form) -> Shape | None:
         pieces = [(atom.weight, atom.base.shape) for atom in found.atoms]
         if len(found.kinks) <= 1 and all(isinstance(piece, Pieces) for _, piece in pieces):
             low, high = (sum(w * getattr(piece, end) for w, piece in pieces) for end in ("low", "high"))

@@ -380,9 +380,16 @@ class Form:
             Atom(atom.base, atom.weight, atom.scale * scale, atom.shift * scale, atom.kinks) for atom in self.atoms
         )
         kinks = tuple(replace(kink, at=kink.at * scale) for kink in self.kinks)
-        found = Form(self.utility.scaled(scale), atoms, kinks)
+        utility = self.utility.scaled(scale)
+        found = Form(utility, atoms, kinks)
+        utility.__dict__["_form"] = (utility._state(), found)  # what it would flatten into again
         found.unscaled = (self, scale)
         return found
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """A formula for the threshold, where u has one."""
+        return self.utility.shape
 
     @cached_property
     def offsets(self) -> tuple[float, float]:

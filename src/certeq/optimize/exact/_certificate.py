@@ -37,7 +37,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._table import Block, Table
+from certeq._table import Block, Table, as_block
 from certeq._table import Index as Ids
 from certeq.optimize.domains import Domain, UnboundedError
 from certeq.optimize.domains._rows import Constraints, minimize_over
@@ -52,6 +52,8 @@ _PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short
 _WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
 _SLOPE = 4.0  # roundings of a slope of u as computed; q_i may lie that far outside the slopes at its point
 _SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
+_SMALL = 1 << 20  # numbers of a table that is looked at as a whole
+_NOWHERE = np.zeros(0, dtype=np.intp)
 _EVEN = 4.0  # sqrt(sum q^2/w), which is 1 where the tilt is even and sqrt(M) where one scenario carries it
 
 
@@ -96,6 +98,7 @@ def evidence(
     support: Vector | None,
     tilt: Vector | None,
     sizes: bool = True,
+    largest: float | None = None,
 ) -> Evidence:
     """The sums over the rows at hand; supported at ``support`` with weights ``tilt``, each moved to where it may be.
 
@@ -104,38 +107,47 @@ def evidence(
     """
     x = rows @ theta
     with np.errstate(all="ignore"):
-        at_theta = w * form.utility.value(x - t)
+        own = x - t
+        at_theta = w * form.utility.value(own)
+        q, at_support, moved = w * form.left_slope(x, t), at_theta, _NOWHERE
         if support is None or tilt is None:
-            support, at_support = x - t, at_theta
-            q, moved = w * form.left_slope(x, t), np.zeros(0, dtype=np.intp)
+            support = own
         else:
-            own, size = x - t, np.abs(x) + abs(t)
-            support, q = as_subgradients(form, w, _where_it_lies(form, support, own, size), tilt, size)
-            moved = np.flatnonzero(support != own)
+            size = np.abs(x) + abs(t)
+            others = np.flatnonzero(~_where_it_lies(form, support, own, size))
+            given, support = support[others], own.copy()
+            support[others], q[others] = as_subgradients(form, w[others], given, tilt[others], size[others])
+            moved = others[support[others] != own[others]]
             at_support = at_theta.copy()
             at_support[moved] = w[moved] * form.utility.value(support[moved])
         product, absolute = q * support, np.abs(q)
+        values = float(np.abs(at_theta).sum())
+        values += values if at_support is at_theta else float(np.abs(at_support).sum())
         run = _run(len(rows))
+        # Where most scenarios carry nothing, as in a tail, the others are all that counts.
+        few = 2 * np.count_nonzero(q) < len(q)
+        carrying = np.flatnonzero(q) if few else slice(None)
+        some = q[carrying], rows[carrying]
         return Evidence(
             float(at_theta.sum()),
             float((at_support - product).sum()),
-            q.sum(dtype=np.longdouble),
-            _by_runs(q, rows, run),
-            float(np.abs(at_theta).sum() + np.abs(at_support).sum() + np.abs(product).sum()),
+            some[0].sum(dtype=np.longdouble),
+            _by_runs(*some, run),
+            float(np.abs(product).sum()) + values,
             float(absolute.sum()),
-            _by_runs(absolute, np.abs(rows), run) if sizes else np.zeros(rows.shape[1]),
-            float(np.abs(rows).max(initial=0.0)) if sizes else 0.0,
+            _by_runs(np.abs(some[0]), np.abs(some[1]), run) if sizes else np.zeros(rows.shape[1]),
+            float(np.abs(rows).max(initial=0.0)) if largest is None else largest,
             min(run, len(rows)) + len(rows) / run + 2.0,
-            (float(w[moved].sum()), float(absolute[moved].sum())),
+            (float(w[moved].sum()), float(absolute[moved].sum())) if len(moved) else (0.0, 0.0),
         )
 
 
-def _where_it_lies(form: Form, support: Vector, own: Vector, size: Vector) -> Vector:
-    """``own`` in place of support points that are the same but for rounding, unless a kink is near."""
+def _where_it_lies(form: Form, support: Vector, own: Vector, size: Vector) -> NDArray[np.bool_]:
+    """Whether a support point is ``own`` but for rounding, with no kink near: then the slope there is the tilt."""
     same = np.abs(support - own) <= 64.0 * _EPS * size
     for kink in form.kinks:  # twice as far from a kink as from each other: they lie on one side of it
-        same &= np.abs(support - kink.at) > 128.0 * _EPS * (size + abs(kink.at))
-    return np.where(same, own, support)
+        same &= np.abs(own - kink.at) > 192.0 * _EPS * (size + abs(kink.at))
+    return same
 
 
 def as_subgradients(form: Form, w: Vector, support: Vector, tilt: Vector, size: Vector) -> tuple[Vector, Vector]:
@@ -213,6 +225,7 @@ class Prove:
     tilt: Vector
     ids: Ids | None = None
     sizes: bool = True
+    largest: float | None = None
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> Evidence:
@@ -222,16 +235,16 @@ class Prove:
             at = slice(block.first, block.first + len(rows)) if block.kept is None else block.ids
             return self._evidence(rows, w, at)
         if not len(self.ids):
-            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
+            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes, self.largest)
         position = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
         given = self.ids[position] == block.ids
         if not given.any():
-            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes)
-        others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes)
+            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes, self.largest)
+        others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes, self.largest)
         return join([others, self._evidence(rows[given], w[given], position[given])])
 
     def _evidence(self, rows: Vector, w: Vector, at: slice | Ids) -> Evidence:
-        return evidence(self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes)
+        return evidence(self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes, self.largest)
 
     def join(self, parts: Sequence[Evidence]) -> Evidence:
         """Add up."""
@@ -303,10 +316,16 @@ def evidence_in_memory(
     with np.errstate(all="ignore"):
         spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
     direct = not spike <= _EVEN
-    sums = problem.as_table().reduce(Prove(theta, t, form, 1.0, support, tilt, sizes=direct))
-    if not direct:
-        sums = replace(sums, gradient_size=1.01 * spike * root_mean_square)  # the tilt may have been moved a little
-    return replace(sums, largest=problem.largest)
+    # Where u has no kink every scenario is supported where it lies, and the slope there is its tilt.
+    given = None if form.kinks else _NOWHERE
+    kernel = Prove(theta, t, form, 1.0, support, tilt, given, direct, problem.largest)
+    if problem.table.size <= _SMALL:
+        sums = kernel(as_block(0, problem.table, problem.weights))
+    else:
+        sums = problem.as_table().reduce(kernel)
+    if direct:
+        return sums
+    return replace(sums, gradient_size=1.01 * spike * root_mean_square)  # the tilt may have been moved a little
 
 
 def prove_alone(
@@ -494,8 +513,10 @@ def l1_reach(q: Constraints, low: Vector, high: Vector) -> float:
     best = float(np.maximum(np.abs(low), np.abs(high)).sum())
     if (low >= 0.0).all():
         for rows, sides in ((q.C, q.c), (q.G, q.b)):
-            for i in np.flatnonzero(np.all(rows > 0.0, axis=1)):
-                best = min(best, abs(float(sides[i])) / float(rows[i].min()))
+            least = rows.min(axis=1, initial=np.inf) if len(sides) else sides
+            positive = least > 0.0
+            if positive.any():
+                best = min(best, float((np.abs(sides[positive]) / least[positive]).min()))
     return best
 
 

@@ -295,7 +295,7 @@ class BlockDescent:
     def __init__(self, panel: Table, model: Model, units: Units, movable: Index, widest: float, deadline: float):
         self.panel, self.model, self.units, self.movable = panel, model, units, movable
         self.widest, self.deadline = widest, deadline
-        self.curved = not isinstance(model.utility.shape, Pieces)
+        self.curved = not isinstance(model.form.shape, Pieces)
         self.limit = max(2000, _KEPT // (8 * panel.shape[1]))
         self.widths = tuple(0.0 for _ in model.form.kinks)
         self.radius = 10.0

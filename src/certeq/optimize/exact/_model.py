@@ -110,7 +110,7 @@ class Model:
         The losses are centered, so that  E u(x - t) + t + linear.theta  has the slope c*Cov theta + linear in theta
         and c*(t + anchor) in t, with c the constant curvature: one product of the table with itself says it all.
         """
-        q, shape = self.polyhedron, self.utility.shape
+        q, shape = self.polyhedron, self.form.shape
         if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
             return None
         H = self.scenarios.gram(shape.bend * self.weights, np.arange(len(self.linear)))

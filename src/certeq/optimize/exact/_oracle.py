@@ -346,7 +346,7 @@ def threshold(losses: Vector, weights: Vector, form: Form, guess: float | None =
     ``guess`` is where Newton's method starts; near the root one or two passes over the losses are enough.
     """
     utility = form.utility
-    anchor, shape = utility.anchor, utility.shape
+    anchor, shape = utility.anchor, form.shape
     match shape:
         case Exponential(rate):
             top = float(losses.max())

@@ -138,9 +138,11 @@ def _bound(name: str, found: Any, size: int, absent: float) -> Vector:
     if found is None:
         return np.full(size, absent)
     bound = check_bound(name, found, absent)
-    if np.ndim(bound) and np.shape(bound) != (size,):
-        raise ValueError(f"{name} must be a number or have shape ({size},); found {np.shape(bound)}.")
-    return np.broadcast_to(bound, size).copy()
+    if isinstance(bound, float):
+        return np.full(size, bound)
+    if bound.shape != (size,):
+        raise ValueError(f"{name} must be a number or have shape ({size},); found {bound.shape}.")
+    return bound.copy()
 
 
 def _rows(name: str, matrix: Any, side_name: str, side: Any, size: int) -> tuple[Vector, Vector]:

@@ -81,7 +81,7 @@ def _comfortable_scale(model: Model, theta: Vector, assets: int) -> tuple[float,
     A utility that is sharp compared with the losses has curvature at a few scenarios only: its quadratic model is then
     good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
-    if isinstance(model.utility.shape, Quadratic):  # the same curvature everywhere
+    if isinstance(model.form.shape, Quadratic):  # the same curvature everywhere
         return 1.0, None
     scale, t = 1.0, None
     weights = model.weights

@@ -51,7 +51,8 @@ def pivoted(problem: Subproblem, start: Partition | None) -> SubSolution | None:
             return None
         v, y = np.where(low, q.lower, np.where(high, q.upper, 0.0)), np.zeros(len(q.c))
         slope = _advance(q, free, solve, v, y, q.g + q.H @ v)
-        if not _missed(q, free, v, slope) <= _ROUGH:  # H is nearly singular, and v not yet what offends or not
+        left, short = slope[free], q.C @ v - q.c
+        if not left @ left + short @ short <= _ROUGH**2:  # H is nearly singular, and v not yet what offends or not
             slope = _advance(q, free, solve, v, y, slope)
         under, over = v < q.lower - _SLACK, v > q.upper + _SLACK
         freed = (low & (slope < -_SLACK)) | (high & (slope > _SLACK))

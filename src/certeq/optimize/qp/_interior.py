@@ -18,6 +18,7 @@ from certeq.optimize.qp._subproblem import Multipliers, Partition, Subproblem
 Vector = NDArray[np.float64]
 Solve = Callable[[Vector, Vector], tuple[Vector, Vector]]
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+_NONE = np.zeros(0, dtype=np.intp)
 _REACHED = 1e-8  # rows broken by less are kept, as far as a stalled method goes
 
 
@@ -145,12 +146,13 @@ class InteriorMethod:
         q = self.problem
         slope, curvature = float(q.gradient(v)[k]), 0.0 if q.H is None else float(q.H[k, k])
 
-        def balance(at: float) -> tuple[float, float]:
-            """The slope, which rises with the variable, and how fast it does."""
+        total, square = float(cap.sum()), width * width
+
+        def balance(at: float) -> tuple[float, Vector]:
+            """The slope, which rises with the variable, and the rounded hinges there."""
             moved = excess - (at - v[k])
-            root = np.sqrt(np.square(moved) + width * width)
-            hinged = 0.5 * float(cap.sum() + cap @ (moved / root))
-            return slope + curvature * (at - v[k]) - hinged, curvature + 0.5 * width * width * float(cap @ root**-3)
+            root = np.sqrt(moved * moved + square)
+            return slope + curvature * (at - v[k]) - 0.5 * (total + float(cap @ (moved / root))), root
 
         low, high = v[k] + float(excess.min()) - width, v[k] + float(excess.max()) + width
         at = float(v[k])
@@ -158,8 +160,8 @@ class InteriorMethod:
             low, high = (at, high) if balance(at)[0] < 0.0 else (low, at)
             at = 0.5 * (low + high)
         if curvature > 0.0:  # it may balance the slope far from all hinges
-            left, rate = balance(at)
-            at -= left / rate
+            left, root = balance(at)
+            at -= left / (curvature + 0.5 * square * float(cap @ (1.0 / (root * root * root))))
         return at
 
     # -- one run ------------------------------------------------------------------------------------------------
@@ -238,14 +240,15 @@ class InteriorMethod:
             self.curvature = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
             K += self.hinges.gram(self.curvature)
         diagonal = K.reshape(-1)[:: len(K) + 1]
-        # A row that is nearly tight would swamp the curvature of the others: it is kept apart, as the equalities are.
-        force = self.ratio[self.row] * self.row_square
-        self.tight = (force > float(diagonal.max())).nonzero()[0]
-        self.loose = (force <= float(diagonal.max())).nonzero()[0]
-        if len(self.loose):
+        largest = float(diagonal.max())
+        self.tight = self.loose = _NONE
+        if len(q.b):
+            # A row that is nearly tight would swamp the curvature of the others: it is kept apart, as equalities are.
+            near = self.ratio[self.row] * self.row_square > largest
+            self.tight, self.loose = near.nonzero()[0], (~near).nonzero()[0]
             loose = q.G[self.loose]
             K += (loose.T * self.ratio[self.row][self.loose]) @ loose
-        largest = float(diagonal.max())
+            largest = float(diagonal.max())
         diagonal[self.has_lower] += self.ratio[self.low]
         diagonal[self.has_upper] += self.ratio[self.high]
         # The floor only matters for directions without curvature: a free t beside a linear utility. Entries of
