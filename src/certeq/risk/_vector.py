@@ -27,6 +27,7 @@ SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather th
 COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
 _EPS = float(np.finfo(np.float64).eps)
 ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
+_STRIDE = 16  # of so many losses one says where about the threshold lies
 _ones = [np.ones(0)]
 
 
@@ -326,6 +327,44 @@ def _slopes(
         curvature = None if curvature is None else curvature * weights
     total = float(np.add.reduce(slope))
     return slope, total, curvature, 0.0 if curvature is None else float(np.add.reduce(curvature))
+
+
+# -- one of many solves: losses about 0, and a threshold nearby -----------------------------------------------------
+
+
+def value_near(
+    x: FloatArray, weights: FloatArray | None, form: Form, guess: float | None = None
+) -> tuple[float, float]:
+    """OCE and threshold of losses that lie about 0, as they are: a loss on a kink is there to the last bit.
+
+    ``guess`` is a threshold nearby, from which a search begins; closed forms and compiled curves need none. An infinite
+    value says that there is no answer among the floats.
+    """
+    facts = facts_of(form)
+    with np.errstate(all="ignore"):
+        if weights is None and (facts.shape is not None or any_length(form)):
+            return value_of_vector(x, form) or (math.inf, math.nan)
+        if facts.shape is not None:
+            solved = solve_vector(x, weights, form)
+            return (math.inf, math.nan) if solved is None else (solved.value, solved.threshold)
+        size, anchor = x.shape[0], facts.anchor
+        mean: Mean = lambda a: float(np.add.reduce(a)) / size if weights is None else float(weights @ a)
+        low, high = float(x.min()) - anchor, float(x.max()) - anchor
+        if not high - low < math.inf:
+            return math.inf, math.nan
+        if facts.most == math.inf and form.utility.is_monotone and form.utility.curve is None:
+            least = 1.0 / size if weights is None else float(weights[weights > 0].min())
+            low = max(low, high + anchor - furthest(form, 1.0 / least))
+        if form.kinks:
+            if guess is None and size > SMALL:
+                some = None if weights is None else weights[::_STRIDE] / float(weights[::_STRIDE].sum())
+                guess = value_near(np.ascontiguousarray(x[::_STRIDE]), some, form)[1]
+            low, high, on_kink = bracket_by_breakpoints(x, mean, form, low, high, guess)
+            if on_kink:
+                return high + mean(form.utility._value(x - high, NUMPY)), high
+        start = guess if guess is not None and low < guess < high else max(low, mean(x) - anchor)
+        found = by_newton(x, mean, form, low, high, start, 4.0 * _EPS)
+        return found.value, found.threshold
 
 
 # -- closed forms ------------------------------------------------------------------------------------------------------

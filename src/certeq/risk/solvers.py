@@ -1,6 +1,7 @@
 """The solvers for the threshold that other packages import, one for each shape of the data.
 
-One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is wanted), many rows at once (`solve_rows`, or
+One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is wanted, or `value_near` from a threshold
+nearby), many rows at once (`solve_rows`, or
 `solve_each` where compiled code can do it), one long sample read in blocks (`solve_long`; `solve_table` names a loss
 that is not finite). `solve_vector` and `solve_each` return the tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1;
 the answers of the others make it on demand.
@@ -20,6 +21,7 @@ from certeq.risk._vector import (
     solve_each,
     solve_near,
     solve_vector,
+    value_near,
     value_of_vector,
 )
 
@@ -41,5 +43,6 @@ __all__ = [
     "solve_rows",
     "solve_table",
     "solve_vector",
+    "value_near",
     "value_of_vector",
 ]

@@ -244,7 +244,9 @@ class Prove:
         return join([others, self._evidence(rows[given], w[given], position[given])])
 
     def _evidence(self, rows: Vector, w: Vector, at: slice | Ids) -> Evidence:
-        return evidence(self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes, self.largest)
+        return evidence(
+            self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes, self.largest
+        )
 
     def join(self, parts: Sequence[Evidence]) -> Evidence:
         """Add up."""
@@ -384,7 +386,8 @@ def certify_at(
     reach = float(np.abs(theta).sum()) + math.sqrt(len(theta)) * far
     furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)
     drift = float(abs(1.0 - sums.slope)) * furthest
-    errors = _allowance(sums, form, np.zeros(len(theta)), nothing, low, high, reach, furthest, theta, t, none, none)
+    g, linear = sums.gradient, np.zeros(len(theta))
+    errors = _allowance(sums, form, linear, nothing, low, high, reach, furthest, theta, t, none, none, g)
     value = t + sums.value
     lower = sums.constant + (float(sums.gradient @ theta) - away) - drift - errors
     return value, proved_gap(value, lower) if np.isfinite(lower) else np.inf
@@ -409,12 +412,14 @@ def conclude(
     value = t + sums.value + float(linear @ theta)
     g = sums.gradient + linear
     z = np.maximum(z, 0.0)
-    low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
-    bound, y = linear_minimum(g, q, low, high, y, z)
+    low, high, radius = *box, np.inf
+    if not np.isfinite(high - low).all():
+        low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
+    bound, y, r = linear_minimum(g, q, low, high, y, z)
     reach = l1_reach(q, low, high)
     furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)  # T, and the t of the value
     drift = float(abs(1.0 - sums.slope)) * furthest
-    errors = _allowance(sums, form, linear, q, low, high, reach, furthest, theta, t, y, z)
+    errors = _allowance(sums, form, linear, q, low, high, reach, furthest, theta, t, y, z, r)
     outside = violation_cost(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
     lower = sums.constant + bound - drift - errors - outside
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
@@ -435,13 +440,13 @@ def _allowance(
     t: float,
     y: Vector,
     z: Vector,
+    r: Vector,
 ) -> float:
     """What rounding may have added to value - bound."""
     short = _EPS * (len(theta) + 8.0)
     rows_size = np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
     # Of every entry of r, times the largest v_j at which it may be least: where its sign is certain, that is one end.
     slack = _EPS * (sums.run + 8.0) * sums.gradient_size + short * (sums.gradient_size + np.abs(linear) + rows_size)
-    r = sums.gradient + linear - y @ q.C + z @ q.G
     ends = np.where(r > slack, np.abs(low), np.where(r < -slack, np.abs(high), np.maximum(np.abs(low), np.abs(high))))
     with np.errstate(invalid="ignore"):
         at_corner = float(slack @ ends)
@@ -463,14 +468,16 @@ def _allowance(
     )
 
 
-def linear_minimum(g: Vector, q: Constraints, low: Vector, high: Vector, y: Vector, z: Vector) -> tuple[float, Vector]:
-    """A lower bound of g.v over the polyhedron and the y it uses; exact for a single equality row."""
+def linear_minimum(
+    g: Vector, q: Constraints, low: Vector, high: Vector, y: Vector, z: Vector
+) -> tuple[float, Vector, Vector]:
+    """A lower bound of g.v over the polyhedron, the y it uses, and r = g - C^T y + G^T z."""
     if len(q.c) == 1 and not len(q.b):
         y = _best_price(g, q.C[0], float(q.c[0]), low, high, y)
     r = g - y @ q.C + z @ q.G
     with np.errstate(invalid="ignore"):
         terms = np.where(r == 0.0, 0.0, r * np.where(r > 0.0, low, high))
-    return float(y @ q.c - z @ q.b + terms.sum()), y
+    return float(y @ q.c - z @ q.b + terms.sum()), y, r
 
 
 def _best_price(g: Vector, row: Vector, right: float, low: Vector, high: Vector, y: Vector) -> Vector:

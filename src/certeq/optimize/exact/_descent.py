@@ -49,15 +49,13 @@ class Answer:
 class Descent:
     """Minimize a model from a feasible start."""
 
-    def __init__(
-        self, model: Model, theta: Vector, movable: Index, deadline: float, guess: float | None = None
-    ) -> None:
+    def __init__(self, model: Model, point: Point, movable: Index, deadline: float) -> None:
         self.model = model
         self.movable = movable
         self.deadline = deadline
-        self.point = model.evaluate(theta, guess)
-        self.origin = theta
-        self.radius = 10.0 * max(1.0, float(np.max(np.abs(theta), initial=0.0)))
+        self.point = point
+        self.origin = point.theta
+        self.radius = 10.0 * max(1.0, float(np.max(np.abs(point.theta), initial=0.0)))
         self.began = time.perf_counter()
         self.trace: list[tuple[float, float, float, int]] = []
         self.iterations = 0
@@ -196,7 +194,7 @@ class Descent:
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
         low, high, _ = closed_box((model.low, model.high), point.theta, 1.0, g)
-        bound, y = linear_minimum(g, model.polyhedron, low, high, y, z)
+        bound, y, _ = linear_minimum(g, model.polyhedron, low, high, y, z)
         if kinks:
             with np.errstate(all="ignore"):
                 constant = float(model.weights @ model.utility.value(support) - tilt @ support)
@@ -483,7 +481,7 @@ class BlockDescent:
         high = np.where(np.isinf(model.high), theta + far, model.high)
         y, z = solution.multipliers.y, solution.multipliers.z
         with np.errstate(all="ignore"):  # sums that overflowed prove nothing, as the gap will say
-            bound, y = linear_minimum(column_sums + model.linear, model.polyhedron, low, high, y, z)
+            bound, y, _ = linear_minimum(column_sums + model.linear, model.polyhedron, low, high, y, z)
         widest = self.widest if np.isfinite(self.widest) else 1.0 + point.sums.reach
         gap = point.value - constant - bound + abs(1.0 - slope) * (widest + abs(t))
         return BlockAnswer(point, count, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact._certificate import l1_reach
-from certeq.optimize.exact._oracle import KeptRows, Scenarios, Sums, Units, threshold
+from certeq.optimize.exact._oracle import KeptRows, Scenarios, Sums, Units
 from certeq.optimize.exact._problem import Problem, Squares
 from certeq.optimize.qp import Subproblem
+from certeq.risk.solvers import value_near
 from certeq.utilities import Quadratic, Utility
 from certeq.utilities.forms import Form
 from certeq.utilities.forms import form as form_of
@@ -77,8 +78,8 @@ class Model:
     def at(self, theta: Vector, losses: Vector, guess: float | None = None) -> Point:
         """The same where the losses are known already."""
         with np.errstate(all="ignore"):
-            t = threshold(losses, self.weights, self.form, guess)
-            value = t + float(self.weights @ self.utility.value(losses - t)) + float(self.linear @ theta)
+            value, t = value_near(losses, None if self.scenarios.even else self.weights, self.form, guess)
+            value += float(self.linear @ theta)
             if self.squares is not None:
                 value += self.squares.value(theta)
         return Point(theta, losses, t, value)

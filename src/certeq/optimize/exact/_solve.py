@@ -35,12 +35,12 @@ from certeq.optimize.exact._certificate import (
 )
 from certeq.optimize.exact._descent import Answer, BlockDescent, Descent
 from certeq.optimize.exact._model import Model, dual_pairs, normalize
-from certeq.optimize.exact._oracle import Scenarios, Units, threshold
+from certeq.optimize.exact._oracle import Scenarios, Units
 from certeq.optimize.exact._problem import ExactResult, Problem, read_problem, read_start, without_offsets
 from certeq.optimize.exact._recession import UnboundedDirection
 from certeq.optimize.exact._start import ScenarioSummary, Worst, at_once, first_point, scan
 from certeq.optimize.exact._working_set import FEW
-from certeq.risk.solvers import solve_long
+from certeq.risk.solvers import solve_long, value_near
 from certeq.utilities import Quadratic, Utility
 from certeq.utilities.forms import form as form_of
 
@@ -148,7 +148,8 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     asked = problem.polyhedron
     box = implied_box(asked)
     rows = presolve_rows(asked)
-    problem = replace(problem, polyhedron=rows.constraints)
+    if rows.constraints is not asked:
+        problem = replace(problem, polyhedron=rows.constraints)
     single = isinstance(problem.utility.shape, Quadratic) and problem.table.shape[1] <= FEW
     if given is None and len(problem.weights) >= _MANY and not single:
         step = max(2, 3 * len(problem.weights) // _MANY)
@@ -236,8 +237,8 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
 
 def _threshold_at(problem: Problem, theta: Vector) -> float:
     losses = problem.as_table().elementwise(_Losses(theta))
-    with np.errstate(all="ignore"):
-        return threshold(losses, problem.weights, form_of(problem.utility))
+    even = bool((problem.weights == problem.weights[0]).all())
+    return value_near(losses, None if even else problem.weights, form_of(problem.utility))[1]
 
 
 @dataclass(frozen=True)
@@ -342,11 +343,11 @@ def _descend(
     max_iter: int,
     deadline: float,
 ) -> Answer:
-    assets = t = None
-    if not warm:
-        theta, assets, t = first_point(model, theta, movable, deadline)
-    descent = Descent(model, theta, movable, deadline, t)
-    point = descent.point
+    if warm:
+        point, assets = model.evaluate(theta), None
+    else:
+        point, assets = first_point(model, theta, movable, deadline)
+    descent = Descent(model, point, movable, deadline)
     size = min(1.0, max(abs(point.value), 1e-2))
     # A tilt sums to 1 up to rounding, which the largest loss multiplies: no step makes an estimated gap less than that.
     rounding = min(2e-15 * float(np.abs(point.losses).max()), 1e-2 * tol * size)
@@ -545,8 +546,6 @@ def _first_threshold(model: Model, units: Units, summary: ScenarioSummary, theta
     losses = units.rows(summary.drawn) @ theta
     count = len(losses)
     raw = summary.drawn_weights
-    w = np.full(count, 1.0 / count) if raw is None else raw / raw.sum()
-    with np.errstate(all="ignore"):
-        t = threshold(losses, w, model.form)
+    t = value_near(losses, None if raw is None else raw / raw.sum(), model.form)[1]
     spread = float(np.std(losses)) or 1.0
     return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))

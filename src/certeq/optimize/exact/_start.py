@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from certeq._table import Block, Table, first_bad, summary
 from certeq._table import Index as Ids
 from certeq.optimize.exact._descent import Answer, Descent
-from certeq.optimize.exact._model import Model
+from certeq.optimize.exact._model import Model, Point
 from certeq.optimize.exact._working_set import FEW
 from certeq.optimize.qp import SubSolution, solve_subproblem
 from certeq.utilities import MeanVariance, Quadratic
@@ -47,13 +47,8 @@ def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
     return None if problem is None else solve_subproblem(problem, np.append(theta, -model.utility.anchor), None)
 
 
-def first_point(
-    model: Model, theta: Vector, movable: Index, deadline: float
-) -> tuple[Vector, Index | None, float | None]:
-    """A point near the solution, the assets that led to it, and about where its threshold is, if known.
-
-    The start itself where nothing easier is needed.
-    """
+def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Point, Index | None]:
+    """A point near the solution, and the assets that led to it; the start itself where nothing easier is needed."""
     assets: Index | None = None
     if model.form.kinks:
         # One deviation priced like a tail: mean + deviation, linearized in the variance at the start.
@@ -63,44 +58,41 @@ def first_point(
         if solution is not None:
             theta, assets = solution.v[:-1], movable
         else:
-            answer = Descent(easy, theta, movable, deadline).run(_ROUGHLY, 50)
+            answer = Descent(easy, easy.evaluate(theta), movable, deadline).run(_ROUGHLY, 50)
             theta, assets = answer.point.theta, answer.assets
-    scale, t = _comfortable_scale(model, theta, len(movable))
+    point = model.evaluate(theta)
+    scale, t = _comfortable_scale(model, point, len(movable))
     warm = False
     while scale > 1.0:
         wide = model.with_form(model.form.scaled(scale))
-        answer = Descent(wide, theta, movable, deadline, t).run(_ON_THE_WAY, 30, assets, warm)
+        answer = Descent(wide, wide.evaluate(theta, t), movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
         theta, assets, warm, t = answer.point.theta, answer.assets, True, answer.point.t
         scale /= 4.0
-    return theta, assets, t
+    return model.evaluate(theta, t) if warm else point, assets
 
 
-def _comfortable_scale(model: Model, theta: Vector, assets: int) -> tuple[float, float | None]:
+def _comfortable_scale(model: Model, point: Point, assets: int) -> tuple[float, float]:
     """The least power of 4 by which u must be widened so that its curvature rests on enough scenarios; and t then.
 
     A utility that is sharp compared with the losses has curvature at a few scenarios only: its quadratic model is then
     good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
     if isinstance(model.form.shape, Quadratic):  # the same curvature everywhere
-        return 1.0, None
-    scale, t = 1.0, None
-    weights = model.weights
+        return 1.0, point.t
+    scale, wide, weights = 1.0, model, model.weights
     enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights)))
     for _ in range(16):
-        wide = model.with_form(model.form.scaled(scale)) if scale > 1.0 else model
-        point = wide.evaluate(theta, t)
-        t = point.t
         with np.errstate(all="ignore"):
             curvature = wide.form.curvature(point.losses, point.t)
         total, square = float(weights @ curvature), float(weights @ np.square(curvature))
-        if square == 0.0 and not wide.utility.kappa > 0.0:
-            return 1.0, t if scale == 1.0 else None
+        if square == 0.0 and (wide.form.kinks or not wide.utility.kappa > 0.0):
+            break
         if total * total >= enough * square and total > 0.0:
-            return scale, t
-        if square == 0.0 and wide.form.kinks:
-            return 1.0, t if scale == 1.0 else None
+            return scale, point.t
         scale *= 4.0
-    return 1.0, None
+        wide = model.with_form(model.form.scaled(scale))
+        point = wide.at(point.theta, point.losses, point.t)
+    return 1.0, point.t
 
 
 _GOLDEN = 0.6180339887498949  # multiples of it spread evenly over the unit interval, whatever the order of the rows
