@@ -42,7 +42,7 @@ def test_limits_of_numbers():
         checks.check_number("c", -1, least=0.0, finite=False)
     with pytest.raises(ValueError, match="c must be a share; found 1.0"):
         checks.check_number("c", 1, "a share", below=1.0)
-    with pytest.raises(ValueError, match=r"Did you mean 0.05, that is 5 %\?"):
+    with pytest.raises(ValueError, match=r"Did you mean 0.05, that is the worst 5 %\?"):
         checks.check_tail_mass("alpha", 5)
 
 

@@ -24,8 +24,8 @@ _NAMES = {
         "utility"
     ),
     "certeq.risk": (
-        "Control Difference Estimate ReliabilityWarning bounds control difference estimate oce threshold tilt ubsr "
-        "upper_bound"
+        "Control Difference Estimate ReliabilityWarning UnitWarning bounds control difference estimate oce threshold "
+        "tilt ubsr upper_bound"
     ),
     "certeq.optimize": (
         "Ball Box CallableLoss CappedSimplex Domain Free InfeasibleError L1Ball LinearLoss LogisticLoss LongShort Loss "

@@ -58,7 +58,10 @@ def check_tail_mass(name: str, found: Any) -> float:
     wanted = "a tail mass strictly between 0 and 1 (0.05 means the worst 5 %)"
     number = check_number(name, found, wanted, finite=False)
     if not 0.0 < number < 1.0:
-        hint = f" Did you mean {number / 100:g}, that is {number:g} %?" if 1.0 < number < 100.0 else ""
+        hint = ""
+        if 1.0 < number < 100.0:  # who writes 95 has a confidence level in mind, of which the tail is the rest
+            tail = number if number < 50.0 else 100.0 - number
+            hint = f" Did you mean {tail / 100:.6g}, that is the worst {tail:.6g} %?"
         raise ValueError(f"{name} must be {wanted}; found {number!r}.{hint}")
     return number
 

@@ -38,7 +38,7 @@ COMPUTES = ("certeq", "certeq.risk.bounds", "certeq.optimize", "certeq.torch", "
 CARRIES = {
     *("CustomUtility", "Estimate", "Solution", "Frontier", "ScenarioPrior", "Calibration", "ToyData"),
     *("ExactResult", "Trace", "Control", "Difference"),
-    *("InfeasibleError", "ReliabilityWarning", "UnboundedError"),
+    *("InfeasibleError", "ReliabilityWarning", "UnboundedError", "UnitWarning"),
 }
 
 

@@ -66,6 +66,8 @@ def test_script_runs_and_draws(script: Path, monkeypatch: pytest.MonkeyPatch) ->
         # A page must not show a reader a warning or a failed solver that its prose says nothing of.
         warnings.filterwarnings("error", category=RuntimeWarning)
         warnings.filterwarnings("error", category=ce.ReliabilityWarning)
+        warnings.filterwarnings("error", category=ce.UnitWarning)
+        warnings.filterwarnings("error", message="CVaR\\(alpha")
         warnings.filterwarnings("error", message=".*converge.*")
         warnings.filterwarnings("ignore", message=".*non-interactive.*")  # plt.show() without a screen
         runpy.run_path(str(script), run_name="__main__")

@@ -34,7 +34,7 @@ from certeq.cli._options import (
     UnknownChoice,
     find,
 )
-from certeq.cli._portfolio import benchmarks, fitted, minimizer, split_rows, steps, swept
+from certeq.cli._portfolio import benchmarks, few, fitted, minimizer, split_rows, steps, swept
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -128,6 +128,9 @@ def _compared(
         raise BadData(
             f"{len(panel.returns)} {periods} are too few to fit on {len(fit_on)} and judge on {len(judge_on)}."
         )
+    for text in few(panel, fit_on, judge_on, CHOICES["cvar"].daily["alpha"]):
+        note(text)
+        panel.notes.append(text)
     assets = fit_on.shape[1]
     if not max_weight * assets >= 1.0 - 1e-12:
         raise BadData(

@@ -89,7 +89,8 @@ def run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are printed below
             low, high = result.interval(level)
-        if choice.depends_on_units and "scale" not in given and "tau" not in given:
+        blind = any("--scale" in warning for warning in result.warnings)  # they say it with a number
+        if choice.depends_on_units and not blind and "scale" not in given and "tau" not in given:
             note(
                 f"{choice.key} depends on units: losses are compared with 1, their standard deviation is "
                 f"{spread:.3g}. See --scale."

@@ -34,6 +34,8 @@ LEAST_ROWS = 10
 _STALE_DAYS = 10  # so many trading days without a price at the end may be holidays or a halt
 _ABSURD = 100.0  # a return of 10,000 %: a change of currency or unit, not of price
 _LARGE = 1.0
+_FALL = -0.45  # of a day: splits of 1 for 2 and more lie below, crashes of single stocks hardly ever
+_LONG_FALL = -0.74  # of a week or a month
 
 
 @dataclass
@@ -70,10 +72,22 @@ def load_panel(
         row, column, name, day = _first(returns, large == large.max())
         value = float(returns.to_numpy()[row, column])
         notes.append(f"the largest return is {value:+.0%}, {name} on {day}: an error in the data?")
+    notes += _falls(returns, frequency)
     flat = [str(name) for name in returns.columns[(returns == 0.0).all()]]
     if flat:
         notes.append(f"{_some(flat)} never moved: a minimizer of risk will treat it as cash.")
     return AssetReturns(returns, path.name, frequency, notes)
+
+
+def _falls(returns: pd.DataFrame, frequency: Frequency) -> list[str]:
+    """A caution about the largest fall, where it looks more like a split than like a loss."""
+    least = returns.to_numpy().min()
+    if least > (_FALL if frequency.periods_per_year >= TRADING_DAYS else _LONG_FALL):
+        return []
+    *_, name, day = _first(returns, returns.to_numpy() == least)
+    parts = round(1.0 / (1.0 + least)) if least > -1.0 else 0
+    what = f", perhaps 1 for {parts}," if parts > 1 and abs(parts * (1.0 + least) - 1.0) < 0.06 else ""
+    return [f"{name} falls by {-least:.0%} on {day}: a split{what} that the prices were not adjusted for?"]
 
 
 def _frequency(dates: Any, periods_per_year: float | None, source: str, notes: list[str]) -> Frequency:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -179,7 +180,9 @@ def chosen(
         choice = find(name)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
         given = settle(choice, asked, daily=daily)
-        choice.build(given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are said when it is built for use
+            choice.build(given)
     except UnknownChoice as error:
         raise typer.BadParameter(str(error), param_hint="--utility") from None
     except ValueError as error:

@@ -63,6 +63,8 @@ EXAMPLES = (
     "certeq portfolio --max-weight AAPL=0.1 --constraint 'KO >= 0.5 * PEP'",
 )
 _SHOWN = 25
+_FEW_IN_TAIL = 5.0  # rows, as in the warnings of an estimate
+_FEW_HELD_OUT = 60  # rows, below which a report gives no intervals
 MANY_ASSETS = 2500  # a covariance matrix beyond this takes minutes and gigabytes
 Tick = Callable[[], None]
 
@@ -108,6 +110,9 @@ def run(
         settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
         fit_on, judge_on = _split(panel, test_size)
+        for text in few(panel, fit_on, judge_on, given.get("alpha")):
+            note(text)
+            panel.notes.append(text)
         strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency)
         study = _study(panel, fit_on, judge_on, strategy, choice, settings, periods_per_year)
         if report is not None:
@@ -151,6 +156,22 @@ def split_rows(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
     if held_out == 0:
         return panel.returns, panel.returns
     return panel.returns.iloc[:-held_out], panel.returns.iloc[-held_out:]
+
+
+def few(panel: AssetReturns, fit_on: Any, judge_on: Any, alpha: float | None) -> list[str]:
+    """Cautions where there are few rows to fit on, in the tail, or to judge on."""
+    notes, periods = [], panel.frequency.plural
+    if alpha is not None and alpha * len(fit_on) < _FEW_IN_TAIL:
+        notes.append(
+            f"the worst {alpha:g} of {len(fit_on)} {periods} are {alpha * len(fit_on):.2g} of them: the weights follow "
+            f"a few {periods}. Give more data, or a larger --alpha."
+        )
+    if judge_on is not fit_on and len(judge_on) < _FEW_HELD_OUT:
+        notes.append(
+            f"{len(judge_on)} {periods} are held out: figures of so few are mostly luck, and get no intervals. See "
+            "--test-size."
+        )
+    return notes
 
 
 def _split(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:

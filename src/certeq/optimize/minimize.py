@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from certeq._checks import check_choice
+from certeq._checks import check_choice, probabilities
+from certeq._table import Table
 from certeq.optimize.domains import Domain, Polyhedron
 from certeq.optimize.domains._polyhedron import extended_form
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
@@ -20,6 +22,8 @@ from certeq.optimize.losses import Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.solution import Solution, Trace
+from certeq.risk import UnitWarning
+from certeq.risk.solvers import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
 from certeq.utilities import Utility
 
 
@@ -64,6 +68,11 @@ def minimize(
         theta, value, gap, status, trace and more. The gap is a proved bound on how far the value is above the
         minimum over these samples; it says nothing of other samples.
 
+    Warns
+    -----
+    UnitWarning
+        Where the losses are so small that the utility hardly tells them from their mean.
+
     Notes
     -----
     Not for training networks, for which `certeq.torch.OCELoss` goes into any training loop; and not for gains, which
@@ -84,7 +93,25 @@ def minimize(
     check_problem(loss, utility, domain)
     algorithm = _ALGORITHMS[check_choice("method", method, _ALGORITHMS)]
     _refuse_unknown(method, options)
-    return algorithm(loss, utility, domain=domain, samples=samples, theta0=theta0, weights=weights, **options)
+    found = algorithm(loss, utility, domain=domain, samples=samples, theta0=theta0, weights=weights, **options)
+    if depends_on_unit(utility):
+        reason = _blindness(loss, utility, samples, weights, found)
+        if reason is not None:
+            warnings.warn(reason, UnitWarning, stacklevel=2)
+    return found
+
+
+def _blindness(loss: Loss, utility: Utility, samples: Any, weights: Any, found: Solution) -> str | None:
+    """That the losses are too small for the utility, if they are; of streams and data in blocks nothing is said."""
+    data = loss.samples if samples is None else samples
+    if found.tilt is None or isinstance(data, Table):
+        return None
+    p = None if weights is None else probabilities(np.asarray(weights, dtype=np.float64))
+    if loss.linear:
+        return blindness_at(np.asarray(data), found.theta, p, utility, found.tilt)
+    if tilt_is_steep(utility, found.tilt, p):
+        return None
+    return blindness_of(loss.losses(found.theta, data), p, utility, found.value)
 
 
 def minimize_exact(

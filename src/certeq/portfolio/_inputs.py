@@ -218,9 +218,8 @@ def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | Non
     choice = check_choice("recenter", recenter, ("auto", True, False))
     if choice is False:
         return returns
-    shift = mu - np.average(returns, axis=0, weights=weights)
-    size: Any = np.abs(returns).mean(axis=0) + np.abs(returns).max()
-    if not np.any(np.abs(shift) > 1e-10 * size):  # no more than the rounding of a mean
+    shift = _away_from_mean(returns, mu, weights)
+    if shift is None:
         return returns
     if choice == "auto":
         warnings.warn(
@@ -231,6 +230,13 @@ def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | Non
             stacklevel=2,
         )
     return returns + shift
+
+
+def _away_from_mean(returns: Floats, mu: Floats, weights: Floats | None) -> Floats | None:
+    """mu less the mean of the scenarios; None where that is no more than the rounding of a mean."""
+    shift: Floats = mu - np.average(returns, axis=0, weights=weights)
+    size: Any = np.abs(returns).mean(axis=0) + np.abs(returns).max()
+    return shift if np.any(np.abs(shift) > 1e-10 * size) else None
 
 
 def _costs(model: MinimumOCE, assets: Assets) -> Costs:
@@ -449,6 +455,37 @@ def check_table(model: MinimumOCE, X: Any, first: bool) -> Any:
         f"X must be finite; found {what} for {name} at {when} ({int(bad.sum())} such entries in all). Fill or drop "
         "them, or use a prior that takes gaps, such as EmpiricalPrior(EWMu(), EWCovariance())."
     )
+
+
+def warn_of_covariance(distribution: ReturnDistribution, recenter: Any) -> bool:
+    """Warn where a prior's covariance is not that of its scenarios, as OCE is a function of the scenarios alone.
+
+    Covariances are compared by their diagonals and by their products with one vector, which costs a read of the
+    scenarios.
+    """
+    covariance, returns, weights = distribution.covariance, distribution.returns, distribution.sample_weight
+    if covariance is None or len(returns) < 2:
+        return False
+    if recenter == "auto" and _away_from_mean(returns, distribution.mu, weights) is not None:
+        return True  # what was said of mu speaks of the covariance as well
+    away = returns - np.average(returns, axis=0, weights=weights)
+    p = np.full(len(away), 1.0 / len(away)) if weights is None else weights / weights.sum()
+    vector = np.cos(np.arange(away.shape[1]))  # not orthogonal to anything in particular
+    # n or n - 1, and repairs of a matrix that is not quite positive definite, are no choice of the caller's.
+    slack = 1e-3 + 2.0 * float(p @ p)
+    alike = np.allclose(np.diag(covariance), p @ (away * away), rtol=slack, atol=0.0)
+    product = (p * (away @ vector)) @ away
+    scale = float(np.abs(product).max())
+    if alike and np.abs(covariance @ vector - product).max() <= slack * scale:
+        return False
+    warnings.warn(
+        "The prior's covariance differs from that of its scenarios, and plays no part: OCE, that of MeanVariance "
+        "included, is a function of the scenarios. skfolio's MeanRisk uses the covariance; to change the scenarios "
+        "themselves use a prior that does (EntropyPooling, SyntheticData, FactorModel).",
+        UserWarning,
+        stacklevel=6,
+    )
+    return True
 
 
 def check_scenarios(distribution: ReturnDistribution) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -21,16 +24,40 @@ from certeq.portfolio._inputs import (
     make_prior,
     read_objective,
     read_problem,
+    warn_of_covariance,
 )
 from certeq.portfolio._problem import PortfolioProblem, to_segments
 from certeq.portfolio._results import Frontier, annualize
 from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
-from certeq.risk.solvers import check_utility
+from certeq.risk import UnitWarning
+from certeq.risk.solvers import blindness_at, check_utility
 from certeq.utilities import CVaR, Utility
 
 Floats = NDArray[np.float64]
 _UTILITY = "utility__"
 _DIAGNOSTICS = ("error_", "fallback_", "fallback_chain_")  # skfolio's own, which it resets itself
+
+
+def _with_hints(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that says what to write instead of parameters that skfolio's `MeanRisk` has."""
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        for name, value in given.items():
+            if name == "risk_measure":
+                raise TypeError(
+                    f"MinimumOCE has no parameter 'risk_measure'; found {value!r}. What risk means is its utility: "
+                    "MinimumOCE(ce.CVaR(0.05)), MinimumOCE(ce.Entropic(50.0)), ..."
+                )
+            if name in ("cvar_beta", "evar_beta", "cdar_beta", "edar_beta"):
+                alpha = 1.0 - value if isinstance(value, float) and 0.0 < value < 1.0 else 0.05
+                raise TypeError(
+                    f"MinimumOCE has no parameter {name!r}; found {value!r}. The tail is a parameter of the utility, "
+                    f"as the mass alpha = 1 - beta of the worst cases: MinimumOCE(ce.CVaR({alpha:.6g}))."
+                )
+        init(self, *args, **given)
+
+    return checked
 
 
 class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
@@ -149,8 +176,10 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
 
     _problem: PortfolioProblem
     _dates: Any = None  # of the observations last fitted on
+    _covariance_said: bool = False
     _contributions: Floats | None
 
+    @_with_hints
     def __init__(
         self,
         utility: Utility | None = None,
@@ -302,7 +331,19 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         with self._handle_optimization_errors(X, y, method=method, enabled=method == "partial_fit"):
             self._problem = read_problem(self, distribution, assets, self.utility_)
             self._record(self._allocate(assets, start))
+            self._caution(distribution)
         return self
+
+    def _caution(self, distribution: Any) -> None:
+        """Warn of what an exact answer does not show: a utility that sees no risk, a covariance that plays no part."""
+        problem, weights, tilt = self._problem, np.atleast_2d(self.weights_)[0], np.atleast_2d(self.tilt_)[0]
+        if self.investable_mask_ is not None:
+            weights = weights[self.investable_mask_]
+        reason = blindness_at(problem.A, weights, problem.weights, self.utility_, tilt)
+        if reason is not None:
+            warnings.warn(reason, UnitWarning, stacklevel=5)
+        if self.prior_estimator is not None and not self._covariance_said:
+            self._covariance_said = warn_of_covariance(distribution, self.recenter)
 
     def _forget(self, kept: tuple[str, ...]) -> None:
         """Drop what an earlier fit found, so that a failure leaves nothing that looks like its result."""

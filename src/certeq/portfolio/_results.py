@@ -143,7 +143,8 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
 class OCEMeasure:
     r"""A measure of skfolio portfolios: call it with one, or with a Population for the mean over its portfolios.
 
-    For a portfolio with returns r it is :math:`\mathrm{OCE}_u(-r)`.
+    For a portfolio with returns r it is :math:`\mathrm{OCE}_u(-r)`. As ``scoring=`` of a search or of cross-validation
+    it is `oce_scorer`: minus the OCE of what the estimator predicts, so that larger is better.
 
     Parameters
     ----------
@@ -152,7 +153,9 @@ class OCEMeasure:
 
     Notes
     -----
-    Not one of skfolio's own measures: it cannot be passed where those are chosen by name.
+    Not one of skfolio's own measures: where those are chosen by name (``RiskBudgeting``, ``plot_measures``) it is
+    refused. To plot it, call it with each portfolio. skfolio's ``make_scorer`` takes a function for a score: use
+    `oce_scorer`, which knows that less risk is better.
 
     Examples
     --------
@@ -171,11 +174,26 @@ class OCEMeasure:
     def __post_init__(self) -> None:
         check_utility(self.utility)
 
-    def __call__(self, portfolio: Any) -> float:
-        """OCE of the losses of a portfolio; of a Population, the mean over its portfolios."""
+    def __call__(self, portfolio: Any, X: Any = None, y: Any = None) -> float:
+        """OCE of the losses of a portfolio; of a Population, the mean over its portfolios.
+
+        Of an estimator and returns X, minus the OCE of what it predicts: its score.
+        """
+        if X is not None:
+            if not hasattr(portfolio, "predict"):
+                raise TypeError(f"a score needs an estimator that predicts portfolios; found {portfolio!r}.")
+            return -self(portfolio.predict(X))
         if isinstance(portfolio, Population):
             return float(np.mean([self(each) for each in portfolio]))
         return portfolio_oce(portfolio, self.utility)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"OCEMeasure is not one of skfolio's measures and has no {name!r}. Where one of those is chosen, as in "
+            "RiskBudgeting or plot_measures, pass for instance RiskMeasure.CVAR; OCE is minimized by MinimumOCE."
+        )
 
 
 def oce_scorer(utility: Utility) -> Callable[..., float]:

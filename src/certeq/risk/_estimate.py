@@ -40,6 +40,7 @@ from certeq.risk._input import (
 from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_table, summarize
 from certeq.risk._rows import slope_and_curvature
 from certeq.risk._sketch import centered, shifted, weighted_sum
+from certeq.risk._units import blindness_of, depends_on_unit
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
 
@@ -97,7 +98,7 @@ class Estimate:
         The moments that the error bars need to be finite, where the slope of u is unbounded; else empty. No sample can
         show whether they are.
     warnings : tuple of str
-        Reasons, if any, why the error bars cannot be trusted.
+        Reasons, if any, why the error bars cannot be trusted, or why the utility does not see losses of this size.
 
     Examples
     --------
@@ -331,11 +332,19 @@ def estimate(
         memory=remembered,
         df=bars.df,
         assumptions=assumptions_of(utility),
-        warnings=reliability(order, utility, evidence),
+        warnings=(*_unit(solved, utility, order), *reliability(order, utility, evidence)),
         _bars=bars,
         _x=losses,
         _weights=given_weights,
     )
+
+
+def _unit(solved: LongSolved, utility: Utility, order: Order) -> tuple[str, ...]:
+    """That the losses are too small for the utility, if they are."""
+    if not depends_on_unit(utility):
+        return ()
+    reason = blindness_of(order.z, order.share, utility, solved.value)
+    return () if reason is None else (reason,)
 
 
 def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:

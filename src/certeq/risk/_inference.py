@@ -39,12 +39,14 @@ class Order:
         self.sample, self.complete = sample, len(sample) <= _WHOLE
         part = sample.reduce(_All()) if self.complete else sample.draw(_FINE_DRAW if fine else _DRAW).positive()
         z, w = part.rows, part.weights
+        self.share: Floats | None = None  # of the weights, where they differ
         if w is None:
             self.z = np.sort(z)
             share = np.full(z.size, 1.0 / z.size)
         else:
             order = np.argsort(z)
             self.z, share = z[order], w[order] / w.sum()
+            self.share = share
         self.rank = np.cumsum(share) - 0.5 * share
         self.effective = 1.0 / float((share * share).sum())
 

@@ -4,7 +4,8 @@ One vector in memory (`solve_vector`, or `value_of_vector` where no tilt is want
 nearby), many rows at once (`solve_rows`, or
 `solve_each` where compiled code can do it), one long sample read in blocks (`solve_long`; `solve_table` names a loss
 that is not finite). `solve_vector` and `solve_each` return the tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1;
-the answers of the others make it on demand.
+the answers of the others make it on demand. `blindness_of` and `blindness_at` say where a utility does not see the risk
+of losses as small as these.
 """
 
 from certeq.risk._breakpoints import bracket_by_breakpoints
@@ -12,6 +13,7 @@ from certeq.risk._compiled import AVAILABLE
 from certeq.risk._input import check_utility
 from certeq.risk._long import LongSolved, TiltKernel, solve_long, solve_table
 from certeq.risk._rows import SolvedRows, solve_rows
+from certeq.risk._units import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
 from certeq.risk._vector import (
     SMALL,
     Solved,
@@ -32,9 +34,12 @@ __all__ = [
     "Solved",
     "SolvedRows",
     "TiltKernel",
+    "blindness_at",
+    "blindness_of",
     "bracket_by_breakpoints",
     "check_utility",
     "closed_density",
+    "depends_on_unit",
     "furthest",
     "rank_of",
     "solve_each",
@@ -43,6 +48,7 @@ __all__ = [
     "solve_rows",
     "solve_table",
     "solve_vector",
+    "tilt_is_steep",
     "value_near",
     "value_of_vector",
 ]

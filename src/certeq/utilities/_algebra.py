@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -174,11 +175,25 @@ class Normalized(_Composite):
 
 
 class Sum(_Composite):
-    """Weights times utilities, made by arithmetic: ``0.3*Mean() + 0.7*CVaR(0.05)``.
+    r"""Weights times utilities, made by arithmetic: ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
-    The sum is one utility with one threshold: t + E[0.3 u1(X-t) + 0.7 u2(X-t)]. The weights need not sum to 1, but
-    1 must lie inside the range of the weighted slope, or no threshold exists; that is checked when the sum is used,
-    so that parts of a sum may be built freely.
+    The sum is one utility with one threshold: :math:`\min_t\, t + E[w_1 u_1(X-t) + w_2 u_2(X-t)]`. With the mean that
+    is the weighted sum of the risks, ``0.3 * mean + 0.7 * CVaR``, because the mean has no threshold of its own. Of two
+    other utilities it is **not**: they share t. ``0.5*CVaR(0.05) + 0.5*CVaR(0.01)`` has the slopes 0 and
+    0.5/0.05 + 0.5/0.01 = 60, and is CVaR(1/60). The average of the two risks is
+    ``0.5*ce.oce(x, ce.CVaR(0.05)) + 0.5*ce.oce(x, ce.CVaR(0.01))``, never more than that. Such a sum says in its repr
+    what it is.
+
+    The weights need not sum to 1, but 1 must lie inside the range of the weighted slope, or no threshold exists; that
+    is checked when the sum is used, so that parts of a sum may be built freely.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05)
+    0.3*Mean() + 0.7*CVaR(alpha=0.05)
+    >>> 0.5 * ce.CVaR(0.05) + 0.5 * ce.CVaR(0.01)
+    0.5*CVaR(alpha=0.05) + 0.5*CVaR(alpha=0.01)  # which share one t: CVaR(alpha=1/60), not the average of the risks
     """
 
     def __init__(self, weights: tuple[Any, ...], terms: tuple[Utility, ...]) -> None:
@@ -282,6 +297,23 @@ class Sum(_Composite):
         return self
 
     def __repr__(self) -> str:
+        shared = self._shared()
+        return f"{self.expression()}  # {shared}" if shared else self.expression()
+
+    def _shared(self) -> str:
+        """What a sum is where more than one term depends on t, as a comment that leaves a repr what it evaluates to."""
+        if sum(term.slope_range[0] < term.slope_range[1] for term in self.terms) < 2:
+            return ""
+        shape = self.shape
+        if not isinstance(shape, Pieces) or shape.kink != 0.0 or not 0.0 <= shape.low < 1.0 < shape.high:
+            return "which share one t: not the average of the risks"
+        tail = f"CVaR(alpha={_fraction((1.0 - shape.low) / (shape.high - shape.low))})"
+        if shape.low > 0.0:
+            tail = f"{shape.low:.6g}*Mean() + {1.0 - shape.low:.6g}*{tail}"
+        return f"which share one t: {tail}, not the average of the risks"
+
+    def expression(self) -> str:
+        """The sum as it was written."""
         return " + ".join(
             f"{plain_number(weight)!r}*{_in_brackets(term)}"
             for weight, term in zip(self.weights, self.terms, strict=True)
@@ -312,4 +344,13 @@ def _check_weight(weight: Any) -> None:
 
 
 def _in_brackets(utility: Utility) -> str:
-    return f"({utility!r})" if isinstance(utility, Sum) else repr(utility)
+    return f"({utility.expression()})" if isinstance(utility, Sum) else repr(utility)
+
+
+def _fraction(number: float) -> str:
+    """A number in few digits where it has few, else as a fraction where it is one of small numbers."""
+    short = f"{number:.4g}"
+    if abs(float(short) - number) <= 1e-12 * number:
+        return short
+    ratio = Fraction(number).limit_denominator(1000)
+    return str(ratio) if abs(float(ratio) - number) <= 1e-12 * number else f"{number:.6g}"

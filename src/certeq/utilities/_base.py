@@ -128,6 +128,11 @@ class Utility(ABC):
         return None
 
     @property
+    def tail_mass(self) -> float | None:
+        """alpha of the CVaR that this utility is meant to be near; None where it is meant for something else."""
+        return None
+
+    @property
     def growth(self) -> float:
         """p such that the slope grows like x**p; Newton's method works on the p-th root of the mean slope."""
         return 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -348,7 +349,8 @@ class CVaR(Utility):
     Parameters
     ----------
     alpha : float
-        Tail mass, in (0, 1): 0.05 means the worst 5 %.
+        Tail mass, in (0, 1): 0.05 means the worst 5 %. Above 0.5, where a confidence level may be meant, a warning
+        says so.
 
     Notes
     -----
@@ -365,8 +367,22 @@ class CVaR(Utility):
     """
 
     def __init__(self, alpha: Any = 0.05) -> None:
-        check_tail_mass("alpha", alpha)
+        tail = check_tail_mass("alpha", alpha)
+        if tail > 0.5:
+            warnings.warn(
+                f"CVaR(alpha={tail:g}) is the mean of the worst {100 * tail:.6g} % of losses, as alpha is the mass of "
+                f"the tail. If {tail:g} is meant as a confidence level, write CVaR({1.0 - tail:.6g}).",
+                UserWarning,
+                stacklevel=2,
+            )
         self.alpha = alpha
+
+    @classmethod
+    def _of(cls, alpha: float) -> CVaR:
+        """For solvers, to which a large tail is nothing to warn of."""
+        made = cls.__new__(cls)
+        made.alpha = alpha
+        return made
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
         return xp.relu(x) / self.alpha
@@ -471,6 +487,11 @@ class LeakyCVaR(Utility):
         return -math.sqrt(alpha * (1.0 - alpha))
 
     @property
+    def tail_mass(self) -> float:
+        """alpha."""
+        return as_float(self.alpha)
+
+    @property
     def curve(self) -> Arctangent:
         """Left of 0 the slope is an arctangent's, as wide as it is high."""
         alpha = as_float(self.alpha)
@@ -555,6 +576,11 @@ class SmoothCVaR(Utility):
         """tau ln(alpha/(1-alpha))."""
         alpha = as_float(self.alpha)
         return as_float(self.width) * (math.log(alpha) - math.log1p(-alpha))
+
+    @property
+    def tail_mass(self) -> float:
+        """alpha."""
+        return as_float(self.alpha)
 
     @property
     def curve(self) -> Logistic:

@@ -84,5 +84,5 @@ def falls_for_ever(model: Model, direction: Vector, losses: Callable[[Vector], t
         far = (0.0 if level else np.inf) if low == -np.inf else (1.0 - low) * (ends.high - mean)
     else:
         table, mean = losses(d)
-        far = (1.0 - low) * (solve_long(table, CVaR((1.0 - low) / (high - low))).value - mean)
+        far = (1.0 - low) * (solve_long(table, CVaR._of((1.0 - low) / (high - low))).value - mean)
     return far + float(model.linear @ d) < -10.0 * _SMALL
