@@ -2,12 +2,12 @@
 
 A budget of absolute values is linear in long and short parts v, and theta = center + S v. The solver proves its gap for
 the table A (S, center), whose last column was rounded, and theta is rounded on its way back: at a center of 1e8 either
-exceeds the gap. So the value is taken again at theta, and the bound is lowered by what rounding may have
-moved it.
+exceeds the gap. So the value is taken again at theta, and the bound is lowered by what rounding may have moved it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -93,13 +93,13 @@ def _at(
     panel = data if isinstance(data, Table) else ArrayTable(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)
-    sums = panel.reduce(_ValuePass(theta, size, t, utility))
-    value = t + sums.value / sums.mass + float(linear @ theta)
+    mass, total, sizes, slopes, reach = panel.reduce(_ValuePass(theta, size, t, utility))
+    value = t + total / mass + float(linear @ theta)
     # Roundings of a loss, times the tilt that weighs it: its sizes sum to 1 where u is monotone, and else to what the
     # slopes at theta sum to, or little more. Then those of the sum over scenarios.
-    tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * sums.slopes / sums.mass
-    moved = _EPS * (len(theta) + 8.0) * (tilted * (sums.reach + abs(t)) + float(np.abs(linear) @ size))
-    moved += 64.0 * _EPS * (abs(t) + sums.size / sums.mass)
+    tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * slopes / mass
+    moved = _EPS * (len(theta) + 8.0) * (tilted * (reach + abs(t)) + float(np.abs(linear) @ size))
+    moved += 64.0 * _EPS * (abs(t) + sizes / mass)
     gap = proved_gap(value, found.lower_bound, 2.0 * moved + outside)
     unit = found.gap / found.relative_gap if found.gap > 0.0 < found.relative_gap else max(abs(value), 1e-300)
     relative = gap / unit
@@ -108,19 +108,8 @@ def _at(
 
 
 @dataclass(frozen=True)
-class _ValueSums:
-    """Over scenarios: sums of weights, of u(x - t), of the sizes of that and of u'; and the largest |a_i| . size."""
-
-    mass: float
-    value: float
-    size: float
-    slopes: float
-    reach: float
-
-
-@dataclass(frozen=True)
 class _ValuePass:
-    """One pass at theta and t."""
+    """The kernel of sums at theta and t: of weights, of u(x - t), of its sizes and those of u'; and max |a_i|.size."""
 
     theta: Vector
     size: Vector
@@ -128,21 +117,16 @@ class _ValuePass:
     utility: Utility
     wide: ClassVar[bool] = False
 
-    def __call__(self, block: Block) -> _ValueSums:
-        """The sums over some rows."""
+    def __call__(self, block: Block) -> tuple[float, ...]:
+        """Those of a block."""
         rows, w = block.rows, np.ones(len(block.rows)) if block.weights is None else block.weights
         y = rows @ self.theta - self.t
         with np.errstate(all="ignore"):
             value, slope = w * self.utility.value(y), w * np.abs(self.utility.slope(y))
         reach = float((np.abs(rows) @ self.size).max(initial=0.0))
-        return _ValueSums(float(w.sum()), float(value.sum()), float(np.abs(value).sum()), float(slope.sum()), reach)
+        return float(w.sum()), float(value.sum()), float(np.abs(value).sum()), float(slope.sum()), reach
 
-    def join(self, parts: Sequence[_ValueSums]) -> _ValueSums:
-        """Added up."""
-        return _ValueSums(
-            sum(part.mass for part in parts),
-            sum(part.value for part in parts),
-            sum(part.size for part in parts),
-            sum(part.slopes for part in parts),
-            max(part.reach for part in parts),
-        )
+    def join(self, parts: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        """The sums added up, and the largest of the last."""
+        *sums, reaches = zip(*parts, strict=True)
+        return *map(math.fsum, sums), max(reaches)

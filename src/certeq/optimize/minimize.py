@@ -13,7 +13,7 @@ import numpy as np
 
 from certeq._checks import check_choice, probabilities
 from certeq._table import Table
-from certeq.optimize.domains import Domain, Polyhedron
+from certeq.optimize.domains import Domain
 from certeq.optimize.domains._polyhedron import extended_form
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
 from certeq.optimize.extended import solve, solve_extended
@@ -144,11 +144,11 @@ def minimize_exact(
         extended = extended_form(domain, d)
     except TypeError as error:
         raise ValueError(f"domain must be a polyhedron for method='exact'; found {error}. Use 'sg'.") from None
+    limits = extended.rows._constraints().as_arguments()
     if extended.is_plain:
-        found = solve(data, utility, weights, start, _constraints(extended.rows), options)
+        found = solve(data, utility, weights, start, limits, options)
         theta = found.theta
     else:
-        limits = _constraints(extended.rows)
         found, theta = solve_extended(data, utility, extended, start, weights, limits, options)
     return Solution(
         theta=theta,
@@ -163,10 +163,6 @@ def minimize_exact(
         method="exact",
         radius=float(getattr(found, "radius", math.inf)),
     )
-
-
-def _constraints(rows: Polyhedron) -> dict[str, Any]:
-    return {"lower": rows.lower, "upper": rows.upper, "C": rows.C, "c": rows.c, "G": rows.A, "b": rows.b}
 
 
 def _trace(rows: Any, count: int) -> Trace:

@@ -96,6 +96,7 @@ class Polyhedron(Bounded):
         return smallest_conflict(self._constraints())
 
     def _constraints(self) -> Constraints:
+        """The bounds and rows as solvers read them, where A is called G."""
         return Constraints(self.lower, self.upper, self.C, self.c, self.A, self.b)
 
     def _validate(self, d: int) -> None:
