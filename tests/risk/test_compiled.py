@@ -12,7 +12,7 @@ import pytest
 
 import certeq as ce
 from certeq.risk import _compiled
-from certeq.risk._compiled import code_of, rows_code_of, slopes, solve, solve_rows
+from certeq.risk._compiled import CurveCode, code_of, rows_code_of, slopes, solve, solve_rows
 from certeq.risk._rows import solve_rows as solve_rows_by_numpy
 from certeq.risk._rows import values_of_rows
 from certeq.utilities import Pieces
@@ -335,11 +335,13 @@ def test_quantiles_and_windows_are_those_of_sorted_losses(size):
     for kind, x in losses_of(size).items():
         ranked = np.sort(x)
         for rank in {0, size // 20, size // 2, size - 1 - size // 20, size - 1}:
-            at, excess, shift = _compiled.tail(x, rank, True)
+            low, tail = 0.3, (size - 1 - rank + 0.5) / size  # pieces whose threshold is the loss of this rank
+            pieces = CurveCode(_compiled._fused.PIECES, low, low + (1.0 - low) / tail)
+            value, at = _compiled.value(pieces, x)
             assert at == ranked[rank], kind
-            tolerance = 1e-12 * size * (1.0 + np.abs(x - at).max())
-            assert excess == pytest.approx(np.maximum(x - at, 0.0).sum(), abs=tolerance), kind
-            assert shift == pytest.approx((x - at).sum(), abs=tolerance), kind
+            tolerance = 1e-12 * (1.0 + np.abs(x - at).max()) / tail
+            wanted = (1.0 - low) / tail * np.maximum(x - at, 0.0).mean() + low * (x - at).mean()
+            assert value - at == pytest.approx(wanted, abs=tolerance + 4e-16 * abs(at)), kind
         a, b = ranked[size // 2], ranked[size - 1 - size // 20]
         a, b = min(a, b), max(a, b)
         least, greatest, above, excess, count, inside = _compiled.window(x, a, b, size)
@@ -350,10 +352,8 @@ def test_quantiles_and_windows_are_those_of_sorted_losses(size):
         for bad in (np.nan, np.inf, -np.inf):
             y = x.copy()
             y[size // 2] = bad
-            assert _compiled.tail(y, 0, False) is None
+            assert _compiled.value(pieces, y) is None
             assert _compiled.window(y, a, b, size) is None
-    with pytest.raises(ValueError, match="rank must be one of the"):
-        _compiled.tail(np.zeros(3), 3, False)
 
 
 @pytest.mark.parametrize("name", UTILITIES)

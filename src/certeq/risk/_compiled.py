@@ -52,7 +52,7 @@ def code_of(utility: Utility) -> CurveCode | None:
 
 
 def rows_code_of(utility: Utility) -> CurveCode | None:
-    """What `solve_rows` takes: a curve, or two linear pieces whose kink is the anchor."""
+    """What `value` and `solve_rows` take: a curve, or two linear pieces whose kink is the anchor."""
     shape = utility.shape
     if (
         _fused is not None
@@ -124,17 +124,6 @@ def sum_exp(z: Floats, w: Floats | None, rate: float, center: float) -> float:
         power *= rate
         np.exp(power, out=power)
         return float(power.sum()) if w is None else float((w * power).sum())
-
-
-def tail(x: Floats, rank: int, shifted: bool) -> tuple[float, float, float] | None:
-    """The loss of this rank, the sum of what others exceed it by and, if ``shifted``, the sum of all less it.
-
-    None where nothing is compiled, or a loss is not finite.
-    """
-    if _fused is None:
-        return None
-    found: tuple[float, float, float] | None = _fused.tail(x, rank, shifted)
-    return found
 
 
 def window(z: Floats, a: float, b: float, most: int) -> tuple[float, float, float, float, float, Floats | None] | None:

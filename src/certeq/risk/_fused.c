@@ -587,6 +587,14 @@ static double loss(const Py_buffer *x, Py_ssize_t i)
     return x->itemsize == 4 ? (double)((const float *)x->buf)[i] : ((const double *)x->buf)[i];
 }
 
+static void put(const Py_buffer *tilt, Py_ssize_t i, double share)
+{
+    if (tilt->itemsize == 4)
+        ((float *)tilt->buf)[i] = (float)share;
+    else
+        ((double *)tilt->buf)[i] = share;
+}
+
 /* The least and the greatest; NaN is returned where one is not finite, else 0. Both may be wrong where one is NaN. */
 WIDE static double range_of(const double *x, Py_ssize_t n, double *low, double *high)
 {
@@ -737,13 +745,8 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
     if (!isfinite(found->value))
         return 0;
     double scale = 1.0 / found->total;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        double share = scale * q[i] * (w == NULL ? 1.0 : w[i]);
-        if (tilt->itemsize == 4)
-            ((float *)tilt->buf)[i] = (float)share;
-        else
-            ((double *)tilt->buf)[i] = share;
-    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        put(tilt, i, scale * q[i] * (w == NULL ? 1.0 : w[i]));
     return 1;
 }
 
@@ -793,23 +796,6 @@ without_tilt:
 without_weights:
     PyBuffer_Release(&x);
     return answer;
-}
-
-PyDoc_STRVAR(value_doc, "value(kind, a, b, x, /) -> (value, threshold) or None\n--\n\n"
-                        "What solve() returns for float64 losses without weights; no tilt is made.");
-
-static PyObject *value(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    Curve u;
-    Py_buffer x;
-    int good;
-    double center;
-    Answer found;
-    if (take(count, 4, "value(kind, a, b, x)") < 0 || curve(args, &u) < 0 || floats(args[3], &x, 0, 0, "x") < 0)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS good = x.shape[0] > 0 && valued(u, x.buf, x.shape[0], &center, &found);
-    Py_END_ALLOW_THREADS PyBuffer_Release(&x);
-    return good ? Py_BuildValue("dd", center + found.value, center + found.threshold) : Py_BuildValue("");
 }
 
 PyDoc_STRVAR(sums_doc, "sums(kind, a, b, z, weights, center, s, low, /) -> (slopes, curvatures, value)\n--\n\n"
@@ -983,46 +969,9 @@ static Tail upper_tail(const double *x, Py_ssize_t n, Py_ssize_t rank, double *v
     return (Tail){quantile, sum(v + rank, NULL, n - rank, quantile, 0.0)};
 }
 
-PyDoc_STRVAR(tail_doc, "tail(x, rank, shifted, /) -> (quantile, excess, shift) or None\n--\n\n"
-                       "The loss that stands at a rank in rising order, the sum of what others exceed it by and, if\n"
-                       "shifted, the sum of all losses less it. None where one is not finite.");
-
-static PyObject *tail(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    Py_buffer x;
-    Tail found = {0.0, 0.0};
-    double shift = 0.0, least, most, spoilt;
-    if (take(count, 3, "tail(x, rank, shifted)") < 0)
-        return NULL;
-    Py_ssize_t rank = PyLong_AsSsize_t(args[1]);
-    int shifted = PyObject_IsTrue(args[2]);
-    if (PyErr_Occurred() || floats(args[0], &x, 0, 0, "x") < 0)
-        return NULL;
-    Py_ssize_t n = x.shape[0];
-    double *v = PyMem_Malloc((size_t)(n + 1) * sizeof(double));
-    if (v == NULL || rank < 0 || rank >= n) {
-        if (v == NULL)
-            PyErr_NoMemory();
-        else
-            PyErr_Format(PyExc_ValueError, "rank must be one of the %zd losses; found %zd.", n, rank);
-        PyMem_Free(v);
-        PyBuffer_Release(&x);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS spoilt = range_of(x.buf, n, &least, &most);
-    if (!isnan(spoilt)) {
-        found = upper_tail(x.buf, n, rank, v);
-        if (shifted)
-            shift = sum(x.buf, NULL, n, found.at, 0.0);
-    }
-    Py_END_ALLOW_THREADS PyMem_Free(v);
-    PyBuffer_Release(&x);
-    return isnan(spoilt) ? Py_BuildValue("") : Py_BuildValue("ddd", found.at, found.excess, shift);
-}
-
 /* -- rows, and two linear pieces ---------------------------------------------------------------------------------- */
 
-#define PIECES CURVES /* slope a left of the kink and b right of it: of solve_rows() alone, as it has no curvature */
+#define PIECES CURVES /* slope a left of the kink and b right of it: of value() and solve_rows() alone, as it has no curvature */
 
 /* The threshold is a quantile; losses that tie there share the slope that is left to make the mean slope 1. */
 static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer *tilt, double *center, Answer *found)
@@ -1047,13 +996,8 @@ static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer
         total += y;
     }
     double jump = u.b - u.a, left = mass * tail - over, share = jump * (left > 0.0 ? left : 0.0) / ties;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        double q = (u.a + (work[i] > 0.0 ? jump : work[i] == 0.0 ? share : 0.0)) / mass;
-        if (tilt->itemsize == 4)
-            ((float *)tilt->buf)[i] = (float)q;
-        else
-            ((double *)tilt->buf)[i] = q;
-    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        put(tilt, i, (u.a + (work[i] > 0.0 ? jump : work[i] == 0.0 ? share : 0.0)) / mass);
     *center = at;
     *found = (Answer){(jump * excess + u.a * total) / mass, 0.0, 1.0, 0.0};
     return isfinite(found->value);
@@ -1073,6 +1017,47 @@ static int two_pieces_valued(Curve u, const double *x, Py_ssize_t n, double *v, 
     return isfinite(found->value);
 }
 
+/* A curve, or two linear pieces. */
+static int curve_or_pieces(PyObject *const *args, Curve *u)
+{
+    if (!(PyLong_Check(args[0]) && PyLong_AsLong(args[0]) == PIECES))
+        return curve(args, u);
+    *u = (Curve){PIECES, PyFloat_AsDouble(args[1]), PyFloat_AsDouble(args[2])};
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Value and threshold of float64 losses, without weights and without a tilt; v is as long as x. */
+static int valued_alone(Curve u, const double *x, Py_ssize_t n, double *v, double *center, Answer *found)
+{
+    return u.kind == PIECES ? two_pieces_valued(u, x, n, v, center, found) : valued(u, x, n, center, found);
+}
+
+PyDoc_STRVAR(value_doc, "value(kind, a, b, x, /) -> (value, threshold) or None\n--\n\n"
+                        "What solve() returns for float64 losses without weights, and of two pieces; no tilt is made.");
+
+static PyObject *value(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer x;
+    double center;
+    Answer found;
+    if (take(count, 4, "value(kind, a, b, x)") < 0 || curve_or_pieces(args, &u) < 0 ||
+        floats(args[3], &x, 0, 0, "x") < 0)
+        return NULL;
+    Py_ssize_t n = x.shape[0];
+    int good = n > 0, pieces = u.kind == PIECES;
+    double *v = pieces ? PyMem_Malloc((size_t)(n + 1) * sizeof(double)) : NULL;
+    if (good && (v != NULL || !pieces)) {
+        Py_BEGIN_ALLOW_THREADS good = valued_alone(u, x.buf, n, v, &center, &found);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&x);
+    if (pieces && v == NULL)
+        return PyErr_NoMemory();
+    PyMem_Free(v);
+    return good ? Py_BuildValue("dd", center + found.value, center + found.threshold) : Py_BuildValue("");
+}
+
 PyDoc_STRVAR(solve_rows_doc, "solve_rows(kind, a, b, x, tilt, values, thresholds, /) -> bool\n--\n\n"
                              "solve() of each of the rows that x is made of, without weights; values and thresholds\n"
                              "have one number for each. Where tilt is None, x is float64 and none is made. False\n"
@@ -1083,14 +1068,10 @@ static PyObject *solve_rows(PyObject *self, PyObject *const *args, Py_ssize_t co
     Curve u;
     Py_buffer x, tilt, values, thresholds;
     PyObject *answer = NULL;
-    if (take(count, 7, "solve_rows(kind, a, b, x, tilt, values, thresholds)") < 0)
-        return NULL;
-    if (PyLong_Check(args[0]) && PyLong_AsLong(args[0]) == PIECES)
-        u = (Curve){PIECES, PyFloat_AsDouble(args[1]), PyFloat_AsDouble(args[2])};
-    else if (curve(args, &u) < 0)
+    if (take(count, 7, "solve_rows(kind, a, b, x, tilt, values, thresholds)") < 0 || curve_or_pieces(args, &u) < 0)
         return NULL;
     int tilted = args[4] != Py_None;
-    if (PyErr_Occurred() || floats(args[3], &x, 0, tilted, "x") < 0)
+    if (floats(args[3], &x, 0, tilted, "x") < 0)
         return NULL;
     if (tilted && floats(args[4], &tilt, 1, 1, "tilt") < 0)
         goto without_tilt;
@@ -1119,11 +1100,8 @@ static PyObject *solve_rows(PyObject *self, PyObject *const *args, Py_ssize_t co
             part.shape = share.shape = &n;
             good = u.kind == PIECES ? two_pieces(u, &part, work, &share, &center, &found)
                                     : solved(u, &part, NULL, work, &share, &center, &found);
-        } else {
-            const double *part = (const double *)x.buf + row * n;
-            good = u.kind == PIECES ? two_pieces_valued(u, part, n, work, &center, &found)
-                                    : valued(u, part, n, &center, &found);
-        }
+        } else
+            good = valued_alone(u, (const double *)x.buf + row * n, n, work, &center, &found);
         if (good) {
             ((double *)values.buf)[row] = center + found.value;
             ((double *)thresholds.buf)[row] = center + found.threshold;
@@ -1144,7 +1122,6 @@ without_tilt:
 }
 
 static PyMethodDef methods[] = {
-    {"tail", (PyCFunction)(void (*)(void))tail, METH_FASTCALL, tail_doc},
     {"slopes", (PyCFunction)(void (*)(void))slopes, METH_FASTCALL, slopes_doc},
     {"newton_from", (PyCFunction)(void (*)(void))newton_from_guess, METH_FASTCALL, newton_from_doc},
     {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},

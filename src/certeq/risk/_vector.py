@@ -131,8 +131,8 @@ def any_length(form: Form) -> bool:
 def value_of_vector(x: Floats, form: Form) -> tuple[float, float] | None:
     """OCE and threshold alone, of contiguous float64 losses without weights; None where `solve_vector` has none."""
     facts, size = facts_of(form), x.shape[0]
-    if facts.code is not None and (facts.long_value or size <= SMALL):
-        found = _compiled.value(facts.code, np.asarray(x, np.float64))
+    if facts.rows_code is not None and (size <= SMALL or any_length(form)):
+        found = _compiled.value(facts.rows_code, np.asarray(x, np.float64))
         return None if found is None else (found[0] + facts.of_zero, found[1] - facts.anchor)
     pieces, tail = facts.shape, facts.tail
     if tail is None or not isinstance(pieces, Pieces):
@@ -140,24 +140,16 @@ def value_of_vector(x: Floats, form: Form) -> tuple[float, float] | None:
             solved = solve_vector(x, None, form)
         return None if solved is None else (float(solved.value), float(solved.threshold))
     rank = rank_of(size, tail)
-    shifted = pieces.low != 0.0
-    at, excess, shift = _compiled.tail(np.asarray(x, np.float64), rank, shifted) or _tail(x, rank, shifted)
-    value = ((pieces.high - pieces.low) * excess + pieces.low * shift) / size
-    if not math.isfinite(value):
-        return None
-    return float(at + (value + _at_kink(form, facts))), at - pieces.kink
-
-
-def _tail(x: Floats, rank: int, shifted: bool) -> tuple[float, float, float]:
-    """What `_compiled.tail` returns, with the last only if wanted; not finite where a loss is not."""
     with np.errstate(all="ignore"):
         parted = np.partition(x, rank)
         at = float(parted[rank])
-        # Losses far down do not count, but none may be -inf; NaN is sorted to the upper end.
-        if float(np.minimum.reduce(x)) == -math.inf:
-            return at, math.nan, 0.0
-        excess = float(np.add.reduce(parted[rank + 1 :] - at))
-        return at, excess, float(np.add.reduce(parted - at)) if shifted else 0.0
+        value = (pieces.high - pieces.low) * float(np.add.reduce(parted[rank + 1 :] - at))
+        if pieces.low != 0.0:
+            value += pieces.low * float(np.add.reduce(parted - at))
+    # Losses far down do not count, but none may be -inf; NaN is sorted to the upper end.
+    if not math.isfinite(value) or float(np.minimum.reduce(x)) == -math.inf:
+        return None
+    return float(at + (value / size + _at_kink(form, facts))), at - pieces.kink
 
 
 def _at_kink(form: Form, facts: _Facts) -> float:
