@@ -33,6 +33,7 @@ from certeq.scale._compute import ClusterLost, DaskArray, Scheduler, da, dask
 
 _JOINED = 16  # summaries joined by one task
 _DRAWS = (1 << 15, 1 << 18)  # losses drawn at random: the first for every start that can do with it, the second for all
+Chunk = tuple[int, tuple[int, ...], Any, Any]  # first row, shape, keys of rows and weights
 
 
 class DaskTable(Table):
@@ -69,21 +70,12 @@ class DaskTable(Table):
 
     def take(self, index: Index, matrix: Array | None = None) -> Array:
         """The rows at the given positions; only those travel."""
-        order = np.argsort(index, kind="stable")
-        cuts = np.searchsorted(index[order], self.starts)
-        chunks = self._chunks()
-        touched = np.flatnonzero(np.diff(cuts))
-        parts = [order[cuts[k] : cuts[k + 1]] for k in touched]
-        found = self._pass(
-            [
-                (rows_at, chunks[k][1], chunks[k][2], index[part] - self.starts[k], matrix)
-                for k, part in zip(touched, parts, strict=True)
-            ]
-        )
-        rows = np.empty((len(index), *(self.shape[1:] if matrix is None else matrix.shape[1:])))
-        for part, taken in zip(parts, found, strict=True):
-            rows[part] = taken
-        return rows
+        pairs = [(chunk, part) for chunk, part in self._by_chunk(index) if len(part)]
+        tasks = [(rows_at, shape, rows, index[part] - first, matrix) for (first, shape, rows, _), part in pairs]
+        found = np.empty((len(index), *(self.shape[1:] if matrix is None else matrix.shape[1:])))
+        for (_, part), taken in zip(pairs, self._pass(tasks), strict=True):
+            found[part] = taken
+        return found
 
     def take_weights(self, index: Index) -> Array | None:
         """The weights at the given positions."""
@@ -120,7 +112,7 @@ class DaskTable(Table):
     def _arrays(self) -> tuple[DaskArray, ...]:
         return (self.values,) if self.weights is None else (self.values, self.weights)
 
-    def _chunks(self) -> list[tuple[int, tuple[int, ...], Any, Any]]:
+    def _chunks(self) -> list[Chunk]:
         """First row, shape and keys of rows and weights of each chunk, in a graph optimized once for all passes."""
         if self._sources is None:
             arrays = self._arrays()
@@ -132,6 +124,12 @@ class DaskTable(Table):
         weights = keys[1] if self.weighted else [None] * len(keys[0])
         shapes = [(int(size), *self.shape[1:]) for size in self.values.chunks[0]]
         return list(zip(self.starts[:-1].tolist(), shapes, keys[0], weights, strict=True))
+
+    def _by_chunk(self, index: Index) -> list[tuple[Chunk, Index]]:
+        """The chunks, each with where the positions are that lie in it."""
+        order = np.argsort(index, kind="stable")
+        cuts = np.searchsorted(index[order], self.starts)
+        return [(chunk, order[cuts[k] : cuts[k + 1]]) for k, chunk in enumerate(self._chunks())]
 
     def _pass(self, tasks: list[tuple[Any, ...]], kernel: Kernel[Any] | None = None) -> Any:
         """Run one task per chunk: the list of their results, or with a kernel their joined summary."""
@@ -236,18 +234,15 @@ class DaskSample(DaskTable):
     def _draw_all(self, count: int) -> tuple[Index, Array, Array | None]:
         """A draw, and at the first one a look at all weights."""
         index = drawn_index(len(self), count)
-        order = np.argsort(index, kind="stable")
-        cuts = np.searchsorted(index[order], self.starts)
-        chunks = self._chunks()
-        parts = [order[cuts[i] : cuts[i + 1]] for i in range(len(chunks))]
+        pairs = self._by_chunk(index)
         found = self._pass(
             [
                 (pick, shape, rows, weights, index[part] - first, self._drawn is None)
-                for (first, shape, rows, weights), part in zip(chunks, parts, strict=True)
+                for (first, shape, rows, weights), part in pairs
             ]
         )
         z, w = np.empty(len(index)), np.empty(len(index)) if self.weighted else None
-        for part, (losses, weights, _) in zip(parts, found, strict=True):
+        for (_, part), (losses, weights, _) in zip(pairs, found, strict=True):
             z[part] = losses
             if w is not None:
                 w[part] = weights

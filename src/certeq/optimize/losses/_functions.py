@@ -13,13 +13,19 @@ import numpy as np
 from certeq._checks import check_number
 from certeq.optimize.losses._base import Floats, Loss, Product, count_samples
 
-Function = Callable[[Floats, Any], tuple[Any, Any]]
-
 
 class _FunctionLoss(Loss):
     """What the two share: the function, its samples, and the constants its author knows."""
 
-    def __init__(self, function: Any, samples: Any, convex: bool, smoothness: float, lipschitz: float) -> None:
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        samples: Any = None,
+        convex: bool = False,
+        smoothness: float = float("inf"),
+        lipschitz: float = float("inf"),
+    ) -> None:
         if not callable(function):
             raise TypeError(f"function must be callable as function(theta, xi); found {function!r}.")
         self.function = function
@@ -80,17 +86,6 @@ class CallableLoss(_FunctionLoss):
     >>> loss.gradient(np.array([1.0, 0.0]), None, np.array([0.5, 0.5]))
     array([ 0., -2.])
     """
-
-    def __init__(
-        self,
-        function: Function,
-        *,
-        samples: Any = None,
-        convex: bool = False,
-        smoothness: float = float("inf"),
-        lipschitz: float = float("inf"),
-    ) -> None:
-        super().__init__(function, samples, convex, smoothness, lipschitz)
 
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
         """Return the losses and their vector-Jacobian product, shapes checked."""
@@ -170,7 +165,7 @@ class TorchLoss(_FunctionLoss):
         smoothness: float = float("inf"),
         lipschitz: float = float("inf"),
     ) -> None:
-        super().__init__(function, samples, convex, smoothness, lipschitz)
+        super().__init__(function, samples=samples, convex=convex, smoothness=smoothness, lipschitz=lipschitz)
         try:
             import torch
         except ImportError as error:
