@@ -41,6 +41,8 @@ def check_number(
 
     if isinstance(found, (bool, np.bool_, str, bytes, complex)) or not hasattr(found, "__float__"):
         raise TypeError(f"{name} must be {words()}; found {found!r}.")
+    if is_tensor(found) and found.is_meta:  # has no value yet; it is checked again where it is used
+        return math.nan
     try:
         number = as_float(found)
     except (TypeError, ValueError):
@@ -57,7 +59,7 @@ def check_tail_mass(name: str, found: Any) -> float:
     """Tail mass: a number strictly between 0 and 1."""
     wanted = "a tail mass strictly between 0 and 1 (0.05 means the worst 5 %)"
     number = check_number(name, found, wanted, finite=False)
-    if not 0.0 < number < 1.0:
+    if not 0.0 < number < 1.0 and not (is_tensor(found) and found.is_meta):
         hint = ""
         if 1.0 < number < 100.0:  # who writes 95 has a confidence level in mind, of which the tail is the rest
             tail = number if number < 50.0 else 100.0 - number

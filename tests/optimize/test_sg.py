@@ -322,7 +322,7 @@ RUN = {"domain": Simplex(), "iterations": 5}
         ({"samples": iter([A[:0]]), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "gave an empty chunk"),
         ({"samples": iter([A]), "theta0": np.full(5, 0.2), "step": 1, "batch": "full"}, ValueError, "has no last one"),
         ({"samples": iter([A]), "step": 1}, ValueError, "samples is not a fixed set|theta0 is missing"),
-        ({"samples": iter([A]), "theta0": np.full(5, 0.2)}, ValueError, "step is missing"),
+        ({"samples": iter([A]), "theta0": np.full(5, 0.2)}, ValueError, "step is missing.*D = 1.41421, M = inf"),
         ({"samples": iter([A]), "weights": np.ones(3)}, ValueError, "weights belong to a fixed set"),
         ({"weights": -np.ones(300)}, ValueError, "weights must not be negative"),
     ],

@@ -156,10 +156,19 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
             self._random = torch.get_rng_state()
 
     def _scores(self, X: Any) -> Floats:
-        """The network's output at X, in float64."""
+        """The network's output at X. In float64, so that it does not depend on what else is predicted along with it."""
         check_is_fitted(self, "net_")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return np.asarray(self.net_.forward(_as_float32(X), training=False).numpy(), dtype=np.float64)
+        X = _as_float32(validate_data(self, X, reset=False, dtype=np.float64))
+        module = self.net_.module_.eval()
+        device = next(module.parameters()).device
+        dtype = torch.float32 if device.type == "mps" else torch.float64  # Metal has no float64
+        state = {name: item.to(dtype) for name, item in module.state_dict().items()}
+        with torch.no_grad():
+            parts = [
+                torch.func.functional_call(module, state, torch.as_tensor(X[i : i + _AT_ONCE]).to(device, dtype)).cpu()
+                for i in range(0, len(X), _AT_ONCE)
+            ]
+        return np.asarray(torch.cat(parts).numpy(), dtype=np.float64)
 
     @property
     def history_(self) -> Any:

@@ -30,7 +30,8 @@ class OCELoss(nn.Module):
     ----------
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
-        and learned with the rest.
+        and learned with the rest; what is registered counts, whoever has put it there (``load_state_dict``,
+        ``torch.func.functional_call``, a parametrization). May be set to another one later.
     base : callable, optional
         A loss that does not reduce, ``base(input, target)`` with one loss per sample, for instance
         ``nn.CrossEntropyLoss(reduction="none")``. Bases of three arguments, such as ``nn.TripletMarginLoss`` and
@@ -93,6 +94,9 @@ class OCELoss(nn.Module):
     tensor(6.5000)
     """
 
+    _utility: Utility
+    _learned: dict[str, Any]  # its parameters by the names they are registered under
+
     def __init__(
         self,
         utility: Utility,
@@ -104,8 +108,6 @@ class OCELoss(nn.Module):
         process_group: Any = None,
     ) -> None:
         super().__init__()
-        check_utility(utility)
-        _search_now(utility)
         check_base(base)
         check_process_group(process_group)
         self.utility = utility
@@ -114,9 +116,34 @@ class OCELoss(nn.Module):
         self.allow_inf = allow_inf
         self.validate = validate
         self.process_group = process_group
-        for name, item in utility.get_params().items():
-            if isinstance(item, nn.Parameter):
-                self.register_parameter(f"utility_{name}", item)
+
+    @property
+    def utility(self) -> Utility:
+        """What risk means; its learned parameters are those registered here, whoever has put them there."""
+        if not self._learned:
+            return self._utility
+        present = {name: getattr(self, name) for name in self._learned}
+        if all(present[name] is item for name, item in self._learned.items()):
+            return self._utility
+        # load_state_dict(assign=True), functional_call, parametrizations and some conversions replace them.
+        others = {id(item): present[name] for name, item in self._learned.items()}
+        found = self._utility._with_parameters(lambda item: others.get(id(item), item))
+        if all(isinstance(item, nn.Parameter) for item in present.values()):  # here to stay
+            self._utility, self._learned = found, present
+        return found
+
+    @utility.setter
+    def utility(self, utility: Utility) -> None:
+        check_utility(utility)
+        params = {f"utility_{name}": item for name, item in utility.get_params().items()}
+        learned = {name: item for name, item in params.items() if isinstance(item, nn.Parameter)}
+        if not any(item.is_meta for item in learned.values()):  # which have no values yet
+            _search_now(utility)
+        for name in self.__dict__.get("_learned", ()):
+            delattr(self, name)
+        for name, item in learned.items():
+            self.register_parameter(name, item)
+        self._utility, self._learned = utility, learned
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
         """OCE of ``input``, or of ``base(input, target, ...)``; ``weight`` is that of `certeq.torch.oce`."""

@@ -20,6 +20,7 @@ SCHEDULES: dict[str, Schedule] = {
     "1/sqrt(k)": lambda k: 1.0 / math.sqrt(k),
     "1/k": lambda k: 1.0 / k,
 }
+FUNCTION = "function"  # stands in a state for what is not saved
 
 
 class OCESG(Optimizer):
@@ -47,6 +48,10 @@ class OCESG(Optimizer):
 
     Notes
     -----
+    ``state_dict`` holds numbers, tensors and names alone, so that ``torch.load`` reads it with ``weights_only=True``.
+    Functions are not saved: the feasible set, and a schedule that is no name, are those of the optimizer that loads
+    the state, which must have them if the one that was saved had.
+
     Not where Adam would do: this is the algorithm with guarantees, not the one that trains networks fastest.
 
     Examples
@@ -105,6 +110,28 @@ class OCESG(Optimizer):
                     p.copy_(onto(p.detach()))
         return loss
 
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers, tensors and names; of a schedule or projection that is a function, that there is one."""
+        state = super().state_dict()
+        state["param_groups"] = [group | _names_of(group) for group in state["param_groups"]]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a state; functions are this optimizer's own."""
+        own, every = [dict(group) for group in self.param_groups], state_dict["param_groups"]
+        for group, saved in zip(own, every, strict=True) if len(own) == len(every) else ():  # else refused below
+            for name in ("schedule", "project"):
+                if _names_of(saved)[name] == FUNCTION and _names_of(group)[name] != FUNCTION:
+                    raise ValueError(
+                        f"the state was saved with a {name} that is a function, which a state cannot hold; construct "
+                        f"OCESG with {name}= before loading it."
+                    )
+        super().load_state_dict(state_dict)
+        for group, before in zip(self.param_groups, own, strict=True):
+            group["project"] = before["project"]
+            if group["schedule"] == FUNCTION:
+                group["schedule"] = before["schedule"]
+
     def averages(self) -> list[Tensor]:
         """The step-weighted mean of the iterates before each step, one tensor per parameter."""
         every = [p for group in self.param_groups for p in group["params"]]
@@ -116,6 +143,15 @@ class OCESG(Optimizer):
             state["mean"], state["total"] = torch.zeros_like(p), 0.0
         state["total"] += size
         state["mean"].lerp_(p, size / state["total"])
+
+
+def _names_of(group: dict[str, Any]) -> dict[str, Any]:
+    """The schedule and the projection of a group, functions by the word for them."""
+    schedule, project = group["schedule"], group["project"]
+    return {
+        "schedule": schedule if isinstance(schedule, str) else FUNCTION,
+        "project": None if project is None else FUNCTION,
+    }
 
 
 class GrowingBatchSampler(Sampler[list[int]]):

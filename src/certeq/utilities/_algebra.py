@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import operator
+from collections.abc import Callable
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -102,12 +102,6 @@ class Scaled(_Composite):
             for atom in self.utility._atoms()
         )
 
-    def _without_gradients(self) -> Utility:
-        inner = self.utility._without_gradients()
-        if inner is self.utility and not is_tensor(self.scale):
-            return self
-        return Scaled(inner, as_float(self.scale))
-
     def _conjugate(self, y: Array, xp: SimpleNamespace) -> Array:
         return self.scale * self.utility._conjugate(y, xp)
 
@@ -135,10 +129,6 @@ class Normalized(_Composite):
     def _atoms(self) -> tuple[Atom, ...]:
         anchor = form(self.utility).anchor()
         return tuple(Atom(atom.base, atom.weight, atom.scale, atom.shift + anchor) for atom in self.utility._atoms())
-
-    def _without_gradients(self) -> Utility:
-        inner = self.utility._without_gradients()
-        return self if inner is self.utility else Normalized(inner)
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
         anchor = form(self.utility).anchor()
@@ -207,13 +197,12 @@ class Sum(_Composite):
             for atom in term._atoms()
         )
 
-    def _without_gradients(self) -> Utility:
-        terms = tuple(term._without_gradients() for term in self.terms)
-        if not any(map(is_tensor, self.weights)) and all(map(operator.is_, terms, self.terms)):
-            return self
-        for weight in self.weights:
-            _check_weight(weight)
-        return Sum(tuple(map(as_float, self.weights)), terms)
+    def _with_parameters(self, change: Callable[[Any], Any]) -> Utility:
+        new = super()._with_parameters(change)
+        if isinstance(new, Sum) and new is not self:
+            for weight in new.weights:
+                _check_weight(weight)
+        return new
 
     def _combined(self, parts: list[Array]) -> Array:
         total = self.weights[0] * parts[0]
@@ -339,6 +328,8 @@ def _check_inner(utility: Any) -> None:
 def _check_weight(weight: Any) -> None:
     if isinstance(weight, (Utility, str, bool, complex)) or not (np.isscalar(weight) or is_tensor(weight)):
         raise TypeError(f"A utility can be multiplied by a number only; found {weight!r}.")
+    if is_tensor(weight) and weight.is_meta:  # has no value yet; it is checked again where it is used
+        return
     if not 0.0 <= as_float(weight) < np.inf:
         raise ValueError(f"The weight of a utility must be a finite number, not negative; found {weight!r}.")
 

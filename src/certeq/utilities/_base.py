@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -219,10 +220,13 @@ class Utility(ABC):
 
     def _without_gradients(self) -> Utility:
         """The same utility with plain numbers for learned parameters, checked as at construction."""
-        params = self.get_params(deep=False)
-        if not any(is_tensor(item) for item in params.values()):
-            return self
-        return type(self)(**{name: as_float(item) if is_tensor(item) else item for name, item in params.items()})
+        return self._with_parameters(lambda item: as_float(item) if is_tensor(item) else item)
+
+    def _with_parameters(self, change: Callable[[Any], Any]) -> Utility:
+        """The same utility with every parameter changed, of utilities inside too; itself where none is another."""
+        own = self.get_params(deep=False)
+        new = {name: _changed(item, change) for name, item in own.items()}
+        return self if all(new[name] is item for name, item in own.items()) else type(self)(**new)
 
     def _learned_parameter(self) -> Any:
         """A parameter, of this utility or of one inside it, that is a tensor; None where there is none."""
@@ -299,6 +303,15 @@ class Utility(ABC):
 
     def __hash__(self) -> int:
         return hash((type(self), tuple(self.get_params(deep=False).items())))  # 1 and 1.0 hash alike, as they compare
+
+
+def _changed(item: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(item, Utility):
+        return item._with_parameters(change)
+    if isinstance(item, tuple):
+        new = tuple(_changed(part, change) for part in item)
+        return item if all(map(operator.is_, new, item)) else new
+    return change(item)
 
 
 def _state_of(item: Any) -> Any:

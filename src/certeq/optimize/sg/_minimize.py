@@ -280,12 +280,13 @@ def choose_schedules(
     if regime is None:
         regime = "convex" if loss.linear or (loss.convex and utility.is_monotone) else "nonconvex"
     given = None if step is None else as_step(step)
-    constants = Constants(math.inf, math.inf, math.inf)
-    if given is None and isinstance(source, ArraySource):
+    smoothness = lipschitz = diameter = math.inf
+    if given is None:
         diameter = domain.diameter(theta.size)
+    if given is None and isinstance(source, ArraySource):
         smoothness = oce_smoothness(loss, utility, source.samples, theta, diameter)
         lipschitz = loss.lipschitz(source.samples, theta, diameter) if utility.is_monotone else math.inf
-        constants = Constants(smoothness, lipschitz, diameter)
+    constants = Constants(smoothness, lipschitz, diameter)
     chosen = for_regime(regime, constants, given)
     if batch is None and average is None:
         return chosen
