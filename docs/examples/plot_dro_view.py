@@ -2,8 +2,8 @@ r"""
 The risk is a worst case
 ========================
 
-Suppose the samples are not quite right: tomorrow's law q may differ from their law p, and the further it is away, the
-less you believe in it. Then the worst you should reckon with is
+Suppose the samples are not quite right: tomorrow's distribution q may differ from theirs, p, and the further it is
+away, the less you believe in it. Then the worst you should reckon with is
 
 .. math:: \max_q\; E_q[X] - \frac{1}{\beta} \mathrm{KL}(q \,\|\, p)
 
@@ -12,8 +12,8 @@ up to a density of 1/alpha and infinity beyond, mean-variance the chi-squared on
 """
 
 # %%
-# Losses, and a set of rival laws on the same 200 samples: reweightings in all sorts of directions and strengths. Each
-# is a point, its distance from the data and its mean loss.
+# Losses, and a set of rival distributions on the same 200 samples: reweightings in all sorts of directions and
+# strengths. Each is a point, its distance from the data and its mean loss.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -28,7 +28,7 @@ n = len(losses)
 
 
 def divergence(q):
-    """Kullback and Leibler's, from the even law to q."""
+    """Kullback and Leibler's, from the uniform distribution to q."""
     return np.sum(np.where(q > 0, q * np.log(np.maximum(n * q, 1e-300)), 0.0), axis=-1)
 
 
@@ -37,8 +37,8 @@ rivals = np.exp(rng.uniform(0.0, 1.2, size=(3000, 1)) * directions)
 rivals /= rivals.sum(axis=1, keepdims=True)
 
 # %%
-# Nature's best replies are the tilts, one for each beta: no law so near has a larger mean. At one beta, the line of
-# slope 1/beta through the tilt touches that frontier, and cuts the axis at the entropic risk.
+# Nature's best replies are the tilts, one for each beta: no distribution so near has a larger mean. At one beta, the
+# line of slope 1/beta through the tilt touches that frontier, and cuts the axis at the entropic risk.
 betas = np.geomspace(0.01, 6.0, 120)
 tilts = np.array([ce.tilt(losses, ce.Entropic(beta)) for beta in betas])
 beta = 0.4
@@ -53,7 +53,7 @@ assert np.isclose(q @ losses - price, risk, rtol=1e-12)
 assert np.all(rivals @ losses - divergence(rivals) / beta < risk)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1.25, 1), layout="constrained")
-left.plot(divergence(rivals), rivals @ losses, ".", color=GREY, ms=3, alpha=0.5, label="rival laws")
+left.plot(divergence(rivals), rivals @ losses, ".", color=GREY, ms=3, alpha=0.5, label="rival distributions")
 left.plot(divergence(tilts), tilts @ losses, color=BLUE, lw=2.5, label="tilts, from small β to large")
 away = np.array([0.0, 1.1])
 left.plot(away, risk + away / beta, color=ORANGE, lw=1.5, ls="--")
@@ -78,17 +78,18 @@ left.legend(frameon=False, loc="upper left")
 bins = np.arange(-2.0, 5.01, 0.5)
 right.hist(losses, bins=bins, color=GREY, alpha=0.45, label="p, the data", weights=np.full(n, 1.0 / n))
 right.hist(losses, bins=bins, weights=q, histtype="step", color=ORANGE, lw=2.5, label="q, the worst case")
-for law, color in ((np.full(n, 1.0 / n), "#566270"), (q, ORANGE)):
-    right.plot(law @ losses, -0.006, "^", color=color, ms=9, clip_on=False)
+for weights, color in ((np.full(n, 1.0 / n), "#566270"), (q, ORANGE)):
+    right.plot(weights @ losses, -0.006, "^", color=color, ms=9, clip_on=False)
 right.set(xlabel="loss (triangles: the means)", ylabel="probability")
 right.set_title("What the worst case looks like", loc="left")
 right.legend(frameon=False)
 plt.show()
 
 # %%
-# Read from right to left it is the recipe of distributionally robust optimization: *the worst mean over all laws within
-# a divergence of rho* is the height of the blue curve at rho, so an entropic risk with the beta that belongs there
-# has the same worst case and the same gradient, and at the optimum the same model. (The two values differ by rho/beta.)
+# Read from right to left it is the recipe of distributionally robust optimization: *the worst mean over all
+# distributions within a divergence of rho* is the height of the blue curve at rho, so an entropic risk with the beta
+# that belongs there has the same worst case and the same gradient, and at the optimum the same model. (The two values
+# differ by rho/beta.)
 rho = divergence(q)
 within = rivals[divergence(rivals) <= rho] @ losses
 print(f"worst mean within KL {rho:.3f}: {q @ losses:.3f}; the worst of {len(within)} rivals there: {within.max():.3f}")

@@ -9,7 +9,8 @@ entropic) the printed one is false. ``certeq.bounds`` has each as printed and as
 
 # %%
 # **Bounded slope.** Losses N(-1, 4), CVaR of the worst 5 %: the slope is at most K = 20. What counts is
-# :math:`J_1 = \int\sqrt{F(1-F)}`, how spread out the law is; the printed bound uses an absolute moment instead.
+# :math:`J_1 = \int\sqrt{F(1-F)}`, how spread out the distribution is; the printed bound uses an absolute moment
+# instead.
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import integrate, stats
@@ -19,10 +20,10 @@ import certeq as ce
 plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110})
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#008a63", "#8a94a0"
 
-law = stats.norm(-1.0, 2.0)
+distribution = stats.norm(-1.0, 2.0)
 truth = -1.0 + 2.0 * stats.norm.pdf(stats.norm.isf(0.05)) / 0.05
-j1 = integrate.quad(lambda x: np.sqrt(law.cdf(x) * law.sf(x)), -60.0, 60.0, limit=200)[0]
-third_moment = integrate.quad(lambda x: np.abs(x) ** 3 * law.pdf(x), -60.0, 60.0, limit=200)[0] ** (1.0 / 3.0)
+j1 = integrate.quad(lambda x: np.sqrt(distribution.cdf(x) * distribution.sf(x)), -60.0, 60.0, limit=200)[0]
+third_moment = integrate.quad(lambda x: np.abs(x) ** 3 * distribution.pdf(x), -60.0, 60.0, limit=200)[0] ** (1.0 / 3.0)
 
 rng = np.random.default_rng(0)
 sizes = np.array([30, 100, 300, 1000, 3000])
@@ -35,9 +36,9 @@ assert 30.0 < printed[0] / sharp[0] < 33.0
 assert all(measured[i] < sharp[i] < printed[i] for i in range(len(sizes)))
 
 # %%
-# **Unbounded slope.** Take a law that depends on m: a loss of h = 3 sqrt(m) with probability h**-4, else 0. Its fourth
-# moment is 1 for every m. The number of large losses in a sample is binomial, so the mean squared error is a sum that
-# needs no simulation: two-point samples, with weights.
+# **Unbounded slope.** Take a distribution that depends on m: a loss of h = 3 sqrt(m) with probability h**-4, else 0.
+# Its fourth moment is 1 for every m. The number of large losses in a sample is binomial, so the mean squared error is a
+# sum that needs no simulation: two-point samples, with weights.
 u = ce.MonotoneMeanVariance(3)
 q = 4.001
 

@@ -9,7 +9,7 @@ you have is enough. The library says so in ``warnings``. For time series see :do
 """
 
 # %%
-# One sample, its estimate, and the true value: for losses with an Exp(1) law, CVaR is 1 - ln(alpha).
+# One sample, its estimate, and the true value: for losses with an Exp(1) distribution, CVaR is 1 - ln(alpha).
 import warnings
 
 import matplotlib.pyplot as plt

@@ -63,8 +63,8 @@ axes[2].legend(frameon=False, loc="upper left")
 plt.show()
 
 # %%
-# Two deviations should hold 95.4 % of a normal law. The price of honest outer bands is paid in the middle: intervals
-# of about 50 % hold a few points too many, and the mean calibration error (MACE) is the larger for it. Choose by the
-# band that will be acted on.
+# Two deviations should hold 95.4 % of a normal distribution. The price of honest outer bands is paid in the middle:
+# intervals of about 50 % hold a few points too many, and the mean calibration error (MACE) is the larger for it. Choose
+# by the band that will be acted on.
 assert abs(covered["entropic risk"] - 0.954) < 0.015 < 0.954 - covered["mean"]
 assert tails["entropic risk"] < 0.85 * tails["mean"]

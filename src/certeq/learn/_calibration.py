@@ -114,7 +114,7 @@ class ToyData:
         return np.asarray(mean), np.asarray(_deviation(x) / self._y.scale_[0])
 
     def draw(self, n: int, random_state: Any = None) -> tuple[Floats, Floats]:
-        """Return n fresh points of the same law, in the same standardized units."""
+        """Return n fresh points of the same distribution, in the same standardized units."""
         x, y = _points(n, np.random.RandomState(random_state))
         return self._x.transform(x[:, None]), self._y.transform(y[:, None])[:, 0]
 

@@ -151,7 +151,7 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     primal-dual interior-point method with the same matrix. Not for sparse X, nor
     where outliers are mistakes: they would get even more weight.
 
-    On data a tenth of which follows another law (1000 training and 10,000 test samples, 5 features, 20 seeds),
+    On data a tenth of which follows another distribution (1000 training and 10,000 test samples, 5 features, 20 seeds),
     ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors
     by 11 % on average, in all 20 seeds, and raises the mean squared error by 15 %: that is the price.
     ``Entropic(1.0)`` overdoes it there: it follows the few largest training errors, and the held-out tail grows.

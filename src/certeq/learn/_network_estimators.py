@@ -43,8 +43,8 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     verbose : int
         1 prints a line per epoch.
     random_state : int, RandomState or None
-        Initial weights, order of samples and the held-out part; the same number gives the same bits. PyTorch's own
-        generator is left alone.
+        Initial weights, order of samples and the held-out part; the same number makes it bitwise reproducible.
+        PyTorch's own generator is left alone.
 
     Attributes
     ----------

@@ -200,7 +200,7 @@ def _claims(rows: list[tuple[Any, ...]], slack: float, least: float) -> list[Cla
         ("MAE, Lipschitz", "Lipschitz lemma, MAE: 39 K T / sqrt(m)"),
         ("MSE, Lipschitz", "Lipschitz lemma, MSE: 108 K^2 T^2 / sqrt(m)"),
         ("MSE, entropic", "Non-Lipschitz lemma, MSE: 108 (sigma_1^2 + 1) T^2 / sqrt(m), on a Gaussian"),
-        ("MSE, MMV", "Non-Lipschitz lemma, MSE, on a law with a rare jump"),
+        ("MSE, MMV", "Non-Lipschitz lemma, MSE, on a distribution with a rare jump"),
         ("MSE of the gradient", "Gradient estimate, MSE: 2 (M sigma_1^2 + T^2)/m"),
         ("Wasserstein", "Wasserstein lemma: a variance bound on X alone suffices"),
     ):

@@ -31,9 +31,9 @@ __all__ = [
 
 
 def dispersion(x: ArrayLike) -> float:
-    r"""J1 = :math:`\int \sqrt{F(1 - F)}` of the empirical law of x; what the sharp Lipschitz bounds are made of.
+    r"""J1 = :math:`\int \sqrt{F(1 - F)}` of the empirical distribution of x, which the sharp Lipschitz bounds use.
 
-    Not itself a bound unless J1 of the law is known: of a sample it is an estimate, and too low for heavy tails.
+    Not itself a bound unless J1 of the distribution is known: of a sample it is an estimate, too low for heavy tails.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def dispersion(x: ArrayLike) -> float:
 
 
 def central_moment(x: ArrayLike, q: float = 5.0) -> float:
-    r"""T = :math:`\inf_c \|X - c\|_q` of the empirical law of x: the moment that the corrected bounds ask for.
+    r"""T = :math:`\inf_c \|X - c\|_q` of the empirical distribution of x: the moment that the corrected bounds ask for.
 
     It does not change when a constant is added to all losses, and neither does the error of an OCE; for q = 2 it is the
     standard deviation.
 
-    Not itself a bound unless T of the law is known: of a sample it is an estimate, and too low for heavy tails.
+    Not itself a bound unless T of the distribution is known: of a sample it is an estimate, too low for heavy tails.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def mse_bound(
 def wasserstein_bound(
     w2: float, slope_variance_x: float, slope_variance_y: float | None = None, *, form: str = "corrected"
 ) -> float:
-    r"""|OCE(X) - OCE(Y)| in terms of the 2-Wasserstein distance of their laws.
+    r"""|OCE(X) - OCE(Y)| in terms of the 2-Wasserstein distance of their distributions.
 
     Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
     Corrected: the larger of the two variances, of X and of Y.

@@ -107,7 +107,7 @@ def minimize_sg(
     time_limit : float, optional
         Seconds that this call may take.
     rng : int, Generator or None
-        Seed or generator. The same seed gives the same bits.
+        Seed or generator. With a seed the run is bitwise reproducible.
     log_every : int, optional
         Value and gap over all samples are computed so often only; by default a hundred times in a run.
     callback : callable, optional
@@ -141,7 +141,7 @@ def minimize_sg(
     The functions are called twice for this, before the run, and random states, variables and small arrays within
     their reach are put back. One that answers differently the second time (a sampler with a generator of its own), or
     reads an iterator or a file, is known by its name alone; a checkpoint does not hold its state, so that such a run
-    does not resume to the same bits.
+    is not resumed bitwise.
 
     Builds with and without the compiled file read each other's checkpoints; the results then agree to rounding.
 
