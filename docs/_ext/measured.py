@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
-def spell(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A figure with as many digits as one would say aloud."""
     if value is None or value == "":
         return "–"
@@ -49,7 +49,7 @@ def ratio(value: float) -> str:
     return "–" if value != value else f"{value:.2g}×" if value < 10 else f"{value:.0f}×"
 
 
-KINDS = {"text": spell, "time": seconds, "times": ratio}
+KINDS = {"text": as_text, "time": seconds, "times": ratio}
 
 
 class Measured(SphinxDirective):

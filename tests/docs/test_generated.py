@@ -109,7 +109,7 @@ class TestMeasured:
         "value, said", [(10_000_000, "10,000,000"), (1.6e-15, "1.6e-15"), (0.7433, "0.743"), (None, "–"), (True, "yes")]
     )
     def test_numbers(self, value, said):
-        assert self.measured.spell(value) == said
+        assert self.measured.as_text(value) == said
 
     @pytest.mark.parametrize("value, said", [(88.4, "88×"), (0.743, "0.74×"), (1.26, "1.3×")])
     def test_ratios(self, value, said):

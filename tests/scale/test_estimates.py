@@ -273,7 +273,7 @@ def test_a_short_sample_of_other_processes_is_not_fetched(near):
     with dask.config.set(scheduler="processes"):
         sample = as_sample(da.from_array(LOSSES, chunks=10_000))
     assert not sample.scheduler.here
-    assert sample._nearby() is None
+    assert sample._in_memory() is None
     assert sample.keep == 1 << 19
 
 

@@ -355,9 +355,9 @@ def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:
             f"x must be one-dimensional; found a DataFrame with the columns {columns_of(x)}. Estimate one column at a "
             f"time, for instance x[{first}]."
         )
-    far = as_sample(x, weights, axis=0)
-    if far is not None:
-        return far, x, weights
+    remote = as_sample(x, weights, axis=0)
+    if remote is not None:
+        return remote, x, weights
     array = as_vector("x", x, " Estimate one column at a time.")
     check_aligned(x, weights)
     rows = as_weights(weights, array, -1)

@@ -202,8 +202,8 @@ def _newton(solved: SolvedRows, utility: Utility) -> None:
     opened = np.arange(len(y))
     solved.s = high
     if form.kinks:
-        low, high, settled = _between_breakpoints(y, weights, form, low, high)
-        solved.s, opened = high.copy(), np.flatnonzero(~settled)
+        low, high, on_kink = _between_breakpoints(y, weights, form, low, high)
+        solved.s, opened = high.copy(), np.flatnonzero(~on_kink)
         start = 0.5 * (low + high)
     if opened.size:
         root = find_root(
@@ -236,8 +236,8 @@ def _between_breakpoints(
         left = np.where(a >= 0, points[row, np.maximum(a, 0)], low)
         right = np.where(b < points.shape[1], points[row, np.minimum(b, points.shape[1] - 1)], high)
         limit = mean(form.slopes(y, right[:, None])[1], weights)
-    settled = (b < points.shape[1]) & (limit >= 2.0 - ONE)
-    return np.minimum(left, right), right, settled
+    on_kink = (b < points.shape[1]) & (limit >= 2.0 - ONE)
+    return np.minimum(left, right), right, on_kink
 
 
 def _mean_of_one(weights: Floats | None, a: Floats) -> float:

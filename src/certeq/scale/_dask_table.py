@@ -193,13 +193,13 @@ class DaskSample(DaskTable):
 
     def reduce(self, kernel: Kernel[Part], every: bool = False) -> Part:
         """One pass over the chunks, or over what is kept of them."""
-        near = self._nearby()
-        return super().reduce(kernel, every) if near is None else near.reduce(kernel, every)
+        copy = self._in_memory()
+        return super().reduce(kernel, every) if copy is None else copy.reduce(kernel, every)
 
     def draw(self, count: int) -> Block:
         """The losses that `certeq.risk` would draw from the same array in memory; kept from then on."""
-        if (near := self._nearby()) is not None:
-            return near.draw(count)
+        if (copy := self._in_memory()) is not None:
+            return copy.draw(count)
         wanted = min(count, len(self))
         if self._drawn is None or len(self._drawn[0]) < wanted:
             self._drawn = self._draw_all(min(_DRAWS[wanted > _DRAWS[0]], len(self)))
@@ -212,8 +212,8 @@ class DaskSample(DaskTable):
         found = super().elementwise(kernel)
         return found if self.given_shape is None else found.reshape(self.given_shape)
 
-    def _nearby(self) -> ArrayTable | None:
-        """The whole of a short sample that has not far to go."""
+    def _in_memory(self) -> ArrayTable | None:
+        """The whole of a short sample, where its tasks run in this process."""
         if self._kept is None and self.scheduler.here and len(self) <= self.near:
             self._kept = self._read()
         return self._kept
@@ -280,8 +280,8 @@ def _joined_chunks(chunks: Sequence[Any], sizes: Sequence[int]) -> NDArray[Any]:
 def _bad_weight(found: float, where: str) -> str:
     if found < 0.0 and np.isfinite(found):
         return f"weights must not be negative; found {found:g} {where}."
-    spelt = "NaN" if np.isnan(found) else f"{found:+g}"
-    return f"weights must be finite; found {spelt} {where}."
+    shown = "NaN" if np.isnan(found) else f"{found:+g}"
+    return f"weights must be finite; found {shown} {where}."
 
 
 # -- what a task does with its chunk ----------------------------------------------------------------------------------
