@@ -451,6 +451,8 @@ def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start:
             run = -1.0 / (steep * h)
         seen.append((f, t, run))
         trial = _interpolate(seen) if known else t - run * f
+        if abs(trial - t) <= _EPS * abs(t):
+            break  # as near 1 as the sum of slopes can be told to be
         if low < trial < high and not size > 0.5 * last:
             t, last, known = trial, size, coarse
         else:

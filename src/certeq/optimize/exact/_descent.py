@@ -25,6 +25,7 @@ from certeq.utilities import Pieces
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 _KEPT = 1 << 25  # bytes of rows near a kink that are kept
+_FAR = 1e-2  # a gap, where losses have size 1, from which on the losses will still move a good deal
 _NARROW = 1e-9  # so near a kink, where losses have size 1, a row is on it: they may all be 0 but for rounding
 _LENGTHS = tuple(0.5**k for k in range(1, 16))
 
@@ -105,7 +106,7 @@ class Descent:
                 grown = grown_hinges(model, hinges, self.point.losses, answer.t, 0.05 * spread)
                 if grown is not None:
                     # Far from the solution the sets of a curved model are chosen anew; later they only grow.
-                    anew = not linear and self.iterations < 8
+                    anew = not linear and (self.iterations < 8 or answer.gap > _FAR)
                     hinges = near_hinges(model, self.point, len(assets), share) if anew else grown
                     fresh_sets = True
             if not fresh_sets and whole and stalls >= 3 and before - self.point.value <= 1e-13 * (1.0 + abs(before)):

@@ -22,6 +22,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _ROUGHLY = 1e-3
+_LEAP = 0.05  # by how much the objective, where losses have size 1, may rise from a stage to the next
 _ON_THE_WAY = 1e-2  # of a stage that another one follows
 
 
@@ -62,13 +63,21 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
             theta, assets = answer.point.theta, answer.assets
     point = model.evaluate(theta)
     scale, t = _comfortable_scale(model, point, len(movable))
-    warm = False
+    if scale == 1.0:
+        return point, assets
+    wide, warm = model.with_form(model.form.scaled(scale)), False
+    point = wide.at(theta, point.losses, t)
     while scale > 1.0:
-        wide = model.with_form(model.form.scaled(scale))
-        answer = Descent(wide, wide.evaluate(theta, t), movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
-        theta, assets, warm, t = answer.point.theta, answer.assets, True, answer.point.t
-        scale /= 4.0
-    return model.evaluate(theta, t) if warm else point, assets
+        answer = Descent(wide, point, movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
+        assets, warm = answer.assets, True
+        for factor in (4.0, 2.0, 1.5):
+            narrower = max(scale / factor, 1.0)
+            wide = model.with_form(model.form.scaled(narrower))
+            point = wide.at(answer.point.theta, answer.point.losses, answer.point.t)
+            if point.value - answer.point.value <= _LEAP:
+                break
+        scale = narrower
+    return point, assets
 
 
 def _comfortable_scale(model: Model, point: Point, assets: int) -> tuple[float, float]:
