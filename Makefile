@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
-COMPILED := $(wildcard src/certeq/*/*.c)
+COMPILED := setup.py $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
 

@@ -1,5 +1,8 @@
 """The one compiled file; everything else about the package is in pyproject.toml."""
 
+import zlib
+from pathlib import Path
+
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -19,7 +22,10 @@ class BuildExt(build_ext):
 
 
 # Optional: without a compiler everything still runs, on NumPy alone, with the same answers and slower in short loops.
-fused = Extension("certeq.risk._fused", ["src/certeq/risk/_fused.c"], py_limited_api=True, optional=True)
+SOURCE = "src/certeq/risk/_fused.c"
+fused = Extension("certeq.risk._fused", [SOURCE], py_limited_api=True, optional=True)
+# The module knows which source it was built from, so that an old build beside a new source is told apart.
+fused.define_macros = [("CERTEQ_SOURCE", f"{zlib.crc32(Path(SOURCE).read_bytes())}u")]
 setup(
     ext_modules=[fused],
     cmdclass={"build_ext": BuildExt},

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import sysconfig
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -36,6 +38,20 @@ def test_it_was_compiled_wherever_a_compiler_is():
     if sys.modules.get("certeq.risk._fused", "not kept out") is None:
         pytest.skip("kept out on purpose, by tests/portable.py")
     assert _compiled.AVAILABLE, "certeq.risk._fused was not built; `pip install -v -e .` says why"
+
+
+def test_a_build_of_another_source_is_refused(tmp_path):
+    source = tmp_path / "_fused.c"
+    source.write_text("int main(void) { return 0; }")
+    old = SimpleNamespace(__file__="_fused.so", SOURCE=zlib.crc32(b"int main(void) { return 1; }"))
+    older = SimpleNamespace(__file__="_fused.so")
+    for build in (old, older):
+        with pytest.raises(ImportError, match="_fused.so was built from another version of _fused.c: build it again"):
+            _compiled._check_source(build, source)
+    for known in (zlib.crc32(source.read_bytes()), zlib.crc32(source.read_bytes()) - 2**32, 0):  # a long of 32 bits
+        _compiled._check_source(SimpleNamespace(__file__="_fused.so", SOURCE=known), source)
+    _compiled._check_source(old, tmp_path / "missing.c")
+    _compiled._check_source(None, source)
 
 
 @compiled

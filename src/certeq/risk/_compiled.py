@@ -6,7 +6,9 @@ utilities and those a user writes are NumPy's.
 
 from __future__ import annotations
 
+import zlib
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,20 @@ try:
 except ModuleNotFoundError:  # installed without a compiler; a build that is there and does not load is an error
     _fused = None
 
+
+def _check_source(build: Any, source: Path) -> None:
+    """Refuse a build of another source than the one beside it, whose functions may have other names and arguments."""
+    if build is None or not source.exists():
+        return
+    found = getattr(build, "SOURCE", None)
+    if found != 0 and (found is None or found & 0xFFFFFFFF != zlib.crc32(source.read_bytes())):
+        raise ImportError(
+            f"{build.__file__} was built from another version of {source.name}: build it again "
+            "(python setup.py build_ext --inplace, or pip install -e .), or delete it to run without compiled code."
+        )
+
+
+_check_source(_fused, Path(__file__).with_name("_fused.c"))
 AVAILABLE = _fused is not None
 Floats = NDArray[np.float64]
 

@@ -355,7 +355,7 @@ def value_near(
             if on_kink:
                 return high + mean(form.utility._value(x - high, NUMPY)), high
         start = guess if guess is not None and low < guess < high else max(low, mean(x) - anchor)
-        found = by_newton(x, mean, form, low, high, start, 4.0 * _EPS)
+        found = by_newton(x, mean, form, low, high, start, 4.0 * _EPS, _EPS)
         return found.value, found.threshold
 
 
@@ -405,14 +405,24 @@ def two_pieces(z: Floats, mean: Mean, form: Form, facts: _Facts) -> _Density:
 # -- everything else: Newton in a bracket ------------------------------------------------------------------------------
 
 
-def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start: float, tolerance: float) -> _Density:
+def by_newton(
+    z: Floats,
+    mean: Mean,
+    form: Form,
+    low: float,
+    high: float,
+    start: float,
+    tolerance: float,
+    least_step: float = 0.0,
+) -> _Density:
     """Safeguarded Newton on a function of the mean slope that is nearly a straight line in t.
 
     That is the p-th root where the slope grows like a power p, and the log-odds where it is bounded (one sigmoid
     would be hit exactly). A step out of the bracket, or a residual that does not halve, is replaced by bisection.
 
     A float32 batch asks for few digits; then the later steps interpolate what is known of t as a function of the
-    residual, by a parabola, and need no curvature.
+    residual, by a parabola, and need no curvature. A step below ``least_step`` times t ends the search: the value
+    no longer changes, while a tilt may need the last bit of t.
     """
     facts = facts_of(form)
     power, least, most, curved = facts.growth, facts.least, facts.most, form.utility.has_curvature
@@ -451,8 +461,8 @@ def by_newton(z: Floats, mean: Mean, form: Form, low: float, high: float, start:
             run = -1.0 / (steep * h)
         seen.append((f, t, run))
         trial = _interpolate(seen) if known else t - run * f
-        if abs(trial - t) <= _EPS * abs(t):
-            break  # as near 1 as the sum of slopes can be told to be
+        if abs(trial - t) < least_step * abs(t):
+            break
         if low < trial < high and not size > 0.5 * last:
             t, last, known = trial, size, coarse
         else:
