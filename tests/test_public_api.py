@@ -19,9 +19,11 @@ def test_every_public_name_is_there_and_documented():
     assert set(ce.__all__) <= set(dir(ce))
 
 
-@pytest.mark.parametrize("package", ["utilities", "risk", "optimize", "torch", "portfolio", "learn", "report"])
+@pytest.mark.parametrize("package", ["utilities", "risk", "optimize", "torch", "portfolio", "learn", "report", "data"])
 def test_packages_list_what_they_hold(package):
-    extra = {"torch": "torch", "portfolio": "skfolio", "learn": "sklearn", "report": "plotly"}.get(package)
+    extra = {"torch": "torch", "portfolio": "skfolio", "learn": "sklearn", "report": "plotly", "data": "pandas"}.get(
+        package
+    )
     if extra:
         pytest.importorskip(extra)
     module = importlib.import_module(f"certeq.{package}")

@@ -30,7 +30,7 @@ def _written(table: pd.DataFrame, folder: Path) -> Path:
 def test_an_asset_that_stops_is_named_and_left_out(returns: pd.DataFrame, tmp_path: Path) -> None:
     prices = 100.0 * (1.0 + returns).cumprod()
     prices.loc[prices.index[120] :, "B"] = np.nan
-    panel = load_panel(_written(prices, tmp_path), are_returns=False)
+    panel = load_panel(_written(prices, tmp_path), returns=False)
     assert list(panel.returns.columns) == ["A", "C"]
     assert any("'B' has no price after 2020-06-16" in note for note in panel.notes)
 
@@ -38,15 +38,15 @@ def test_an_asset_that_stops_is_named_and_left_out(returns: pd.DataFrame, tmp_pa
 def test_a_short_halt_at_the_end_is_filled(returns: pd.DataFrame, tmp_path: Path) -> None:
     prices = 100.0 * (1.0 + returns).cumprod()
     prices.loc[prices.index[-4] :, "B"] = np.nan
-    assert list(load_panel(_written(prices, tmp_path), are_returns=False).returns.columns) == ["A", "B", "C"]
+    assert list(load_panel(_written(prices, tmp_path), returns=False).returns.columns) == ["A", "B", "C"]
 
 
 @pytest.mark.parametrize("make, words", [(lambda r: 1.0 + r, "gross returns"), (lambda r: 100.0 * r, "per cent")])
 def test_returns_in_disguise_are_refused(returns: pd.DataFrame, tmp_path: Path, make, words: str) -> None:
     with pytest.raises(BadData, match=words):
-        load_panel(_written(make(returns), tmp_path), are_returns=False)
+        load_panel(_written(make(returns), tmp_path), returns=False)
 
 
 def test_an_index_that_starts_at_one_is_a_price(returns: pd.DataFrame, tmp_path: Path) -> None:
     prices = (1.0 + 0.1 * returns).cumprod()
-    assert load_panel(_written(prices, tmp_path), are_returns=False).returns.shape == (199, 3)
+    assert load_panel(_written(prices, tmp_path), returns=False).returns.shape == (199, 3)

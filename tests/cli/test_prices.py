@@ -85,10 +85,8 @@ def test_bad_prices_are_refused(prices, refused):
         refused(table, f"'D' {word} {table.index[10].date()}")
 
 
-def test_strings_are_refused(prices, refused):
+def test_strings_that_are_no_numbers_are_refused(prices, refused):
     table = prices.astype(object)
-    table.iloc[3, 0] = "1,234.50"
-    refused(table, r"'A' holds '1,234.50' on 2020-01-06.*separators of thousands")
     table.iloc[3, 0] = "n.v."
     refused(table, "'A' holds 'n.v.'")
 
@@ -106,11 +104,11 @@ def test_too_little_is_refused(prices, refused):
 def test_returns_and_prices_are_told_apart(prices, refused, csv):
     returns = prices.pct_change().dropna()
     refused(returns, "pass --returns")
-    refused(100 * returns, "divide|Divide", are_returns=True)
-    refused(prices, "look like prices", are_returns=True)
-    np.testing.assert_allclose(load_panel(csv(returns), are_returns=True).returns, returns, rtol=1e-12)
+    refused(100 * returns, "divide|Divide", returns=True)
+    refused(prices, "look like prices", returns=True)
+    np.testing.assert_allclose(load_panel(csv(returns), returns=True).returns, returns, rtol=1e-12)
     returns.iloc[5, 0] = np.nan
-    refused(returns, "'A' is missing on", are_returns=True)
+    refused(returns, "'A' is missing on", returns=True)
 
 
 def test_magnitudes_may_differ_but_not_jump(prices, refused, csv):

@@ -155,7 +155,7 @@ def test_irregular_prices_are_refused_with_what_to_pass(tmp_path):
     for command in ("portfolio", "compare"):
         found = cli.CliRunner().invoke(app, [command, str(path), "--json"])
         assert found.exit_code == 1
-        assert "prices.csv: --periods-per-year must be given" in found.stderr
+        assert "prices.csv: --periods-per-year (periods_per_year= in Python) must be given" in found.stderr
         assert "rows a year" in found.stderr
     assert cli.CliRunner().invoke(app, ["portfolio", str(path), "--json", "--periods-per-year", "18"]).exit_code == 0
 

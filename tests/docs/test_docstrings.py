@@ -28,6 +28,7 @@ NEEDS = {
     "certeq.learn": "skorch",
     "certeq.portfolio": "skfolio",
     "certeq.report": "plotly",
+    "certeq.data": "pandas",
     "certeq.scale": "dask",
     "certeq.paper": "skfolio",
 }

@@ -21,20 +21,27 @@ from certeq.cli._console import (
     print_table,
     progress,
 )
-from certeq.cli._inputs import LEAST_ROWS, AssetReturns, load_panel
+from certeq.cli._inputs import load_panel
 from certeq.cli._options import (
     CHOICES,
     UNITS_HELP,
     AreReturns,
     AsJson,
+    AssetColumn,
     Choice,
+    Decimal,
+    Field,
     Force,
     PeriodsPerYear,
     Prices,
+    Sheet,
     UnknownChoice,
+    ValueColumn,
     find,
+    read_layout,
 )
 from certeq.cli._portfolio import benchmarks, few, fitted, minimizer, split_rows, steps, swept
+from certeq.data import LEAST_ROWS, PriceData
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -56,6 +63,11 @@ def run(
     prices: Prices = None,
     are_returns: AreReturns = False,
     periods_per_year: PeriodsPerYear = None,
+    decimal: Decimal = None,
+    sheet: Sheet = None,
+    field: Field = None,
+    asset_column: AssetColumn = None,
+    value_column: ValueColumn = None,
     max_weight: Annotated[float, typer.Option(help="Largest weight of an asset, for the seven utilities.")] = 1.0,
     test_size: Annotated[
         float, typer.Option(min=0.01, max=0.9, help="Share of the rows, the last ones, to judge on.")
@@ -80,11 +92,12 @@ def run(
         raise typer.BadParameter(str(error), param_hint="--focus") from None
     if report is not None and no_report:
         raise typer.BadParameter("--report and --no-report exclude each other.")
+    layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     began = time.perf_counter()
     with explained():
         check_output(report, (".html", ".htm"), "--report", force=force)
         target = None if no_report else report or (DEFAULT_REPORT if force else free_name(DEFAULT_REPORT))
-        panel = load_panel(prices, are_returns=are_returns, periods_per_year=periods_per_year)
+        panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
         study, found = _compared(
@@ -112,7 +125,7 @@ def run(
 
 
 def _compared(
-    panel: AssetReturns,
+    panel: PriceData,
     test_size: float,
     max_weight: float,
     focus: str,

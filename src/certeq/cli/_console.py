@@ -28,6 +28,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from certeq._files import check_writable, write_text
+from certeq.data import BadData as BadData
 
 PAGE = 160  # columns where nothing limits them: texts are broken into lines there
 _KEPT = 2  # columns that are never left out: what it is, and its first number
@@ -35,10 +36,6 @@ _LONG = 24  # words may be broken into pieces of this many letters before a colu
 _SHORT = 8  # and of this many where no more columns can be left out
 _ANY = 100_000  # columns: more than a cell has, so that what is measured is the cell
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-class BadData(Exception):
-    """The data, or the files, do not allow what was asked; its text is shown to the user as it is."""
 
 
 def fail(reason: object) -> NoReturn:

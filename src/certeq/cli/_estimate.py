@@ -12,8 +12,23 @@ import typer
 from rich.table import Table
 
 from certeq.cli._console import cell, explained, note, print_json, print_table
-from certeq.cli._inputs import dask_at, in_order_of_dates, is_many, lazy_column, read_column
-from certeq.cli._options import Alpha, AsJson, Beta, Normalized, Power, Scale, Tau, UtilityName, chosen, described
+from certeq.cli._inputs import blame, dask_at, is_many, lazy_column
+from certeq.cli._options import (
+    Alpha,
+    AsJson,
+    Beta,
+    Decimal,
+    Normalized,
+    Power,
+    Scale,
+    Sheet,
+    Tau,
+    UtilityName,
+    check_decimal,
+    chosen,
+    described,
+)
+from certeq.data import read_losses
 from certeq.risk import Estimate, estimate
 from certeq.utilities import CVaR
 
@@ -31,11 +46,13 @@ def run(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV or Parquet with a column of losses; a folder, or a pattern in quotes, for many files.",
+            help="CSV, Parquet or Excel with a column of losses; a folder, or a pattern in quotes, for many files.",
             show_default=False,
         ),
     ],
     column: Annotated[str | None, typer.Option("--column", "-c", help="Its name, where there are several.")] = None,
+    decimal: Decimal = None,
+    sheet: Sheet = None,
     gains: Annotated[bool, typer.Option("--gains", help="The column holds gains or returns: negate them.")] = False,
     utility: UtilityName = "cvar",
     alpha: Alpha = None,
@@ -67,22 +84,30 @@ def run(
         raise typer.BadParameter(
             f"must lie strictly between 0 and 1 (0.95 for 95 %); found {level}.", param_hint="--level"
         )
-    order = _dependence(dependence)
+    order, decimal = _dependence(dependence), check_decimal(decimal)
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=False)
     with explained():
         built = choice.build(given, normalized=normalized)
         many = cluster is not None or is_many(file)
         with dask_at(cluster, quiet=as_json) if many else nullcontext():
-            name, losses = lazy_column(file, column) if many else read_column(file, column)
-            if gains:
-                losses = -losses
-            if order is not None and not many:
-                losses = in_order_of_dates(losses, file, name)
+            losses: Any
+            if many:
+                name, losses = lazy_column(file, column, decimal)
+            else:
+                data = read_losses(file, column, decimal=decimal, sheet=sheet, in_order=order is not None)
+                name, losses = data.column, data.values
+                for text in data.notes:
+                    note(text)
                 if isinstance(order, int) and order >= losses.size:
                     raise typer.BadParameter(
                         f"must be below the number of losses, {losses.size}; found {order}.", param_hint="--dependence"
                     )
-            result = estimate(losses, built, dependence=order)
+            if gains:
+                losses = -losses
+            try:
+                result = estimate(losses, built, dependence=order)
+            except (ValueError, TypeError) as error:
+                raise (blame(file, name, error, decimal) if many else error) from None
             spread = 0.0
             if choice.depends_on_units:
                 spread = float(losses.std(ddof=0).compute() if many else np.std(losses))

@@ -160,7 +160,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace output files that 
 Prices = Annotated[
     Path | None,
     typer.Argument(
-        help="CSV or Parquet: dates first, then a column of prices per asset. skfolio's S&P 500 panel if left out.",
+        help="CSV, Parquet or Excel: dates first, then a column of prices per asset; or a long table. skfolio's S&P "
+        "500 panel if left out.",
         show_default=False,
     ),
 ]
@@ -169,6 +170,45 @@ PeriodsPerYear = Annotated[
     typer.Option(help="How many rows make a year: 252, 52, 12, ...", show_default="told by the dates"),
 ]
 AreReturns = Annotated[bool, typer.Option("--returns", help="The file holds returns (0.01 is +1 %), not prices.")]
+Decimal = Annotated[
+    str | None, typer.Option(help="Decimal sign, '.' or ','.", show_default="told by the numbers", metavar="SIGN")
+]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel file.", show_default="the first")]
+Field = Annotated[
+    str | None, typer.Option(help="Field of two rows of headings.", show_default="the adjusted or plain close")
+]
+AssetColumn = Annotated[
+    str | None, typer.Option(help="Column of a long table that names the assets.", show_default="its only names")
+]
+ValueColumn = Annotated[
+    str | None, typer.Option(help="Column of a long table with their prices.", show_default="its numbers, or close")
+]
+
+
+def read_layout(
+    are_returns: bool,
+    decimal: str | None,
+    sheet: str | None,
+    field: str | None,
+    asset_column: str | None,
+    value_column: str | None,
+) -> dict[str, Any]:
+    """The layout of a price file, as `certeq.data.read_prices` takes it."""
+    return {
+        "returns": are_returns,
+        "decimal": check_decimal(decimal),
+        "sheet": sheet,
+        "field": field,
+        "asset_column": asset_column,
+        "value_column": value_column,
+    }
+
+
+def check_decimal(decimal: str | None) -> str | None:
+    """The decimal sign; another one is bad usage (exit code 2)."""
+    if decimal not in (None, ".", ","):
+        raise typer.BadParameter(f"must be '.' or ','; found {decimal!r}.", param_hint="--decimal")
+    return decimal
 
 
 def chosen(

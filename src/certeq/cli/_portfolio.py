@@ -26,27 +26,34 @@ from certeq.cli._console import (
     progress,
     write_weights,
 )
-from certeq.cli._inputs import LEAST_ROWS, AssetReturns, load_panel
+from certeq.cli._inputs import load_panel
 from certeq.cli._options import (
     UNITS_HELP,
     Alpha,
     AreReturns,
     AsJson,
+    AssetColumn,
     Beta,
     Choice,
+    Decimal,
+    Field,
     Force,
     Normalized,
     PeriodsPerYear,
     Power,
     Prices,
     Scale,
+    Sheet,
     Tau,
     UtilityName,
+    ValueColumn,
     check_bounds,
     chosen,
     described,
     read_bounds,
+    read_layout,
 )
+from certeq.data import LEAST_ROWS, PriceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +80,11 @@ def run(
     prices: Prices = None,
     are_returns: AreReturns = False,
     periods_per_year: PeriodsPerYear = None,
+    decimal: Decimal = None,
+    sheet: Sheet = None,
+    field: Field = None,
+    asset_column: AssetColumn = None,
+    value_column: ValueColumn = None,
     utility: UtilityName = "cvar",
     alpha: Alpha = None,
     beta: Beta = None,
@@ -101,10 +113,11 @@ def run(
 ) -> None:
     """Find the portfolio of least OCE, with a certificate of how far from the best it can be."""
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=True)
+    layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     with explained():
         check_output(output, (".csv", ".json"), "--output", force=force)
         check_output(report, (".html", ".htm"), "--report", force=force)
-        panel = load_panel(prices, are_returns=are_returns, periods_per_year=periods_per_year)
+        panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
         settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
@@ -131,7 +144,7 @@ def _fitted(title: str, estimator: Any, fit_on: Any, least: float | None, freque
 
 
 def _settings(
-    panel: AssetReturns,
+    panel: PriceData,
     low: list[str] | None,
     high: list[str] | None,
     budget: float,
@@ -150,7 +163,7 @@ def _settings(
     return settings
 
 
-def split_rows(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
+def split_rows(panel: PriceData, test_size: float) -> tuple[Any, Any]:
     """The rows to fit on, and the last ones, to judge on: the same ones where none is held out."""
     held_out = int(np.ceil(test_size * len(panel.returns)))  # as scikit-learn rounds it
     if held_out == 0:
@@ -158,7 +171,7 @@ def split_rows(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
     return panel.returns.iloc[:-held_out], panel.returns.iloc[-held_out:]
 
 
-def few(panel: AssetReturns, fit_on: Any, judge_on: Any, alpha: float | None) -> list[str]:
+def few(panel: PriceData, fit_on: Any, judge_on: Any, alpha: float | None) -> list[str]:
     """Cautions where there are few rows to fit on, in the tail, or to judge on."""
     notes, periods = [], panel.frequency.plural
     if alpha is not None and alpha * len(fit_on) < _FEW_IN_TAIL:
@@ -174,7 +187,7 @@ def few(panel: AssetReturns, fit_on: Any, judge_on: Any, alpha: float | None) ->
     return notes
 
 
-def _split(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
+def _split(panel: PriceData, test_size: float) -> tuple[Any, Any]:
     fit_on, judge_on = split_rows(panel, test_size)
     if test_size > 0.0 and len(fit_on) < LEAST_ROWS:
         left = f"{len(fit_on)} {panel.frequency.plural}"
@@ -183,7 +196,7 @@ def _split(panel: AssetReturns, test_size: float) -> tuple[Any, Any]:
 
 
 def _study(
-    panel: AssetReturns, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
+    panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
     periods_per_year: float | None,
 ) -> Study:  # fmt: skip
     from certeq.report import Study

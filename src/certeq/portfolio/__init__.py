@@ -5,6 +5,7 @@ try:
 except ImportError as error:
     raise ImportError("certeq.portfolio needs skfolio: pip install certeq[portfolio]") from error
 
+from certeq.data import read_prices as read_prices
 from certeq.portfolio._minimum_oce import MinimumOCE
 from certeq.portfolio._prior import ScenarioPrior
 from certeq.portfolio._results import Frontier, OCEMeasure, oce_scorer, portfolio_oce

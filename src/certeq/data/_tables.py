@@ -1,0 +1,307 @@
+"""Files as tables: CSV (also packed by gzip), Parquet and Excel, with the columns as they are written.
+
+What cannot be read is refused by the name of the file, and says what would be right.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from certeq._checks import did_you_mean
+from certeq.data._excel import NotExcel, read_sheet
+from certeq.data._numbers import Undecided, Written, choose_decimal, may_be_numbers, parse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARQUET = {".parquet", ".pq"}
+EXCEL = {".xlsx", ".xlsm"}
+TABLES = {*PARQUET, ".csv", ".csv.gz"}
+_OLD_EXCEL = {".xls", ".ods", ".xlsb"}
+_SEPARATORS = ",;\t|"
+_HEADER_ROWS = 6  # rows looked at for where the data begin
+_MOST = 1 << 31  # bytes that a packed file may unpack to
+_PACKED = b"\x1f\x8b"
+
+
+class BadData(ValueError):
+    """A file, or the data in it, do not allow what was asked; the text says where and what would be right.
+
+    Examples
+    --------
+    >>> from certeq.data import BadData, read_prices
+    >>> try:
+    ...     read_prices("missing.csv")
+    ... except BadData as error:
+    ...     print(error)
+    missing.csv: no such file.
+    """
+
+
+def pandas() -> Any:
+    """The module, or one line that names the extra it comes with."""
+    try:
+        import pandas as found
+    except ImportError:
+        raise ImportError("reading files needs pandas: pip install 'certeq[cli]'") from None
+    return found
+
+
+def suffix_of(path: Path) -> str:
+    """What a name ends in, in small letters; of a packed file, both endings."""
+    parts = [part.lower() for part in path.suffixes[-2:]]
+    return "".join(parts) if parts and parts[-1] == ".gz" else path.suffix.lower()
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file or holds nothing."""
+    if not path.exists():
+        raise BadData(f"{path}: no such file.")
+    if path.is_dir():
+        raise BadData(f"{path}: is a directory, not a file.")
+    if path.stat().st_size == 0:
+        raise BadData(f"{path}: the file is empty.")
+    if suffix_of(path) in _OLD_EXCEL:
+        raise BadData(f"{path}: {suffix_of(path)} files are not read; save it as .xlsx, CSV or Parquet.")
+
+
+def read_table(
+    path: Path, columns: list[str] | None = None, *, sheet: str | None = None, header: int = 1
+) -> pd.DataFrame:
+    """The file as a table. Parquet keeps its types and, where it has one, its index; others their first column as data.
+
+    With ``header`` above 1 the columns are numbered: what so many rows call them is the caller's to read.
+    """
+    check_file(path)
+    if is_parquet(path):
+        return _read_parquet(path, columns)
+    if is_excel(path):
+        rows = sheet_rows(path, sheet)
+        return _from_rows(rows, path, columns, header)
+    return _read_csv(path, columns, header)
+
+
+def first_rows(path: Path, sheet: str | None = None) -> list[list[Any]]:
+    """The first rows as they are written; none of a Parquet file, which says itself what its columns are called."""
+    check_file(path)
+    if is_parquet(path):
+        return []
+    return sheet_rows(path, sheet)[:_HEADER_ROWS] if is_excel(path) else _first_csv_rows(path)[0]
+
+
+def column_names(path: Path, sheet: str | None = None) -> list[str]:
+    """Names of the columns without reading the rest."""
+    if is_parquet(path):
+        return [str(name) for name in parquet_file(path).schema_arrow.names]
+    rows = first_rows(path, sheet)
+    return ["" if name is None else str(name) for name in rows[0]] if rows else []
+
+
+def separator_of(path: Path) -> str:
+    """What stands between the columns of a CSV file."""
+    return _first_csv_rows(path)[1]
+
+
+def missing_column(path: Path, wanted: str, names: list[str]) -> BadData:
+    """That a column is not there, what is, and what may have been meant."""
+    hint = did_you_mean(wanted, names)
+    return BadData(f"{path}: there is no column {wanted!r}.{hint} There are: {listed(names)}.")
+
+
+def listed(names: list[str], most: int = 12) -> str:
+    """Names for a message, the first of them if there are many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def is_parquet(path: Path) -> bool:
+    """By its name or its first letters."""
+    with path.open("rb") as stream:
+        return suffix_of(path) in PARQUET or stream.read(4) == b"PAR1"
+
+
+def is_excel(path: Path) -> bool:
+    """By its name or its first letters, which are those of a zip archive."""
+    with path.open("rb") as stream:
+        return suffix_of(path) in EXCEL or stream.read(4) == b"PK\x03\x04"
+
+
+def parquet_file(path: Path) -> Any:
+    """An open Parquet file."""
+    try:
+        import pyarrow.parquet as parquet
+        from pyarrow import ArrowException
+    except ImportError:
+        raise ImportError("reading Parquet needs pyarrow: pip install 'certeq[cli]'") from None
+    try:
+        return parquet.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        raise BadData(f"{path}: not a readable Parquet file ({error}).") from None
+
+
+def sheet_rows(path: Path, sheet: str | None) -> list[list[Any]]:
+    """The rows of an Excel sheet."""
+    try:
+        rows, _, _ = read_sheet(path, sheet)
+    except NotExcel as error:
+        raise BadData(f"{path}: {error}.") from None
+    if not rows:
+        raise BadData(f"{path}: the sheet is empty.")
+    return rows
+
+
+def _from_rows(rows: list[list[Any]], path: Path, columns: list[str] | None, header: int) -> pd.DataFrame:
+    pd = pandas()
+    names: list[Any] = list(range(len(rows[0]))) if header > 1 else _checked_names([_name(c) for c in rows[0]], path)
+    table = pd.DataFrame(rows[header:], columns=names, dtype=object).infer_objects()
+    return table if columns is None else table[columns]
+
+
+def _name(cell: Any) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _checked_names(names: list[str], path: Path) -> list[str]:
+    """Names of columns, distinct; those without one are numbered, as pandas does it."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen and name.strip():
+            raise BadData(f"{path}: the column {name!r} occurs twice; asset names must be distinct.")
+        seen.add(name)
+    return [name if name.strip() else f"Unnamed: {i}" for i, name in enumerate(names)]
+
+
+def _read_parquet(path: Path, columns: list[str] | None) -> pd.DataFrame:
+    parquet_file(path)
+    pd = pandas()
+    try:
+        return pd.read_parquet(path, columns=columns)  # type: ignore[no-any-return]
+    except Exception as error:  # pyarrow raises many kinds on damaged files
+        raise BadData(f"{path}: not a readable Parquet file ({error}).") from None
+
+
+def _read_csv(path: Path, columns: list[str] | None, header: int, *, as_text: bool = False) -> pd.DataFrame:
+    rows, separator = _first_csv_rows(path)
+    if header == 1:
+        _checked_names(rows[0] if rows else [], path)
+    shape: dict[str, Any] = {} if header == 1 else {"header": None, "skiprows": header}
+    kinds: dict[str, Any] = {"dtype": str} if as_text else exact_floats()
+    pd = pandas()
+    try:
+        # Columns without a name are numbered by pandas; equal names have been refused above.
+        return pd.read_csv(  # type: ignore[no-any-return]
+            _opened(path), sep=separator, usecols=columns, encoding="utf-8-sig", low_memory=False, **kinds, **shape
+        )
+    except UnicodeDecodeError:
+        raise BadData(f"{path}: not UTF-8 text. Save it as UTF-8, or as Parquet.") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, ValueError) as error:
+        if isinstance(error, BadData):
+            raise
+        raise BadData(f"{path}: not a readable CSV file ({error}).") from None
+
+
+def exact_floats() -> dict[str, Any]:
+    """What makes pandas read a number as the same float in every format: before 3.1 it may be off in the last digit."""
+    version = tuple(int(part) for part in pandas().__version__.split(".")[:2])
+    return {} if version >= (3, 1) else {"float_precision": "round_trip"}
+
+
+def read_text(path: Path, columns: list[str] | None = None, header: int = 1) -> pd.DataFrame | None:
+    """A CSV file as it is written, every cell a text; None of formats in which numbers are numbers."""
+    return None if is_parquet(path) or is_excel(path) else _read_csv(path, columns, header, as_text=True)
+
+
+def _opened(path: Path) -> Any:
+    """A path, or what a packed file unpacks to."""
+    if not _is_packed(path):
+        return path
+    try:
+        with gzip.open(path) as stream:
+            content = stream.read(_MOST + 1)
+    except (OSError, EOFError) as error:
+        raise BadData(f"{path}: not a readable gzip file ({error}).") from None
+    if len(content) > _MOST:
+        raise BadData(f"{path}: unpacks to more than {_MOST >> 30} GiB; save it as Parquet.")
+    return io.BytesIO(content)
+
+
+def _is_packed(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(2) == _PACKED
+
+
+def _first_csv_rows(path: Path) -> tuple[list[list[Any]], str]:
+    """The first rows and the separator between their cells."""
+    try:
+        with (gzip.open if _is_packed(path) else open)(path, "rt", encoding="utf-8-sig", newline="") as stream:
+            start = stream.readline(1 << 22)
+            if "\0" in start:
+                raise BadData(f"{path}: neither CSV text nor Parquet.")
+            separator = max(_SEPARATORS, key=lambda char: (start.count(char), char == ","))
+            lines = [start, *(stream.readline(1 << 22) for _ in range(4 * _HEADER_ROWS))]
+            rows = csv.reader([line for line in lines if line], delimiter=separator)
+            return [row for _, row in zip(range(_HEADER_ROWS), rows, strict=False)], separator
+    except UnicodeDecodeError:
+        raise BadData(f"{path}: not UTF-8 text. Save it as UTF-8, or as Parquet.") from None
+    except (OSError, EOFError, csv.Error) as error:
+        raise BadData(f"{path}: not a readable CSV file ({error}).") from None
+
+
+def is_text(column: Any) -> bool:
+    """Whether a column holds texts rather than numbers, dates, or true and false."""
+    pd = pandas()
+    kind = pd.api.types
+    return not (
+        kind.is_numeric_dtype(column.dtype)
+        or kind.is_bool_dtype(column.dtype)
+        or kind.is_datetime64_any_dtype(column.dtype)
+        or kind.is_timedelta64_dtype(column.dtype)
+    )
+
+
+def as_numbers(
+    table: pd.DataFrame,
+    names: list[Any],
+    path: Path,
+    decimal: str | None,
+    notes: list[str],
+    *,
+    columns: list[str] | None = None,
+    header: int = 1,
+) -> pd.DataFrame:
+    """The table, read with these ``columns`` and ``header``, with numbers for texts in the named columns.
+
+    The decimal sign is one for the whole file: where one column is text, the others are looked at as they are written,
+    because "1.234" beside "5,5" is more than a thousand. A cell that is no number stays a text, for others to refuse.
+    """
+    texts = [name for name in names if is_text(table[name])]
+    if not texts or not (decimal == "," or any(may_be_numbers(table[name]) for name in texts)):
+        return table
+    source = read_text(path, columns, header)
+    if source is None:
+        source = table
+    else:
+        source.columns, source.index = table.columns, table.index
+    written = Written()
+    try:
+        cells = (cell for name in names for cell in source[name] if isinstance(cell, str))
+        written.decimal = choose_decimal(cells) if decimal is None else decimal
+    except Undecided as error:
+        raise BadData(f"{path}: {error}: pass --decimal ',' or --decimal '.' (in Python decimal=).") from None
+    table = table.copy(deep=False)
+    for name in names:
+        column = source[name]
+        if is_text(column):
+            values, wrong = parse(column, written.decimal, written, str(name))
+            if wrong.any():
+                mixed = values.astype(object)
+                mixed[wrong] = column.to_numpy(dtype=object)[wrong]
+                table[name] = mixed
+            else:
+                table[name] = values
+    notes += written.notes(asked=decimal is not None)
+    return table

@@ -1,0 +1,35 @@
+"""Files as tables, for the commands: what is there, which columns it has, and which of them may hold losses."""
+
+from certeq.data._losses import only_column
+from certeq.data._tables import (
+    EXCEL,
+    PARQUET,
+    TABLES,
+    check_file,
+    column_names,
+    exact_floats,
+    is_excel,
+    is_text,
+    listed,
+    missing_column,
+    parquet_file,
+    separator_of,
+    suffix_of,
+)
+
+__all__ = [
+    "EXCEL",
+    "PARQUET",
+    "TABLES",
+    "check_file",
+    "column_names",
+    "exact_floats",
+    "is_excel",
+    "is_text",
+    "listed",
+    "missing_column",
+    "only_column",
+    "parquet_file",
+    "separator_of",
+    "suffix_of",
+]
