@@ -119,7 +119,7 @@ def test_equality_rows_that_fix_assets_keep_the_certificate(seed, kind):
         assert found.gap <= 1e-9 * max(abs(found.value), 1e-2)
 
 
-def test_a_gap_that_holds_in_memory_only_says_how_near():
+def test_a_gap_that_holds_nearby_only_says_how_near():
     table = np.random.default_rng(0).standard_normal((200, 4))
     free = ce.minimize(ce.LinearLoss(table), ce.Entropic(1.0), domain=ce.Free())
     assert np.isfinite(free.radius)

@@ -269,7 +269,7 @@ def test_memory_is_given_back():
 
 @compiled
 @pytest.mark.parametrize("name", [name for name, u in CODED.items() if u.shape is None and u.kappa < 100])
-def test_from_in_memory_the_threshold_converges_where_it_is_and_from_afar_it_says_so(name):
+def test_from_nearby_the_threshold_converges_where_it_is_and_from_afar_it_says_so(name):
     utility, z = CODED[name], np.random.default_rng(9).standard_normal(400)
     q, curvature, code = np.empty(400), np.empty(400), code_of(utility)
     known = answer(utility, z)[1] + utility.anchor
