@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from scipy import stats
-from scipy.signal import lfilter
+from scipy.signal import fftconvolve, lfilter
 
 import certeq as ce
 
@@ -38,6 +38,17 @@ def garch(a: float, b: float) -> Draw:
             row *= np.sqrt(variance)
             variance = (1.0 - a - b) + a * row**2 + b * variance
         return np.ascontiguousarray(z[800:].T)
+
+    return draw
+
+
+def fractional(d: float) -> Draw:
+    """Fractionally integrated noise, whose autocorrelations fall so slowly that they have no sum."""
+
+    def draw(rng, samples, n):
+        lags = np.arange(1, 3000)
+        response = np.append(1.0, np.cumprod((lags - 1 + d) / lags))
+        return fftconvolve(rng.standard_normal((samples, n + 3000)), response[None], axes=1)[:, 3000 : 3000 + n]
 
     return draw
 
@@ -91,9 +102,10 @@ def true_risk(process: str, utility: ce.Utility) -> float:
 def coverage(losses: np.ndarray, utility: ce.Utility, truth: float, dependence=None) -> SimpleNamespace:
     """Share of the rows whose 95 % interval covers the truth, of those with warnings; and how wide the intervals are.
 
-    ``width`` is the median of what is divided by that of the normal interval of independent losses.
+    ``width`` is the median of what is divided by that of the normal interval of independent losses, ``textbook`` the
+    share of such intervals that cover, and ``short`` that of the rows said to be too short for what they remember.
     """
-    inside = warned = remembered = 0
+    inside = warned = remembered = textbook = short = 0
     rounding = 1e-12 * abs(truth) if np.isfinite(truth) else 0.0  # an interval of no width is a number
     width = []
     with warnings.catch_warnings():
@@ -104,9 +116,16 @@ def coverage(losses: np.ndarray, utility: ce.Utility, truth: float, dependence=N
             inside += low - rounding <= truth <= high + rounding
             warned += bool(found.warnings)
             remembered += found.memory > 0.0 or any("depend on those before" in reason for reason in found.warnings)
+            short += any("too few for that" in reason for reason in found.warnings)
             spread = np.std(utility.value(row - found.threshold)) / np.sqrt(row.size)
+            textbook += abs(found.value - truth) <= 1.959964 * spread + rounding
             width.append((high - low) / (2 * 1.959964 * spread) if spread > 0 else np.nan)
     count = len(losses)
     return SimpleNamespace(
-        inside=inside / count, warned=warned / count, remembered=remembered / count, width=float(np.nanmedian(width))
+        inside=inside / count,
+        warned=warned / count,
+        remembered=remembered / count,
+        textbook=textbook / count,
+        short=short / count,
+        width=float(np.nanmedian(width)),
     )

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import gamma
 
 import certeq as ce
 
-from .processes import DISTRIBUTIONS, PROCESSES, coverage, true_risk
+from .processes import DISTRIBUTIONS, PROCESSES, autoregression, coverage, fractional, overlap, true_risk
 
 CVAR, MMV, ENTROPIC = ce.CVaR(0.05), ce.MonotoneMeanVariance(2), ce.Entropic(0.5)
 # The least coverage, by process and number of periods. Entropic has no finite risk under GARCH, with its heavy tails.
@@ -32,7 +33,13 @@ def test_intervals_cover(name, n, utility, record_property):
     losses = PROCESSES[name](np.random.default_rng([n, 17]), 2000, n)
     found = coverage(losses, utility, true_risk(name, utility), "auto")
     record_property("coverage", found.inside)
-    print(f"{name}, n = {n}, {utility}: covers {found.inside:.4f}, {found.width:.2f} times as wide as normal")
+    print(
+        f"{name}, n = {n}, {utility}: covers {found.inside:.4f}, {found.width:.2f} times as wide as normal, which "
+        f"covers {found.textbook:.4f}; said to be too short in {found.short:.4f}"
+    )
+    if name in ("iid", "ar.6", "overlap10"):
+        assert found.short <= 0.01
+    assert found.short <= 0.30  # spells of volatility that last a tenth of the series are too few
     assert found.inside >= BARS[name, n]
     if name == "iid":
         assert found.inside <= 0.965
@@ -41,13 +48,39 @@ def test_intervals_cover(name, n, utility, record_property):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSES)
-@pytest.mark.parametrize("utility", [CVAR, MMV], ids=str)
+@pytest.mark.parametrize("utility", [CVAR, MMV, ENTROPIC], ids=str)
 def test_a_year_of_days_is_reported(name, utility, record_property):
     """250 periods are too few to find the memory of a GARCH series in every sample: a figure, and no bar."""
+    if name.startswith("garch") and utility is ENTROPIC:
+        pytest.skip("infinite risk")
     losses = PROCESSES[name](np.random.default_rng([250, 17]), 1000, 250)
     found = coverage(losses, utility, true_risk(name, utility), "auto")
     record_property("coverage", found.inside)
-    print(f"{name}, n = 250, {utility}: covers {found.inside:.3f}")
+    print(
+        f"{name}, n = 250, {utility}: covers {found.inside:.3f}, {found.width:.2f} times as wide as normal; said to be "
+        f"too short in {found.short:.3f}"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "n", "draw", "least"),
+    [
+        ("AR(.99)", 1000, autoregression(0.99), 0.9),
+        ("AR(.95)", 250, autoregression(0.95), 0.9),
+        ("12-period overlap", 120, overlap(12), 0.9),
+        ("250-period overlap", 2500, overlap(250), 0.9),
+        ("fractional noise (.4)", 1000, fractional(0.4), 0.4),
+    ],
+)
+def test_series_too_short_for_their_memory_are_told(name, n, draw, least):
+    """Their intervals cover too rarely, which no choice of cosines mends. Their distribution is the normal one."""
+    losses = draw(np.random.default_rng([n, 18]), 400, n)
+    if name.startswith("fractional"):
+        losses /= np.sqrt(gamma(0.2)) / gamma(0.6)  # Hosking (1981): the variance is gamma(1 - 2 d) / gamma(1 - d)**2
+    found = coverage(losses, CVAR, true_risk("iid", CVAR), "auto")
+    print(f"{name}, n = {n}: covers {found.inside:.3f}, said to be too short in {found.short:.3f}")
+    assert found.short >= least
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Dependence in time: what is found in a series, and what that does to the error bars."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.fft import dct
 
@@ -12,11 +13,13 @@ from certeq.risk._dependence import (
     join_lags,
     lags_for,
     lags_of,
-    lifetime,
     long_run_variances,
+    memory_of,
 )
 
-from .processes import PROCESSES
+from .processes import PROCESSES, autoregression, overlap
+
+CVAR = ce.CVaR(0.05)
 
 
 def series(name, n=1000, seed=0):
@@ -32,13 +35,14 @@ def test_lags_do_not_depend_on_the_blocks(n, cuts):
     found = join_lags([lags_of(block, lags) for block in blocks])
     wanted = [[row[: n - k] @ row[k:] for k in range(lags + 1)] for row in y]
     np.testing.assert_allclose(found.products, wanted, rtol=1e-12)
-    assert lifetime(found) == lifetime(lags_of(y, lags))
+    assert memory_of(found) == memory_of(lags_of(y, lags))
 
 
 def test_short_and_constant_series_remember_nothing():
     assert lags_for(19) == 0
-    assert lifetime(lags_of(np.ones((2, 100)), lags_for(100))) == 0.0
-    assert ce.estimate(np.ones(100), ce.CVaR(0.1), dependence="auto").interval() == (1.0, 1.0)
+    assert memory_of(lags_of(np.ones((2, 100)), lags_for(100))).lifetime == 0.0
+    with pytest.warns(ce.ReliabilityWarning, match="says nothing of its own error"):
+        assert ce.estimate(np.ones(100), ce.CVaR(0.1), dependence="auto").interval() == (1.0, 1.0)
     assert ce.estimate([1.0, 2.0, 4.0], ce.Mean(), dependence="auto").memory == 0.0
 
 
@@ -132,6 +136,103 @@ def test_the_bootstrap_is_for_independent_losses():
 def test_what_dependence_may_be(wrong, error):
     with pytest.raises(error, match=r'dependence must be None \(independent losses\), "auto"'):
         ce.estimate(np.arange(100.0), ce.CVaR(0.1), dependence=wrong)
+
+
+@pytest.mark.parametrize("wrong", [100, 10**9])
+def test_an_overlap_is_shorter_than_the_series(wrong):
+    for call in (
+        lambda: ce.estimate(np.arange(100.0), ce.CVaR(0.1), dependence=wrong),
+        lambda: ce.difference(np.arange(100.0), np.arange(100.0), ce.CVaR(0.1), dependence=wrong),
+    ):
+        with pytest.raises(ValueError, match=f"below the number of losses, 100, .*; found {wrong}"):
+            call()
+    assert ce.estimate([1.0], ce.CVaR(0.1), dependence=1).memory == 0.0
+
+
+def reasons(x, dependence, utility=CVAR):
+    return " ".join(ce.estimate(x, utility, dependence=dependence).warnings)
+
+
+def test_an_overlap_that_explains_too_little_is_told():
+    x = series("garch.10.88")
+    assert "longer than an overlap of 1 explains" in reasons(x, 1)
+    assert "longer than" not in reasons(series("overlap10"), 10)
+    assert "longer than an overlap of 2 explains" in reasons(overlap(40)(np.random.default_rng(0), 1, 2000)[0], 2)
+
+
+def test_a_series_too_short_for_its_memory_is_told():
+    rng = np.random.default_rng(0)
+    for x in (np.arange(1000.0), np.cumsum(rng.normal(size=1000)), rng.normal(size=1000) + np.linspace(0, 1, 1000)):
+        assert "too few for that, or they have a trend" in reasons(x, "auto")
+    assert "too few for that" in reasons(autoregression(0.99)(rng, 1, 1000)[0], "auto")
+    assert "too few for that" in reasons(overlap(250)(rng, 1, 2500)[0], 250)
+    for name in ("iid", "ar.6", "overlap10"):
+        assert "too few for that" not in reasons(series(name), "auto")
+
+
+def test_losses_that_alternate_do_not_make_an_interval_too_narrow():
+    x = autoregression(-0.6)(np.random.default_rng(0), 1, 1000)[0]
+    for utility in (ce.Entropic(0.5), ce.Mean(), ce.MeanVariance(0.5)):
+        assert reasons(x, None, utility) == ""
+    assert "too narrow" in reasons(autoregression(0.6)(np.random.default_rng(0), 1, 1000)[0], None, ce.Entropic(0.5))
+
+
+def test_dates_must_be_in_order():
+    x = pd.Series(series("overlap10"), pd.bdate_range("2020-01-01", periods=1000))
+    cvar = ce.CVaR(0.05)
+    wanted = ce.estimate(x, cvar, dependence="auto").stderr
+    assert ce.estimate(x[::-1], cvar, dependence="auto").stderr == pytest.approx(wanted)
+    shuffled = x.sample(frac=1.0, random_state=0)
+    for some in (shuffled, shuffled.to_period("D")):
+        for dependence in ("auto", 10):
+            with pytest.raises(ValueError, match=r"x must be in the order of its dates .* Pass x.sort_index"):
+                ce.estimate(some, cvar, dependence=dependence)
+    with pytest.raises(ValueError, match="in the order of its dates"):
+        ce.difference(shuffled, shuffled, cvar, dependence="auto")
+    ce.estimate(shuffled, cvar)
+    numbered = x.reset_index(drop=True).sample(frac=1.0, random_state=0)
+    assert "x.sort_index()" in reasons(numbered, "auto")
+    assert "sort_index" not in reasons(pd.concat([x, x]).reset_index(drop=True), "auto")
+
+
+@pytest.mark.parametrize("utility", [ce.CVaR(0.05), ce.Entropic(0.5), ce.MonotoneMeanVariance(2)], ids=str)
+@pytest.mark.parametrize("dependence", [None, "auto", 5])
+def test_periods_of_weight_zero_at_the_ends_are_as_if_never_seen(utility, dependence):
+    x = series("ar.6", 600)
+    w = np.random.default_rng(1).uniform(0.5, 1.0, 600)
+    wanted = ce.estimate(x, utility, w, dependence=dependence)
+    longer, weights = np.r_[np.full(70, -1e9), x, np.full(200, 1e9)], np.r_[np.zeros(70), w, np.zeros(200)]
+    found = ce.estimate(longer, utility, weights, dependence=dependence)
+    assert found.interval() == wanted.interval()
+    assert (found.memory, found.df, found.n, found.warnings) == (wanted.memory, wanted.df, 870, wanted.warnings)
+    y = np.r_[np.zeros(70), x[::-1], np.zeros(200)]
+    assert ce.difference(longer, y, utility, weights=weights, dependence=dependence).interval() == (
+        ce.difference(x, x[::-1], utility, weights=w, dependence=dependence).interval()
+    )
+    for index in (5, 75):
+        with pytest.raises(ValueError, match=f"NaN at index {index};"):
+            ce.estimate(np.where(np.arange(870) == index, np.nan, longer), utility, weights, dependence=dependence)
+
+
+def test_weights_that_leave_few_periods():
+    x = series("ar.6")
+    with pytest.warns(ce.ReliabilityWarning, match="Only 5 samples"):
+        ce.estimate(x, ce.Mean(), np.arange(1000) < 5).interval()
+    few = 0.5 ** (np.arange(1000) / 5.0)
+    assert "as good as 14.5 of equal weight" in ce.estimate(x, ce.Mean(), few).warnings[0]
+    assert "as good as 14.5 of equal weight" in ce.difference(x, -x, ce.Mean(), weights=few).warnings[0]
+    recent = ce.estimate(x, ce.Mean(), 0.5 ** (np.arange(1000) / 50.0), dependence="auto")
+    assert recent.df <= ce.estimate(x[:144], ce.Mean(), dependence="auto").df + 1
+
+
+def test_gaps_of_weight_zero_make_no_memory():
+    x = np.random.default_rng(2).exponential(size=1000)
+    w = np.ones(1000)
+    w[300:500] = w[700:800] = 0.0
+    assert ce.estimate(x, ce.CVaR(0.1), w, dependence="auto").memory == 0.0
+    spoiled = np.where(w > 0, x, 1e6 * np.arange(1000.0))
+    assert ce.estimate(spoiled, ce.CVaR(0.1), w, dependence="auto").memory == 0.0
+    assert ce.difference(spoiled, -spoiled, ce.CVaR(0.1), weights=w, dependence="auto").memory == 0.0
 
 
 def test_skewness_stretches_the_side_of_the_tail():

@@ -53,9 +53,8 @@ def test_weights_and_dependence():
     x, y = np.cumsum(MARKET), np.cumsum(OTHER)  # random walks remember everything
     with pytest.warns(ce.ReliabilityWarning, match="depend on those before"):
         ce.difference(x, y, ce.CVaR(0.1)).interval()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        walk = ce.difference(x, y, ce.CVaR(0.1), dependence="auto")
+    walk = ce.difference(x, y, ce.CVaR(0.1), dependence="auto")
+    with pytest.warns(ce.ReliabilityWarning, match="too few for that"):
         walk.interval()
     assert walk.memory > 50
     assert ce.difference(OTHER, MARKET, ce.CVaR(0.1), dependence=10).memory == 4.0
@@ -65,6 +64,25 @@ def test_few_samples_are_told():
     assert "Only 12 samples" in ce.difference(OTHER[:12], MARKET[:12], ce.CVaR(0.1)).warnings[0]
     assert "carry the risk" in ce.difference(OTHER[:100], MARKET[:100], ce.CVaR(0.01)).warnings[0]
     assert "E exp(X)" in ce.difference(OTHER, MARKET, ce.Entropic(0.5)).assumptions
+
+
+def test_nothing_is_known_of_the_error():
+    """Fewer than one loss in the tail, or all of it on one value."""
+    caps = np.minimum(OTHER, 0.5), np.minimum(MARKET, 0.7)
+    found = ce.difference(*caps, ce.CVaR(0.05))
+    assert (found.stderr, found.df) == (0.0, 0.0)
+    with pytest.warns(ce.ReliabilityWarning, match="says nothing of its own error"):
+        assert found.pvalue == 1.0
+    for n, alpha in ((90, 0.01), (12, 0.05)):
+        few = ce.difference(OTHER[:n], MARKET[:n], ce.CVaR(alpha))
+        assert few.stderr > 0.0
+        with pytest.warns(ce.ReliabilityWarning, match="fewer than one sample is in the tail"):
+            assert few.pvalue > 0.3
+    with pytest.warns(ce.ReliabilityWarning, match="One sample"):
+        assert ce.difference([1.0], [2.0], ce.CVaR(0.1)).pvalue == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ce.difference(OTHER + 1.0, OTHER, ce.CVaR(0.05)).pvalue == 0.0
 
 
 def test_refusals():
@@ -77,6 +95,10 @@ def test_refusals():
         ce.difference(pd.Series(MARKET, days), pd.Series(OTHER, days[::-1]), ce.CVaR(0.1))
     with pytest.raises(ValueError, match="NaN at index 3"):
         ce.difference(np.where(np.arange(1000) == 3, np.nan, MARKET), OTHER, ce.CVaR(0.1))
+    with pytest.raises(ValueError, match="y holds NaN at index 4"):
+        ce.difference(MARKET, np.where(np.arange(1000) == 4, np.nan, OTHER), ce.CVaR(0.1))
+    with pytest.raises(ValueError, match=r"y holds \+inf at index 4"):
+        ce.difference(MARKET, np.where(np.arange(1000) == 4, np.inf, OTHER), ce.CVaR(0.1))
     with pytest.raises(ValueError, match="weights must not be negative"):
         ce.difference(MARKET, OTHER, ce.CVaR(0.1), weights=-np.ones(1000))
     with pytest.raises(ValueError, match="level"):

@@ -116,6 +116,49 @@ def test_thresholds_that_are_not_unique_are_told():
     assert not ce.estimate(rounded, ce.CVaR(0.1)).warnings
 
 
+def test_fewer_than_one_loss_in_the_tail():
+    """The largest loss is CVaR of the sample, and says little of that of its source."""
+    x = np.random.default_rng(0).standard_normal(90)
+    found = ce.estimate(x, ce.CVaR(0.01))
+    assert found.value == x.max()
+    assert any("fewer than one sample is in the tail" in reason for reason in found.warnings)
+    low, high = found.interval()
+    assert low < 2.665 < high  # the true one
+    assert found.samples_for(0.1) > 1000
+
+
+@pytest.mark.parametrize("ones", [6, 8])
+@pytest.mark.parametrize("utility", [ce.CVaR(0.1), ce.SmoothCVaR(0.1, tau=0.05)], ids=repr)
+@pytest.mark.parametrize("weights", [None, np.full(50, 2.0)], ids=["equal", "weighted"])
+def test_a_tail_on_one_value_is_not_known_exactly(ones, utility, weights):
+    x = np.random.default_rng(0).permutation((np.arange(50) < ones).astype(float))
+    found = ce.estimate(x, utility, weights)
+    with pytest.warns(ReliabilityWarning, match="Most of the tail lies on one value"):
+        low, high = found.interval()
+    assert low < ce.oce(stats.bernoulli(0.08), utility) < high
+    moved = ce.estimate(10.0 * x + 1e6, utility.scaled(10.0), weights)
+    assert moved.stderr == pytest.approx(10.0 * found.stderr, rel=1e-6)
+
+
+def test_capped_losses_of_a_long_sample(tmp_path):
+    x = np.minimum(np.random.default_rng(0).standard_normal(200_000), 1.64)  # 5.05 % at the cap
+    found = ce.estimate(x, ce.CVaR(0.05))
+    assert found.value == 1.64
+    assert 0.0 < found.stderr < 0.01
+    assert any("Most of the tail" in reason for reason in found.warnings)
+
+
+def test_losses_that_are_all_equal_say_nothing_of_their_error(utility):
+    for x, weights in ((np.full(50, 3.0), None), (np.r_[np.full(49, 3.0), 7.0], np.r_[np.ones(49), 0.0])):
+        found = ce.estimate(x, utility, weights)
+        assert (found.stderr, found.df) == (0.0, 0.0)
+        with pytest.warns(ReliabilityWarning, match="says nothing of its own error"):
+            low, high = found.interval()
+        assert low == high
+        with pytest.raises(ValueError, match="samples_for must start from an interval of some width"):
+            found.samples_for(0.1)
+
+
 @pytest.mark.parametrize(
     ("utility", "needs"),
     [
@@ -170,6 +213,9 @@ def test_bad_arguments():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+    for level in ("0.95", None, [0.9]):
+        with pytest.raises(TypeError, match="level must be a number strictly between 0 and 1"):
+            found.interval(level)
     with pytest.raises(ValueError, match="NaN at index 1"):
         ce.estimate([0.0, np.nan], ce.CVaR(0.1))
 

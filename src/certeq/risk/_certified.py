@@ -8,16 +8,17 @@ is the least m against which the bets reach that wealth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from certeq._checks import check_number
 from certeq._table import is_remote
-from certeq.risk._api import threshold
-from certeq.risk._input import Floats, as_array, as_vector, check_level, check_utility, free_to_overflow
+from certeq.risk._api import columns_of, is_frame, threshold
+from certeq.risk._input import Floats, as_array, as_vector, check_level, check_utility, free_to_overflow, not_finite
 from certeq.utilities import Utility
 
 _FIRST = 0.05  # share of the losses that only say where t is
@@ -69,10 +70,10 @@ def upper_bound(x: ArrayLike, utility: Utility, level: float = 0.95, *, support:
     >>> round(ce.oce(losses, ce.CVaR(0.1)), 3), round(bound, 3)
     (0.6, 0.615)
     """
-    _check(utility, level)
+    level = _check(utility, level)
     low, high = _check_support(support)
     losses = np.asarray(as_vector("x", _in_memory("x", x)), dtype=np.float64)
-    _check_inside(losses, low, high)
+    _check_inside("x", losses, low, high)
     return _bound(losses, utility, level, low, high)
 
 
@@ -110,7 +111,7 @@ class Control:
 @free_to_overflow
 def control(
     losses: ArrayLike,
-    candidates: Sequence[Any],
+    candidates: Iterable[Any],
     utility: Utility,
     limit: float,
     level: float = 0.95,
@@ -127,7 +128,7 @@ def control(
     ----------
     losses : array_like
         n x k: column j holds the losses under the j-th candidate. Rows are independent of each other.
-    candidates : sequence
+    candidates : iterable
         The k decisions in the order in which they are to be tested, fixed before the losses are seen: from the most
         cautious on, for instance the thresholds of a classifier.
     utility : Utility
@@ -158,8 +159,10 @@ def control(
     >>> ce.control(losses, cuts, ce.CVaR(0.2), limit=0.75, support=(0, 1)).candidate
     0.3
     """
-    _check(utility, level)
+    level = _check(utility, level)
+    limit = check_number("limit", limit, finite=False)
     low, high = _check_support(support)
+    candidates = _check_candidates(candidates, losses)
     table = as_array("losses", _in_memory("losses", losses))
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(
@@ -170,7 +173,7 @@ def control(
             f"candidates must be as many as losses has columns, {table.shape[1]}; found {len(candidates)}."
         )
     table = np.asarray(table, dtype=np.float64)
-    _check_inside(table, low, high)
+    _check_inside("losses", table, low, high)
     bounds: list[float] = []
     for column in table.T:
         bounds.append(_bound(np.ascontiguousarray(column), utility, level, low, high))
@@ -178,7 +181,7 @@ def control(
             break
     passed = len(bounds) - (not bounds[-1] <= limit)
     index = passed - 1 if passed else None
-    return Control(None if index is None else candidates[index], index, tuple(bounds), float(limit), float(level))
+    return Control(None if index is None else candidates[index], index, tuple(bounds), limit, level)
 
 
 def _in_memory(name: str, array: Any) -> Any:
@@ -189,14 +192,32 @@ def _in_memory(name: str, array: Any) -> Any:
     return array
 
 
-def _check(utility: Utility, level: float) -> None:
+def _check(utility: Utility, level: Any) -> float:
     check_utility(utility)
     if not utility.is_monotone:
         raise ValueError(
             f"utility must be increasing for a certified bound; found {utility!r}, whose slope falls to "
             f"{utility.slope_range[0]:g}. MonotoneMeanVariance(2) is the increasing relative of MeanVariance."
         )
-    check_level(level)
+    return check_level(level)
+
+
+def _check_candidates(candidates: Any, losses: Any) -> Sequence[Any]:
+    """The candidates in the order of testing; labels of the columns of losses must not be in another one."""
+    if isinstance(candidates, (dict, set, frozenset)) or not isinstance(candidates, Iterable):
+        raise TypeError(
+            "candidates must be a list of decisions, in the order in which they are to be tested; found a "
+            f"{type(candidates).__name__}."
+        )
+    listed = list(candidates)
+    if is_frame(losses):
+        labels = list(losses.columns)
+        if labels != listed and sorted(map(str, labels)) == sorted(map(str, listed)):
+            raise ValueError(
+                "candidates must be in the order of the columns of losses, which are their names; found "
+                f"{columns_of(losses)}. Pass losses[candidates] to test them in the order of the candidates."
+            )
+    return listed
 
 
 def _check_support(support: Any) -> tuple[float, float]:
@@ -209,13 +230,15 @@ def _check_support(support: Any) -> tuple[float, float]:
     return low, high
 
 
-def _check_inside(losses: Floats, low: float, high: float) -> None:
+def _check_inside(name: str, losses: Floats, low: float, high: float) -> None:
     outside = ~((losses >= low) & (losses <= high))
     if outside.any():
         index = np.unravel_index(int(np.argmax(outside)), losses.shape)
         where = int(index[0]) if losses.ndim == 1 else tuple(int(i) for i in index)
+        if np.isnan(losses[index]):
+            raise not_finite(float(losses[index]), f"at index {where}", name)
         raise ValueError(
-            f"losses must lie in the support, between {low:g} and {high:g}; found {float(losses[index])!r} at index "
+            f"{name} must lie in the support, between {low:g} and {high:g}; found {float(losses[index])!r} at index "
             f"{where}. A loss outside says that the support is wrong: widen it, rather than drop the loss."
         )
 

@@ -15,6 +15,7 @@ from certeq._table import BLOCK, is_remote
 from certeq.risk._api import oce, threshold, tilt
 from certeq.risk._dependence import (
     ErrorBars,
+    Memory,
     check_dependence,
     cosine_sums,
     cosines_for,
@@ -22,14 +23,35 @@ from certeq.risk._dependence import (
     join_lags,
     lags_for,
     lags_of,
-    lifetime,
     lifetime_of_overlap,
     long_run_variances,
+    memory_of,
 )
 from certeq.risk._estimate import ReliabilityWarning
-from certeq.risk._inference import assumptions_of, memory_left_out, too_few
-from certeq.risk._input import Floats, as_array, as_weights, check_aligned, check_utility, free_to_overflow
-from certeq.utilities import Utility
+from certeq.risk._inference import (
+    NO_WIDTH,
+    ON_ONE_VALUE,
+    ON_ONE_VALUE_SHARE,
+    assumptions_of,
+    check_order,
+    lower_threshold,
+    memory_warnings,
+    too_few,
+)
+from certeq.risk._input import (
+    Floats,
+    as_array,
+    as_weights,
+    check_aligned,
+    check_utility,
+    free_to_overflow,
+    not_finite,
+    span_of,
+)
+from certeq.utilities import Exponential, Utility
+from certeq.utilities.forms import form
+
+_ROUNDING = 1e-13  # of the largest loss: influence values below that are 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +65,7 @@ class Difference:
     stderr : float
         Standard error of ``value``. Losses of the same period are compared, so what both have in common drops out.
     df : float
-        Degrees of freedom of the t quantile.
+        Degrees of freedom of the t quantile; 0 where the samples say nothing of the error.
     n : int
         Number of periods.
     dependence : None, "auto" or int
@@ -90,9 +112,21 @@ class Difference:
 
     @property
     def pvalue(self) -> float:
-        """How often a difference at least this large, of either sign, would come about if the risks were equal."""
-        if self.value == 0.0 or self.stderr == 0.0:
-            return 1.0 if self.value == 0.0 else 0.0
+        """How often a difference at least this large, of either sign, would come about if the risks were equal.
+
+        1 where the samples say nothing of the error of the difference.
+
+        Warns
+        -----
+        ReliabilityWarning
+            Where ``warnings`` is not empty.
+        """
+        for reason in self.warnings:
+            warnings.warn(reason, ReliabilityWarning, stacklevel=2)
+        if self.value == 0.0 or self.df == 0.0:
+            return 1.0
+        if self.stderr == 0.0:
+            return 0.0
         from scipy.special import stdtr
 
         return float(2.0 * stdtr(self.df, -abs(self.value) / self.stderr))
@@ -105,6 +139,17 @@ class _SeriesRisk(NamedTuple):
     losses: Floats
     influence: Floats
     ess: float
+    is_on_one_value: bool  # most of its tail; the influence values are then those of a lower threshold
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the losses say anything of its error."""
+        return bool(np.abs(self.influence).max() > _ROUNDING * self.largest)
+
+    @property
+    def largest(self) -> float:
+        """The size of the largest loss."""
+        return float(np.abs(self.losses[np.isfinite(self.losses)]).max(initial=0.0))
 
 
 @free_to_overflow
@@ -154,22 +199,34 @@ def difference(
     """
     check_utility(utility)
     other = utility if other is None else check_utility(other)
-    dependence = check_dependence(dependence)
     first, second = _paired(x, y)
-    size = first.size
+    total = first.size
+    dependence = check_dependence(dependence, total)
+    reasons = check_order(x, dependence) or check_order(y, dependence)
     w = None
     if weights is not None:
         (w,) = as_weights(weights, first, -1)  # type: ignore[misc]
         check_weight_sums(float(w.min()), float(w.sum()), float(w.max()))
         w = np.asarray(w, dtype=np.float64) / w.sum()
+    _check_finite("x", first, utility)
+    _check_finite("y", second, other)
+    span = span_of(w, total)
+    first, second, w = first[span], second[span], None if w is None else w[span]
+    if w is not None:  # a loss that does not count may be any number: one of the others, then
+        first, second = (np.where(w > 0, losses, losses[w > 0][0]) for losses in (first, second))
     risks = _risk(first, utility, w), _risk(second, other, w)
-    found = lifetime_of_overlap(dependence) if isinstance(dependence, int) else _lifetime(risks)
-    remembered = 0.0 if dependence is None else found
+    size = span.stop - span.start
+    found = _memory(risks, w)
+    remembered = 0.0
+    if dependence is not None:
+        remembered = lifetime_of_overlap(dependence) if isinstance(dependence, int) else found.lifetime
 
     psi = risks[0].influence - risks[1].influence
     if w is not None:
         psi = psi * (size * w)
-    unit = float(np.abs(psi).max()) or 1.0
+    unit = float(np.abs(psi).max())
+    if not unit > _ROUNDING * max(risk.largest for risk in risks):
+        psi, unit = np.zeros(size), 1.0
     psi = psi / unit
     variance = float(np.mean(psi * psi))
     kurtosis = float(np.mean(psi**4)) / variance**2 if variance > 0.0 else 0.0
@@ -178,20 +235,26 @@ def difference(
     carriers = 1.0 / max(1.0 / ess - 1.0 / effective, 1e-12)
     long_run, cosines = None, 0
     if remembered > 0.0 and size > 1:
-        cosines = cosines_for(size, remembered)
+        cosines = cosines_for(effective, remembered)
         parts = [cosine_sums(psi[None, part], part.start, size, cosines) for part in _blocks(size)]
         (long_run,) = long_run_variances(np.sum(parts, axis=0), size)
     # The difference of two similar risks is hardly skewed, and the bias of one is that of the other.
     bars = error_bars(size, effective, variance, 0.0, kurtosis, carriers, long_run, cosines)
     bars = ErrorBars(bars.stderr * unit, bars.df, 0.0)
-    reasons = too_few(size, ess, carriers, bounded=bool(np.isfinite(max(utility.lipschitz, other.lipschitz))))
-    if dependence is None and found > 0.0:
-        reasons.append(memory_left_out(found))
+    if variance == 0.0 and all(risk.is_known for risk in risks):  # the same errors in both: the difference has none
+        bars = ErrorBars(0.0, max(effective - 1.0, 1.0), 0.0)
+    bounded = bool(np.isfinite(max(utility.lipschitz, other.lipschitz)))
+    reasons = [*too_few(size, effective, ess, carriers, bounded), *reasons]
+    if any(risk.is_on_one_value for risk in risks):
+        reasons.append(ON_ONE_VALUE)
+    if size > 1 and not all(risk.is_known for risk in risks):
+        reasons.append(NO_WIDTH)
+    reasons += memory_warnings(dependence, found, effective)
     return Difference(
         value=risks[0].value - risks[1].value,
         stderr=bars.stderr,
         df=bars.df,
-        n=size,
+        n=total,
         dependence=dependence,
         memory=remembered,
         assumptions=assumptions_of(utility) or assumptions_of(other),
@@ -216,28 +279,53 @@ def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
     return np.asarray(arrays[0], dtype=np.float64), np.asarray(arrays[1], dtype=np.float64)
 
 
+def _check_finite(name: str, x: Floats, utility: Utility) -> None:
+    """Refuse a loss that is NaN or infinite, with its name; -inf may pass under Entropic."""
+    bad = ~np.isfinite(x)
+    if isinstance(utility.shape, Exponential):
+        bad &= x != -np.inf
+    if bad.any():
+        index = int(np.argmax(bad))
+        raise not_finite(float(x[index]), f"at index {index}", name)
+
+
 def _risk(x: Floats, utility: Utility, w: Floats | None) -> _SeriesRisk:
     value, t, q = float(oce(x, utility, w)), float(threshold(x, utility, w)), tilt(x, utility, w)
-    psi = np.asarray(utility.value(x - t)) - (value - t)
-    if w is not None:
-        psi[w == 0] = 0.0  # a loss that does not count may be any number
-    return _SeriesRisk(value, x, psi, 1.0 / float((q * q).sum()))
+    share = np.full(x.size, 1.0 / x.size) if w is None else w
+    psi = np.where(share > 0, np.asarray(utility.value(x - t)) - (value - t), 0.0)
+    ess = 1.0 / float((q * q).sum())
+    on_kink = np.zeros(x.size, dtype=bool)
+    for kink in form(utility).kinks:
+        on_kink |= x - kink.at == t
+    if float(q[on_kink].sum()) > ON_ONE_VALUE_SHARE:  # as in an estimate
+        order = np.argsort(x)
+        order = order[share[order] > 0]
+        lower = lower_threshold(x[order], share[order], 1.0 / float((share * share).sum()), utility, t)
+        values = np.asarray(utility.value(x - lower))
+        larger = np.where(share > 0, values - float(share @ values), 0.0)
+        if float(share**2 @ larger**2) > float(share**2 @ psi**2):
+            return _SeriesRisk(value, x, larger, ess, True)
+    return _SeriesRisk(value, x, psi, ess, False)
 
 
-def _lifetime(risks: tuple[_SeriesRisk, _SeriesRisk]) -> float:
-    """How long the difference of influence values, or either series, remembers."""
+def _memory(risks: tuple[_SeriesRisk, _SeriesRisk], w: Floats | None) -> Memory:
+    """What the difference of influence values, or either series, remembers."""
     size = risks[0].losses.size
     count = lags_for(size)
     if count == 0:
-        return 0.0
+        return Memory()
     series = [risks[0].influence - risks[1].influence]
     for risk in risks:
-        away = risk.losses - np.median(risk.losses)
+        away = risk.losses - np.median(risk.losses if w is None else risk.losses[w > 0])
+        distance = np.abs(away)
+        if w is not None:  # a loss that does not count may be any number
+            for row in (away, distance):
+                row[w == 0] = float(w[w > 0] @ row[w > 0])
         if np.isfinite(away).all():
-            series += [away, np.abs(away)]
+            series += [away, distance]
     units = [float(np.abs(row).max()) or 1.0 for row in series]
     parts = [np.stack([row[part] / unit for row, unit in zip(series, units, strict=True)]) for part in _blocks(size)]
-    return lifetime(join_lags([lags_of(part, count) for part in parts]))
+    return memory_of(join_lags([lags_of(part, count) for part in parts]))
 
 
 def _blocks(size: int) -> Iterator[slice]:

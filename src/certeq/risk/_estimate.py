@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from certeq.risk._api import columns_of, is_frame, is_series, oce, tilt
 from certeq.risk._dependence import (
     ErrorBars,
     Lags,
+    Memory,
     check_dependence,
     cosine_sums,
     cosines_for,
@@ -23,11 +24,23 @@ from certeq.risk._dependence import (
     join_lags,
     lags_for,
     lags_of,
-    lifetime,
     lifetime_of_overlap,
     long_run_variances,
+    memory_of,
 )
-from certeq.risk._inference import ErrorEvidence, Order, assumptions_of, normal_quantile, reliability
+from certeq.risk._inference import (
+    NO_WIDTH,
+    ON_ONE_VALUE,
+    ON_ONE_VALUE_SHARE,
+    ErrorEvidence,
+    Order,
+    assumptions_of,
+    check_order,
+    lower_threshold,
+    memory_warnings,
+    normal_quantile,
+    reliability,
+)
 from certeq.risk._input import (
     Floats,
     as_vector,
@@ -36,6 +49,7 @@ from certeq.risk._input import (
     check_answer,
     check_utility,
     free_to_overflow,
+    span_of,
 )
 from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_table, summarize
 from certeq.risk._rows import slope_and_curvature
@@ -44,7 +58,9 @@ from certeq.risk._units import blindness_of, depends_on_unit
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
 
+_MUCH_LARGER = 1.5  # times as large influence values at a lower threshold are a sign that t* is not well known
 _STRETCH = 0.25  # share of the standard error that OCE may change by along a stretch of thresholds
+_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)  # of OCE: influence values below that are 0
 _FIRST_PART = 1 << 16  # losses of a long sample in which dependence that was not asked for is looked for
 
 
@@ -93,7 +109,7 @@ class Estimate:
         How long the series remembers, in periods: the lifetime that the error bars reckon with, 0 for independent
         samples. What ``dependence=None`` leaves out of account is in ``warnings``.
     df : float
-        Degrees of freedom of the interval's t quantile.
+        Degrees of freedom of the interval's t quantile; 0 where the sample says nothing of its error.
     assumptions : str
         The moments that the error bars need to be finite, where the slope of u is unbounded; else empty. No sample can
         show whether they are.
@@ -206,9 +222,15 @@ class Estimate:
         return np.concatenate(values)
 
     def samples_for(self, halfwidth: float, level: float = 0.95) -> int:
-        """How many samples like these would bring the interval down to +- ``halfwidth``."""
+        """How many samples like these would bring the interval down to +- ``halfwidth``.
+
+        Not for samples whose interval has no width, which is refused.
+        """
         check_number("halfwidth", halfwidth, above=0.0, finite=False)
-        return max(1, int(np.ceil(self.n * (self.interval_reach(level) / halfwidth) ** 2)))
+        reach = self.interval_reach(level)
+        if reach == 0.0:
+            raise ValueError(f"samples_for must start from an interval of some width; found none. {NO_WIDTH}")
+        return max(1, int(np.ceil(self.n * (reach / halfwidth) ** 2)))
 
     def interval_reach(self, level: float) -> float:
         """Half the width of the interval, without its warnings."""
@@ -262,11 +284,13 @@ def estimate(
     weights : array_like, optional
         Non-negative weights, one per loss, understood as importance weights: the standard error is that of a weighted
         mean, sqrt(sum w_i**2 (u_i - mean u)**2). Weights that count repetitions should be repeated instead. With
-        ``dependence`` they are weights of the periods, in the order of the losses.
+        ``dependence`` they are weights of the periods, in the order of the losses: periods of weight 0 before the
+        first that counts and after the last are as if never seen, those in between are gaps in the series.
     dependence : None, "auto" or int
         None: the losses are independent. "auto": they are a time series; what it remembers, by autocorrelation of the
-        losses or of their size (volatility clustering), is found out and reckoned with. An int k: every loss covers k
-        periods and shares k - 1 of them with the next.
+        losses or of their size (volatility clustering), is found out and reckoned with. An int k, below the number of
+        losses: every loss covers k periods and shares k - 1 of them with the next. For a Series whose dates are not
+        in order the last two are refused.
 
     Returns
     -------
@@ -275,8 +299,8 @@ def estimate(
     Notes
     -----
     The interval needs a finite variance of u(X - t*): ``assumptions`` says what that means for X. ``warnings`` says
-    where the sample speaks against the interval, and where ``dependence=None`` is plainly wrong for it (in a long
-    sample, for its first 65,536 losses; not looked at for Dask).
+    where the sample speaks against the interval, and where ``dependence=None`` or k is plainly wrong for it (in a long
+    sample, for its first 65,536 losses; not looked at for Dask), or the series too short for what it remembers.
 
     "auto" looks for a memory of up to 250 periods and a tenth of the sample. It costs two more reads of a long sample,
     in order, from memory, a mapped file or the chunks of a Dask array alike. The user guide has a table of how often
@@ -296,9 +320,10 @@ def estimate(
     True
     """
     check_utility(utility)
-    dependence = check_dependence(dependence)
-    sample, losses, given_weights = _as_sample(x, weights)
     takes_low = isinstance(utility.shape, Exponential)
+    sample, losses, given_weights, size = _as_sample(x, weights, takes_low)
+    dependence = check_dependence(dependence, size)
+    reasons = [] if is_remote(losses, given_weights) else check_order(x, dependence)
     solved = solve_table(sample, utility)
     if not np.isfinite(solved.summary.low):  # a closed form may not have needed the range
         try:
@@ -309,30 +334,35 @@ def estimate(
     order = Order(sample, fine=bool(utility.kinks))
     influence = _influence(solved, utility)
     moments = _moments(solved, influence, order)
-    remembered = left_out = 0.0
-    if isinstance(dependence, int):
-        remembered = lifetime_of_overlap(dependence)
-    elif dependence == "auto":
-        remembered = _lifetime(sample, influence, order.median)
-    elif not is_remote(losses, given_weights):
-        left_out = _lifetime(_first_part(sample), influence, order.median)
+    if (lower := _lower_influence(solved, influence, moments, order)) is not None:
+        influence, moments = lower
+        reasons.append(ON_ONE_VALUE)
+    found, remembered = Memory(), 0.0
+    if dependence == "auto" or not is_remote(losses, given_weights):
+        found = _memory(sample if dependence == "auto" else _first_part(sample), influence, order)
+    if dependence is not None:
+        remembered = lifetime_of_overlap(dependence) if isinstance(dependence, int) else found.lifetime
     bars, bias = _error_bars(solved, influence, moments, remembered)
     check_answer("OCE", solved.value, utility)
     check_answer("standard error", bars.stderr, utility)
-    evidence = ErrorEvidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, left_out)
+    if bars.stderr == 0.0 and size > 1:
+        reasons.append(NO_WIDTH)
+    evidence = ErrorEvidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, moments.effective)
+    reasons = [*reliability(order, utility, evidence), *reasons]
+    reasons += memory_warnings(dependence, found, moments.effective)
     return Estimate(
         value=solved.value,
         threshold=solved.threshold,
         stderr=bars.stderr,
         bias=bias,
         ess=moments.ess,
-        n=len(sample),
+        n=size,
         utility=utility,
         dependence=dependence,
         memory=remembered,
         df=bars.df,
         assumptions=assumptions_of(utility),
-        warnings=(*_unit(solved, utility, order), *reliability(order, utility, evidence)),
+        warnings=(*_unit(solved, utility, order), *reasons),
         _bars=bars,
         _x=losses,
         _weights=given_weights,
@@ -347,8 +377,23 @@ def _unit(solved: LongSolved, utility: Utility, order: Order) -> tuple[str, ...]
     return () if reason is None else (reason,)
 
 
-def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:
-    """The losses as a sample, and as what a tilt or a bootstrap starts from later."""
+class _CountedLosses(ArrayTable):
+    """Some of the losses of an array; messages name their position in all of it."""
+
+    def __init__(self, values: Floats, weights: Floats | None, span: slice) -> None:
+        super().__init__(values[span], None if weights is None else weights[span])
+        self.start = int(span.start)
+
+    def where(self, row: int) -> str:
+        """How a caller finds a loss."""
+        return super().where(self.start + row)
+
+
+def _as_sample(x: Any, weights: Any, takes_low: bool) -> tuple[Table, Any, Any, int]:
+    """The losses as a sample, as what a tilt or a bootstrap starts from later, and their number.
+
+    The sample reaches from the first loss to the last that count.
+    """
     if is_frame(x):
         first = repr(x.columns[0]) if len(x.columns) else "..."
         raise ValueError(
@@ -357,12 +402,15 @@ def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any]:
         )
     remote = as_sample(x, weights, axis=0)
     if remote is not None:
-        return remote, x, weights
+        return remote, x, weights, len(remote)
     array = as_vector("x", x, " Estimate one column at a time.")
     check_aligned(x, weights)
     rows = as_weights(weights, array, -1)
     own_weights = None if rows is None else rows[0]
-    return ArrayTable(array, own_weights), x if is_series(x) else array, own_weights
+    sample = _CountedLosses(array, own_weights, span_of(own_weights, array.size))
+    if len(sample) < array.size:  # NaN is refused whatever its weight
+        raise_not_finite(ArrayTable(array), takes_low)
+    return sample, x if is_series(x) else array, own_weights, array.size
 
 
 @dataclass(frozen=True)
@@ -373,11 +421,13 @@ class _Influence:
     center: float
     t: float  # the threshold less the center
     level: float  # the mean of u(X - t*)
-    unit: float  # of influence values: no power of them overflows
+    unit: float  # of influence values: no power of them overflows; 0 where they are all 0, up to rounding
     width: float  # of the losses, 0 where they reach to -inf
 
     def values(self, y: Floats) -> Floats:
         """psi of centered losses, in its unit."""
+        if self.unit == 0.0:
+            return np.zeros(np.shape(y))
         return np.asarray((np.asarray(self.utility.value(y - self.t)) - self.level) / self.unit)
 
 
@@ -387,7 +437,9 @@ def _influence(solved: LongSolved, utility: Utility) -> _Influence:
     ends = np.asarray(utility.value(np.array([low, high]) - solved.center - solved.s)) - level
     unit = float(np.abs(ends[np.isfinite(ends)]).max(initial=0.0))
     width = high - low if np.isfinite(high - low) else 0.0
-    return _Influence(utility, solved.center, solved.s, level, unit if unit > 0.0 else 1.0, width)
+    if unit <= _ROUNDING * max(abs(solved.value), abs(solved.threshold)):
+        unit = 0.0
+    return _Influence(utility, solved.center, solved.s, level, unit, width)
 
 
 class _Moments(NamedTuple):
@@ -399,6 +451,7 @@ class _Moments(NamedTuple):
     slope_variance: float
     share: float  # of its jump that a loss on a kink counts for
     ess: float
+    on_one_value: float  # share of the tilt that lies on the losses at t*
     effective: float  # number of equally weighted losses that are as good as these
     curvature: float  # E u''
     nearly_flat: float  # how far the mean slope is from 1 on a stretch beside t*, in standard errors; inf without one
@@ -432,12 +485,7 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
             slopes, slopes2 = weighted_sum(slope, w), weighted_sum(slope * slope, w2)
             spread = weighted_sum((slope - 1.0) ** 2, w2)
             del slope
-            psi = values(y)
-            if w is not None:
-                psi *= w
-            square = psi * psi
-            powers = float(square.sum()), float((square * psi).sum()), float((square * square).sum())
-            return *powers, spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, curvatures
+            return *_power_sums(values(y), w), spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, curvatures
 
     sums = solved.table.reduce(SumKernel(kernel))
     square, cube, fourth, spread, slope2, mixed, jump2, jump_w2, slope, jump, curvature = sums
@@ -463,17 +511,67 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
         nearly_flat = np.min(np.where(matters, distances, np.inf)) / error
     for kink in shape.kinks:
         curvature += mass * kink.jump * order.density_at(solved.threshold + kink.at)
+    variance, skewness, kurtosis = _standardized(square, cube, fourth, size, mass)
     return _Moments(
-        variance=size * square / mass**2,
-        skewness=np.sqrt(size) * cube / square**1.5 if square > 0.0 else 0.0,
-        kurtosis=size * fourth / square**2 if square > 0.0 else 0.0,
+        variance=variance,
+        skewness=skewness,
+        kurtosis=kurtosis,
         slope_variance=max(size * spread / mass**2, 0.0),
         share=share,
         ess=float(ess),
+        on_one_value=share * jump / mass,
         effective=effective,
         curvature=float(curvature / mass),
         nearly_flat=float(nearly_flat),
     )
+
+
+def _power_sums(psi: Floats, w: Floats | None) -> tuple[float, float, float]:
+    """Sums of squares, cubes and fourth powers of influence values times their weights."""
+    if w is not None:
+        psi *= w
+    square = psi * psi
+    return float(square.sum()), float((square * psi).sum()), float((square * square).sum())
+
+
+def _standardized(square: float, cube: float, fourth: float, size: int, mass: float) -> tuple[float, float, float]:
+    """Variance, skewness and kurtosis from such sums."""
+    if not square > 0.0:
+        return 0.0, 0.0, 0.0
+    return size * square / mass**2, float(np.sqrt(size)) * cube / square**1.5, size * fourth / square**2
+
+
+def _lower_influence(
+    solved: LongSolved, influence: _Influence, moments: _Moments, order: Order
+) -> tuple[_Influence, _Moments] | None:
+    """Influence values at the least threshold that may well be the true one, and their moments; None if not needed.
+
+    Where the tail of a sample is one value, those at t* are constant or nearly so, and would say that the risk is known
+    exactly. Without kinks u says by itself how far losses count for the tail: then they must be much larger, relative
+    to what a lower threshold makes of an exponential tail.
+    """
+    utility, center, mass = influence.utility, influence.center, solved.summary.mass
+    least = 1.0
+    if not utility.kinks:
+        if not np.isfinite(utility.lipschitz) or not moments.variance > 0.0 or not order.is_discrete:
+            return None
+        least = _MUCH_LARGER**2 * (1.0 + 2.0 * np.sqrt(moments.slope_variance / len(solved.table)))
+    elif not moments.on_one_value > ON_ONE_VALUE_SHARE:
+        return None
+    t = lower_threshold(order.z - center, order.shares, order.effective, utility, influence.t)
+
+    def total(z: Floats, w: Floats | None) -> tuple[float, ...]:
+        return (weighted_sum(np.asarray(utility.value(shifted(z, center, t))), w),)
+
+    lower = replace(influence, t=t, level=solved.table.reduce(SumKernel(total))[0] / mass, unit=1.0)
+    top = float(np.abs(lower.values(np.array([solved.summary.low, solved.summary.high]) - center)).max())
+    lower = replace(lower, unit=top)
+    kernel = SumKernel(lambda z, w: _power_sums(lower.values(centered(z, center)), w))
+    square, cube, fourth = solved.table.reduce(kernel)
+    variance, skewness, kurtosis = _standardized(square, cube, fourth, len(solved.table), mass)
+    if not variance * lower.unit**2 > least * moments.variance * influence.unit**2:
+        return None
+    return lower, moments._replace(variance=variance, skewness=skewness, kurtosis=kurtosis)
 
 
 @dataclass(frozen=True)
@@ -482,26 +580,30 @@ class _Remembered:
 
     influence: _Influence
     median: float
+    typical: tuple[float, float]  # mean of the losses less the median, and of their distance from it
     lags: int
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> Lags:
-        psi = self.influence.values(centered(block.rows, self.influence.center))
+        series = [self.influence.values(centered(block.rows, self.influence.center))]
+        if self.influence.width > 0.0:
+            away = (block.rows - self.median) / self.influence.width
+            series += [away, np.abs(away)]
         if block.weights is not None:  # a loss that does not count may be any number
-            psi[block.weights == 0] = 0.0
-        if self.influence.width == 0.0:
-            return lags_of(psi[None, :], self.lags)
-        away = (block.rows - self.median) / self.influence.width
-        return lags_of(np.stack([psi, away, np.abs(away)]), self.lags)
+            for row, mean in zip(series, (0.0, *self.typical), strict=False):
+                row[block.weights == 0] = mean / (self.influence.width or 1.0)
+        return lags_of(np.stack(series), self.lags)
 
     def join(self, parts: Sequence[Lags]) -> Lags:
         return join_lags(parts)
 
 
-def _lifetime(sample: Table, influence: _Influence, median: float) -> float:
-    """How many periods the series remembers."""
+def _memory(sample: Table, influence: _Influence, order: Order) -> Memory:
+    """What the series remembers."""
     count = lags_for(len(sample))
-    return lifetime(sample.reduce(_Remembered(influence, median, count), every=True)) if count else 0.0
+    if count == 0:
+        return Memory()
+    return memory_of(sample.reduce(_Remembered(influence, order.median, order.typical, count), every=True))
 
 
 def _first_part(sample: Table) -> Table:
@@ -519,7 +621,7 @@ def _error_bars(
     size = len(solved.table)
     long_run, slope_long_run, cosines = None, moments.slope_variance, 0
     if remembered > 0.0 and size > 1:
-        cosines = cosines_for(size, remembered)
+        cosines = cosines_for(moments.effective, remembered)
         waves = _CosineSums(influence, moments.share, size, solved.summary.mass, cosines)
         long_run, of_slopes = long_run_variances(solved.table.reduce(waves, every=True), size)
         slope_long_run = max(of_slopes, slope_long_run)

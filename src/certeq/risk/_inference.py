@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from certeq._table import Block, Table
+from certeq.risk._dependence import Memory, lifetime_of_overlap
 from certeq.risk._sketch import Floats
 from certeq.utilities import Exponential, Power, Quadratic, Utility
 from certeq.utilities.forms import form
 
+_FEW = 30  # samples
 _ENOUGH = 5.0  # losses that carry the risk, where slopes are bounded: n * alpha of a CVaR
 _ENOUGH_UNBOUNDED = 6.0  # the same, beyond what equal weights make of it, where they are not
 _ENOUGH_DF = 3.6  # degrees of freedom that the kurtosis leaves of the variance of influence values
 _ENOUGH_FOR_TAIL = 1000  # samples: among fewer, the largest of lognormal losses look like a power law of index 2
 _CLEARLY = 2.0  # standard errors that a tail index must lie below 2
+ON_ONE_VALUE_SHARE = 0.5  # of the tilt on the losses at t*, beyond which they are taken for the tail
+_NEAR = 2.0  # standard errors of the mean slope within which a threshold may be the true one
+_HALVINGS = 30  # to a threshold that may well be the true one
 _WHOLE = 1 << 16  # losses up to which all are put in order
 _DRAW, _FINE_DRAW = 1 << 15, 1 << 18
 
@@ -47,6 +52,7 @@ class Order:
             order = np.argsort(z)
             self.z, share = z[order], w[order] / w.sum()
             self.share = share
+        self.shares = share
         self.rank = np.cumsum(share) - 0.5 * share
         self.effective = 1.0 / float((share * share).sum())
 
@@ -60,6 +66,12 @@ class Order:
         """Whether losses repeat each other: at most half of them are distinct."""
         some = self.z[:: max(1, self.z.size >> 12)]
         return bool(2 * (1 + np.count_nonzero(np.diff(some))) <= some.size)
+
+    @property
+    def typical(self) -> tuple[float, float]:
+        """Mean of the losses less the median, and of their distance from it."""
+        away = self.z - self.median
+        return float(self.shares @ away), float(self.shares @ np.abs(away))
 
     def gaps_at(self, point: float, tie: bool) -> tuple[float, float]:
         """How far the next losses lie below and above a point, or with ``tie`` the loss at it; 0 if there are none."""
@@ -138,7 +150,36 @@ class ErrorEvidence(NamedTuple):
     carriers: float  # losses that carry the risk, beyond what equal weights make of it
     kurtosis: float  # of the influence values
     nearly_flat: float  # distance of the mean slope from 1 on a stretch beside t*, in standard errors
-    memory_left_out: float  # lifetime of the memory that independence was assumed in spite of
+    effective: float  # number of equally weighted losses that are as good as these
+
+
+def lower_threshold(z: Floats, share: Floats, effective: float, utility: Utility, threshold: float) -> float:
+    """The least threshold that may well be the true one: the mean slope there is 1, up to two standard errors.
+
+    Of losses in rising order, their shares in the sample, and the threshold that they have. Where u has kinks, the
+    answer has a loss on the first of them.
+    """
+    shape = form(utility)
+
+    def is_plausible(t: float) -> bool:
+        slope = shape.slopes(z - t, 0.0)[0]
+        mean = float(share @ slope)
+        error = np.sqrt(float(share @ (slope - mean) ** 2) / effective)
+        return bool(mean <= 1.0 + _NEAR * error)
+
+    if not shape.kinks:
+        below, above = float(z[0]), threshold
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (below + above)
+            below, above = (below, middle) if is_plausible(middle) else (middle, above)
+        return above
+    kink = shape.kinks[0].at
+    first, last = 0, z.size - 1
+    while first < last:  # the mean slope falls with t
+        middle_loss = (first + last) // 2
+        is_low = is_plausible(float(z[middle_loss]) - kink)
+        first, last = (first, middle_loss) if is_low else (middle_loss + 1, last)
+    return float(z[last]) - kink
 
 
 def assumptions_of(utility: Utility) -> str:
@@ -173,15 +214,20 @@ def _moment_needed(utility: Utility) -> str:
     return f"X**{2.0 * power:g}" if not utility.is_monotone else f"max(X, 0)**{2.0 * power:g}"
 
 
-def too_few(size: int, ess: float, carriers: float, bounded: bool) -> list[str]:
-    """What is said where there are too few samples, or too few of them carry the risk.
+def too_few(size: int, effective: float, ess: float, carriers: float, bounded: bool) -> list[str]:
+    """What is said where there are too few samples, also by their weights, or too few of them carry the risk.
 
     A utility of ``bounded`` slope can do with fewer carriers.
     """
     if size == 1:
         return ["One sample says nothing of its own error: the interval has no width and no meaning."]
-    if size < 30:
+    if size < _FEW:
         return [f"Only {size} samples: the interval is an asymptotic one."]
+    if effective < (1.0 - 1e-9) * _FEW:
+        return [
+            f"The weights leave {size} samples as good as {effective:.3g} of equal weight: the interval is an "
+            "asymptotic one."
+        ]
     if ess >= (1.0 - 1e-9) * _ENOUGH if bounded else carriers >= _ENOUGH_UNBOUNDED:
         return []
     return [
@@ -190,20 +236,71 @@ def too_few(size: int, ess: float, carriers: float, bounded: bool) -> list[str]:
     ]
 
 
-def memory_left_out(periods: float) -> str:
-    """What is said where a series was taken for independent samples."""
-    return (
-        "The losses depend on those before them, by autocorrelation or by spells of high and low volatility that last "
-        f"about {periods:.2g} periods; the interval takes them for independent and is too narrow. If their order is "
-        'that of time, pass dependence="auto".'
-    )
+NO_WIDTH = (
+    "All losses that carry the risk are equal: the sample says nothing of its own error, and the interval has no width "
+    "and no meaning."
+)
+ON_ONE_VALUE = (
+    "Most of the tail lies on one value of the losses: fewer than one sample is in the tail, or losses are capped or "
+    "take few values. The error bars are those of the least threshold within two standard errors of t*, and rough."
+)
+OUT_OF_ORDER = (
+    "The labels of x are whole numbers that go up and down; dependence takes the losses in the order in which they "
+    "stand. If the labels tell the order of time, pass x.sort_index()."
+)
+
+
+def memory_warnings(dependence: int | str | None, found: Memory, size: float) -> list[str]:
+    """What is said of a series of (effectively) that size, where its memory is left out of account or too long."""
+    spells = "by autocorrelation or by spells of high and low volatility that last about"
+    if dependence is None:
+        if not found.is_left_out(0.0):
+            return []
+        return [
+            f"The losses depend on those before them, {spells} {found.lifetime:.2g} periods; the interval takes them "
+            'for independent and is too narrow. If their order is that of time, pass dependence="auto".'
+        ]
+    reasons = []
+    if isinstance(dependence, int):
+        overlap = lifetime_of_overlap(dependence)
+        if found.is_left_out(overlap):
+            reasons.append(
+                f"The losses depend on those before them, {spells} {found.lifetime:.2g} periods, which is longer than "
+                f"an overlap of {dependence} explains; the interval is too narrow. If their order is that of time, "
+                'pass dependence="auto".'
+            )
+        found = Memory(overlap, overlap, 1.0)
+    if found.is_too_long(size):
+        reasons.append(
+            f"The losses depend on those before them over {found.lifetime:.2g} periods or more, and {size:.4g} periods "
+            "are too few for that, or they have a trend; the interval is likely to be too narrow."
+        )
+    return reasons
+
+
+def check_order(x: Any, dependence: int | str | None) -> list[str]:
+    """Refuse dates that go back and forth where order matters; a warning for whole numbers that do.
+
+    A series whose labels fall is one read backwards, with the same memory.
+    """
+    labels: Any = getattr(x, "index", None)
+    if dependence is None or not hasattr(labels, "is_monotonic_increasing") or not hasattr(labels, "inferred_type"):
+        return []
+    if labels.is_monotonic_increasing or labels.is_monotonic_decreasing:
+        return []
+    if labels.inferred_type in ("datetime64", "date", "datetime", "period"):
+        raise ValueError(
+            f"x must be in the order of its dates for dependence={dependence!r}; found dates that go back and forth. "
+            "Pass x.sort_index()."
+        )
+    return [OUT_OF_ORDER] if labels.inferred_type == "integer" and labels.is_unique else []
 
 
 def reliability(order: Order, utility: Utility, evidence: ErrorEvidence) -> tuple[str, ...]:
     """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
     bounded = bool(np.isfinite(utility.lipschitz))
     size, discrete = len(order.sample), order.is_discrete
-    reasons = too_few(size, evidence.ess, evidence.carriers, bounded)
+    reasons = too_few(size, evidence.effective, evidence.ess, evidence.carriers, bounded)
     if not bounded and not discrete and 2.0 * size < _ENOUGH_DF * (evidence.kurtosis - 1.0):
         reasons.append(
             "A few samples far out in the tail of u(X - t*) make up most of its variance; the interval is too narrow. "
@@ -219,8 +316,6 @@ def reliability(order: Order, utility: Utility, evidence: ErrorEvidence) -> tupl
             "The losses take few values, and the threshold t* lies within two standard errors of a stretch where every "
             "threshold is as good: the interval treats it as unique, and may be too narrow."
         )
-    if evidence.memory_left_out > 0.0:
-        reasons.append(memory_left_out(evidence.memory_left_out))
     return tuple(reasons)
 
 

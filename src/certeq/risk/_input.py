@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_instance
+from certeq._checks import check_instance, check_number
 from certeq.utilities import Utility
 
 Floats = NDArray[Any]
@@ -160,10 +160,19 @@ def check_aligned(x: Any, other: Any, name: str = "weights") -> None:
         )
 
 
-def check_level(level: float) -> None:
-    """Refuse a confidence level that is none."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1 (0.95 for 95 %); found {level!r}.")
+def check_level(level: Any) -> float:
+    """A confidence level."""
+    return check_number("level", level, "a number strictly between 0 and 1 (0.95 for 95 %)", above=0.0, below=1.0)
+
+
+def span_of(weights: Floats | None, size: int) -> slice:
+    """From the first of ``size`` samples to the last that count: those before and after are as if never seen."""
+    if weights is None or (weights[0] != 0 and weights[-1] != 0):
+        return slice(0, size)
+    counts = weights != 0
+    if not counts.any():  # an error of its own
+        return slice(0, size)
+    return slice(int(counts.argmax()), size - int(counts[::-1].argmax()))
 
 
 def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
@@ -205,13 +214,13 @@ def raise_not_finite_rows(rows: Floats, allow_low: bool, locate: Locate | None =
             raise not_finite(float(block[position - start]), f"at {where_text}")
 
 
-def not_finite(found: float, where: str) -> ValueError:
+def not_finite(found: float, where: str, name: str = "x") -> ValueError:
     """What is wrong with a loss that is NaN or infinite."""
     if np.isnan(found):
-        return ValueError(f"x holds NaN {where}; drop or fill missing losses first.")
+        return ValueError(f"{name} holds NaN {where}; drop or fill missing losses first.")
     if found > 0:
-        return ValueError(f"x holds +inf {where}: its OCE is +inf, and no threshold or tilt exists.")
+        return ValueError(f"{name} holds +inf {where}: its OCE is +inf, and no threshold or tilt exists.")
     return ValueError(
-        f"x holds -inf {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
+        f"{name} holds -inf {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
         "Drop it, or replace it by a finite loss."
     )
