@@ -16,6 +16,7 @@ except ImportError as error:
 
 from certeq.learn._calibration import Calibration, ToyData, calibration, toy_heteroscedastic
 from certeq.learn._linear import OCEClassifier, OCERegressor
+from certeq.learn._scoring import OCEScorer, oce_scorer, sample_losses
 
 if TYPE_CHECKING:
     from certeq.learn._network_estimators import OCENetworkClassifier, OCENetworkRegressor
@@ -32,6 +33,8 @@ __all__ = [
     "OCERegressor",
     "ToyData",
     "calibration",
+    "oce_scorer",
+    "sample_losses",
     "toy_heteroscedastic",
 ]
 
@@ -44,7 +47,7 @@ _TORCH = {
 }
 
 # Pickles name this package, not the file that a class happens to be written in.
-for _class in (Calibration, OCEClassifier, OCERegressor, ToyData):
+for _class in (Calibration, OCEClassifier, OCERegressor, OCEScorer, ToyData):
     _class.__module__ = __name__
 
 

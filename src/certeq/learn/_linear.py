@@ -24,6 +24,11 @@ from certeq.learn._checks import (
 )
 from certeq.optimize.newton import solve_linear
 from certeq.optimize.predictor import Floats, LinearObjective, LogisticScore, ScoreLoss, SoftmaxScore, SquaredScore
+from certeq.risk import UnitWarning, oce, tilt
+from certeq.risk.solvers import blindness_of, depends_on_unit
+from certeq.utilities import Entropic, Utility
+
+_PER_PARAMETER = 5  # samples for each from which on a fit should rest on more of them than it has parameters
 
 
 class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
@@ -39,13 +44,19 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
 
     def _solve(
-        self, X: Floats, loss: ScoreLoss, weight: Floats | None, penalty: float, center: float, relative: bool
+        self,
+        X: Floats,
+        loss: ScoreLoss,
+        utility: Utility,
+        weight: Floats | None,
+        penalty: float,
+        center: float,
+        relative: bool,
     ) -> Floats:
         """Fit, store what is known of the fit, and return theta (outputs, columns and the intercept).
 
         ``penalty`` is per unit of total weight; ``center`` is where the intercept starts.
         """
-        utility = as_utility(self.utility)
         tol, max_iter = check_number("tol", self.tol, above=0.0, finite=False), check_count("max_iter", self.max_iter)
         shares, total = None, float(len(X))
         if weight is not None:
@@ -107,8 +118,9 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y:
-        ``utility.scaled`` chooses the size of a squared error that matters.
+        What risk means. Squared errors have the squared units of y: ``utility.scaled`` chooses the size of a squared
+        error that matters. The default is ``Entropic(1.0).scaled(v)`` with v the variance of y, so that y in other
+        units gives the same fit; a utility of your own that does not suit the size of the errors is warned of.
     alpha : float
         Strength of the ridge, at least 0. The intercept is not penalized.
     fit_intercept : bool
@@ -194,11 +206,19 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         alpha = check_number("alpha", self.alpha, least=0.0)
         weight = check_sample_weight(sample_weight, len(y))
         center = float(np.average(y, weights=weight))
+        utility = self._utility_for(float(np.average(np.square(y - center), weights=weight)))
         # penalty/2 * norm**2 with penalty = 2 alpha / n is the ridge of the formula.
-        theta = self._solve(X, SquaredScore(y), weight, 2.0 * alpha, center, relative=True)
+        theta = self._solve(X, SquaredScore(y), utility, weight, 2.0 * alpha, center, relative=True)
         coef, intercept = self._split(theta, X.shape[1])
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        if self.utility is not None:
+            warn_of_units(utility, np.square(y - center), self.losses(X, y), weight, theta.size)
         return self
+
+    def _utility_for(self, variance: float) -> Utility:
+        if self.utility is None and 0.0 < variance < np.inf:
+            return Entropic(1.0).scaled(variance)
+        return as_utility(self.utility)
 
     def predict(self, X: Any) -> Floats:
         """Return Xc + b."""
@@ -210,6 +230,31 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         y = np.asarray(y, dtype=np.float64)
         check_consistent_length(predicted, y)
         return np.asarray(np.square(predicted - y))
+
+
+def warn_of_units(utility: Utility, constant: Floats, fitted: Floats, weight: Floats | None, parameters: int) -> None:
+    """Say where a utility hardly sees the errors of the best constant, or too few of those of a fit.
+
+    Where the largest error alone is minimized, one more of them than there are parameters are equal. A fit that rests
+    on no more is warned of if units are to blame: if the utility in the unit of the errors would see more of them.
+    """
+    if not depends_on_unit(utility) or len(fitted) < _PER_PARAMETER * (parameters + 1):
+        return
+    shares = None if weight is None else weight / weight.sum()
+    reason = blindness_of(constant, shares, utility, float(oce(constant, utility, shares)))
+    counted, scale = _effective_number(fitted, utility, shares), float(np.average(fitted, weights=weight))
+    if reason is None and counted < parameters + 1 < _effective_number(fitted, utility.scaled(scale), shares):
+        reason = (
+            f"{utility!r} gives nearly all of the weight to {counted:.0f} of {len(fitted)} samples: its parameters are "
+            f"in the unit of the losses, whose mean is {scale:.2g}. Use utility.scaled({scale:.2g}), or standardize y."
+        )
+    if reason is not None:
+        warnings.warn(reason, UnitWarning, stacklevel=3)
+
+
+def _effective_number(losses: Floats, utility: Utility, shares: Floats | None) -> float:
+    """How many samples the tilt rests on."""
+    return 1.0 / float(np.square(tilt(losses, utility, shares)).sum())
 
 
 class ScoreClassifier(ClassifierMixin):  # type: ignore[misc]
@@ -357,7 +402,8 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
         classes, index = np.unique(y, return_inverse=True)
         check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
         weight = combine_weights(weight, self.class_weight, classes, y)
-        theta = self._solve(X, _loss(index, len(classes)), weight, 1.0 / C, 0.0, relative=False)
+        utility = as_utility(self.utility)
+        theta = self._solve(X, _loss(index, len(classes)), utility, weight, 1.0 / C, 0.0, relative=False)
         self.coef_, self.intercept_ = self._split(theta, X.shape[1])
         self.classes_ = classes
         return self

@@ -51,7 +51,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
     epochs: int
     batch_size: int
     weight_decay: float
-    early_stopping: bool
+    early_stopping: Any
     validation_fraction: float
     patience: int
     warm_start: bool
@@ -89,7 +89,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
         inputs = _as_float32(X)
         packed = np.column_stack([y, weight]).astype(np.float32)
         valid = None
-        if self.early_stopping and strata is not None:
+        if strata is not None and self._stops_early(*X.shape):
             inputs, packed, valid = self._hold_out(inputs, packed, strata)
         proceed = proceed and hasattr(self, "net_")
         with self._seeded(proceed):
@@ -99,6 +99,10 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
             self.net_.train_split = None if valid is None else predefined_split(valid)
             self.net_.partial_fit(inputs, packed, epochs=epochs)
         self.n_iter_ = len(self.net_.history)
+
+    def _stops_early(self, n: int, d: int) -> bool:
+        """Whether to hold out some of n samples with d features."""
+        return bool(self.early_stopping)
 
     def _net(self, inputs: int, outputs: int, base: Callable[[Tensor, Tensor], Tensor], stops: bool) -> NeuralNet:
         callbacks: list[tuple[str, Any]] = self._callbacks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from certeq.learn._checks import check_classes, check_sample_weight, combine_wei
 from certeq.learn._linear import ScoreClassifier, positions
 from certeq.learn._network import ClassEntropy, NetworkOCE, one_output
 from certeq.optimize.predictor import Floats
+
+_FAR = 20.0  # means and deviations of y beyond it, or deviations below its inverse, are far from unit size
 
 
 class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
@@ -162,7 +165,8 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     ----------
     utility : Utility, optional
         What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
-        or choose the size of an error that matters by ``utility.scaled``.
+        or choose the size of an error that matters by ``utility.scaled``. Targets far from unit size, which a network
+        may not reach, are warned of.
     hidden_sizes, activation, learning_rate, epochs, batch_size, weight_decay
         As in `OCENetworkClassifier`.
     early_stopping, validation_fraction, patience, warm_start, device, verbose, random_state
@@ -224,6 +228,7 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
         """Fit on X (n, d) and y (n,)."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         weight = check_sample_weight(sample_weight, len(y))
+        self._warn_of_units(y)
         self._train(X, y, weight, self._base(), self._outputs, proceed=self.warm_start, strata=np.zeros(len(y)))
         return self
 
@@ -233,6 +238,17 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
         weight = check_sample_weight(sample_weight, len(y))
         self._train(X, y, weight, self._base(), self._outputs, proceed=True, epochs=1)
         return self
+
+    def _warn_of_units(self, y: Floats) -> None:
+        mean, deviation = float(np.mean(y)), float(np.std(y))
+        if not (abs(mean) <= _FAR and (deviation == 0.0 or 1.0 / _FAR <= deviation <= _FAR)):
+            warnings.warn(
+                f"y has mean {mean:.3g} and standard deviation {deviation:.3g}; {type(self).__name__} begins near 0 "
+                "and learns targets of about unit size. Standardize y, and take predictions back to its units "
+                "(scikit-learn's TransformedTargetRegressor does both).",
+                UserWarning,
+                stacklevel=3,
+            )
 
     _outputs = 1
 

@@ -20,6 +20,8 @@ from certeq.optimize.predictor import Floats
 from certeq.utilities import Mean, Utility
 
 FLOOR = 1e-6
+_PER_FEATURE = 100  # samples for each feature from which on the deviations are not fitted to noise
+_LEAST = 50  # samples, of which a tenth can be held out
 
 
 class MVERegressor(OCENetworkRegressor):
@@ -36,7 +38,11 @@ class MVERegressor(OCENetworkRegressor):
         Of the network and of Adam; the defaults are those of the paper's MVE benchmark.
     burn_in : int
         First epochs, in which the mean alone is fitted, by squared errors.
-    weight_decay, early_stopping, validation_fraction, patience, warm_start, device, verbose, random_state
+    early_stopping : bool or "auto"
+        Whether to hold out a fraction and stop when its OCE has not improved for so many epochs. "auto", the default,
+        does where there are less than 100 samples per feature (and at least 50 samples): deviations are then fitted to
+        the noise of the training samples, and intervals cover too little.
+    weight_decay, validation_fraction, patience, warm_start, device, verbose, random_state
         As in `OCENetworkRegressor`.
 
     Attributes
@@ -46,10 +52,13 @@ class MVERegressor(OCENetworkRegressor):
 
     Notes
     -----
-    Standardize X and y. An entropic utility punishes samples that the model was too sure of and so widens the
-    predicted deviations. On `toy_heteroscedastic` with the default recipe, over 10 seeds, MACE on the 50 test points is
-    0.073 +- 0.008 with the mean, 0.066 +- 0.007 with ``Entropic(0.1)`` and 0.066 for the truth itself; on 10,000 fresh
-    points 0.017 and 0.015, within a standard deviation (0.005) of each other.
+    Standardize X and y; targets far from unit size are warned of. An entropic utility punishes samples that the model
+    was too sure of and so widens the predicted deviations. On `toy_heteroscedastic` with the default recipe, over 10
+    seeds, MACE on the 50 test points is 0.073 +- 0.008 with the mean, 0.066 +- 0.007 with ``Entropic(0.1)`` and 0.066
+    for the truth itself; on 10,000 fresh points 0.017 and 0.015, within a standard deviation (0.005) of each other.
+
+    On the diabetes data (442 patients, 10 features, 4 splits) intervals of 95 % cover 71 to 84 % of the test points
+    without early stopping and 91 to 95 % with it.
 
     Not with entropic risk on unbounded targets: its true value is infinite where the predicted variance is small.
 
@@ -75,7 +84,7 @@ class MVERegressor(OCENetworkRegressor):
         batch_size: int = 100,
         burn_in: int = 5,
         weight_decay: float = 0.0,
-        early_stopping: bool = False,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         patience: int = 20,
         warm_start: bool = False,
@@ -91,7 +100,7 @@ class MVERegressor(OCENetworkRegressor):
             epochs=epochs,
             batch_size=batch_size,
             weight_decay=weight_decay,
-            early_stopping=early_stopping,
+            early_stopping=early_stopping,  # type: ignore[arg-type]
             validation_fraction=validation_fraction,
             patience=patience,
             warm_start=warm_start,
@@ -102,6 +111,13 @@ class MVERegressor(OCENetworkRegressor):
         self.burn_in = burn_in
 
     _outputs = 2
+
+    def _stops_early(self, n: int, d: int) -> bool:
+        if self.early_stopping == "auto":
+            return _LEAST <= n < _PER_FEATURE * d
+        if isinstance(self.early_stopping, str):
+            raise ValueError(f'early_stopping must be True, False or "auto"; found {self.early_stopping!r}.')
+        return bool(self.early_stopping)
 
     def _base(self) -> Any:
         return GaussianNLL()

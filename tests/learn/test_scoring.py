@@ -1,0 +1,216 @@
+"""The risk of held-out losses as a score, and what is said of targets in unsuitable units."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import log_loss, mean_squared_error
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+import certeq as ce
+from certeq.learn import MVERegressor, OCEClassifier, OCENetworkRegressor, OCERegressor, oce_scorer, sample_losses
+
+
+def data(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1] + 5.0
+    score = X @ [1.0, 0.1, 3.0] - 21.0
+    return (
+        X,
+        score + 0.5 * rng.standard_normal(n),
+        np.array(["no", "yes"])[(score + rng.logistic(size=n) > 0).astype(int)],
+    )
+
+
+class TestSampleLosses:
+    @pytest.mark.parametrize("make", [OCERegressor, LinearRegression])
+    def test_regressors_through_a_pipeline(self, make):
+        X, y, _ = data()
+        model = make_pipeline(StandardScaler(), make()).fit(X, y)
+        assert sample_losses(model, X, y).mean() == pytest.approx(mean_squared_error(y, model.predict(X)), rel=1e-12)
+
+    @pytest.mark.parametrize("make", [OCEClassifier, LogisticRegression])
+    def test_classifiers_through_a_pipeline(self, make):
+        X, _, label = data()
+        model = make_pipeline(StandardScaler(), make()).fit(X, label)
+        assert sample_losses(model, X, label).mean() == pytest.approx(log_loss(label, model.predict_proba(X)), rel=1e-9)
+
+    def test_nested_pipelines_and_searches(self):
+        X, y, _ = data()
+        inner = make_pipeline(StandardScaler(), OCERegressor(ce.CVaR(0.3)))
+        search = GridSearchCV(make_pipeline(StandardScaler(), inner), {"pipeline__oceregressor__alpha": [1.0]})
+        search.fit(X, y)
+        direct = inner.fit(StandardScaler().fit_transform(X), y)
+        expected = (direct.predict(StandardScaler().fit_transform(X)) - y) ** 2
+        np.testing.assert_allclose(sample_losses(search, X, y), expected, rtol=1e-6, atol=1e-9)
+
+    def test_own_losses_come_first(self):
+        X, y, _ = data(60)
+        model = MVERegressor(epochs=3, random_state=0).fit(X / 10, y / 3)
+        np.testing.assert_array_equal(sample_losses(model, X / 10, y / 3), model.losses(X / 10, y / 3))
+
+    def test_transformed_targets_are_judged_in_their_own_units(self):
+        X, y, _ = data()
+        model = TransformedTargetRegressor(Ridge(), transformer=StandardScaler()).fit(X, 100.0 * y)
+        np.testing.assert_allclose(sample_losses(model, X, 100.0 * y), (model.predict(X) - 100.0 * y) ** 2)
+
+    def test_several_outputs(self):
+        X, y, _ = data()
+        both = np.column_stack([y, 2.0 * y])
+        model = LinearRegression().fit(X, both)
+        np.testing.assert_allclose(sample_losses(model, X, both), ((model.predict(X) - both) ** 2).sum(axis=1))
+
+    def test_what_does_not_predict_is_refused(self):
+        X, y, label = data(50)
+        with pytest.raises(TypeError, match="method losses, or be a regressor or a classifier.*found KMeans"):
+            sample_losses(KMeans(2, n_init=1).fit(X), X, y)
+        with pytest.raises(TypeError, match="found SVC"):
+            sample_losses(SVC().fit(X, label), X, label)
+        with pytest.raises(ValueError, match="not among the classes"):
+            sample_losses(LogisticRegression().fit(X, label), X, np.full(50, "maybe"))
+
+
+class TestScorer:
+    @pytest.mark.parametrize("utility", [ce.Mean(), ce.CVaR(0.2), ce.Entropic(0.5)], ids=repr)
+    def test_cross_validation(self, utility):
+        X, y, _ = data()
+        model = make_pipeline(StandardScaler(), Ridge())
+        found = cross_val_score(model, X, y, scoring=oce_scorer(utility), cv=3)
+        for k, score in enumerate(found):
+            test = np.arange(100 * k, 100 * k + 100)
+            train = np.setdiff1d(np.arange(300), test)
+            errors = (clone(model).fit(X[train], y[train]).predict(X[test]) - y[test]) ** 2
+            assert score == pytest.approx(-ce.oce(errors, utility), rel=1e-12)
+
+    def test_the_mean_is_scikit_learns(self):
+        X, y, label = data()
+        for model, target, scoring in (
+            (Ridge(), y, "neg_mean_squared_error"),
+            (LogisticRegression(), label, "neg_log_loss"),
+        ):
+            np.testing.assert_allclose(
+                cross_val_score(make_pipeline(StandardScaler(), model), X, target, scoring=oce_scorer(ce.Mean()), cv=3),
+                cross_val_score(make_pipeline(StandardScaler(), model), X, target, scoring=scoring, cv=3),
+                rtol=1e-9,
+            )
+
+    def test_a_search_picks_the_utility_that_has_the_least_risk(self):
+        """Choosing by log-loss picks the mean."""
+        rng = np.random.default_rng(0)
+        X, other = rng.normal(size=(900, 5)), rng.random(900) < 0.1
+        score = np.where(other, -3.0 * X[:, 1], 2.0 * X[:, 0] + 2.0 * X[:, 1])
+        y = (score + 0.5 * rng.logistic(size=900) > 0).astype(int)
+        grid = {"oceclassifier__utility": [ce.Mean(), ce.Entropic(1.0)]}
+        model = make_pipeline(StandardScaler(), OCEClassifier())
+        best = {
+            name: GridSearchCV(model, grid, scoring=scoring, cv=3).fit(X, y).best_params_["oceclassifier__utility"]
+            for name, scoring in (("mean", "neg_log_loss"), ("tail", oce_scorer(ce.CVaR(0.1))))
+        }
+        assert best == {"mean": ce.Mean(), "tail": ce.Entropic(1.0)}
+
+    def test_weights_infinite_losses_and_losses_of_ones_own(self):
+        X, y, label = data(60)
+        model = LinearRegression().fit(X, y)
+        weights = np.arange(60.0)
+        errors = (model.predict(X) - y) ** 2
+        assert oce_scorer(ce.CVaR(0.3))(model, X, y, weights) == pytest.approx(-ce.oce(errors, ce.CVaR(0.3), weights))
+        absolute = oce_scorer(ce.Mean(), losses=lambda model, X, y: np.abs(model.predict(X) - y))
+        assert absolute(model, X, y) == pytest.approx(-np.abs(model.predict(X) - y).mean())
+        sure = DecisionTreeClassifier(random_state=0).fit(X[:30], label[:30])
+        assert oce_scorer(ce.CVaR(0.3))(sure, X[30:], label[30:]) == -np.inf
+        with pytest.raises(TypeError, match="losses must be a function"):
+            oce_scorer(ce.Mean(), losses="squared")
+        with pytest.raises(ValueError, match=r"one loss per sample, of shape \(n,\); found shape \(\)"):
+            oce_scorer(ce.Mean(), losses=lambda model, X, y: 1.0)(model, X, y)
+        with pytest.raises(TypeError, match="utility must be"):
+            oce_scorer("cvar")
+
+    def test_prints_and_pickles(self):
+        scorer = oce_scorer(ce.CVaR(0.1))
+        assert repr(scorer) == "oce_scorer(CVaR(alpha=0.1))"
+        twin = pickle.loads(pickle.dumps(scorer))
+        X, y, _ = data(50)
+        model = LinearRegression().fit(X, y)
+        assert twin(model, X, y) == scorer(model, X, y)
+
+
+class TestUnits:
+    @pytest.fixture(scope="class")
+    def diabetes(self):
+        X, y = load_diabetes(return_X_y=True)
+        return StandardScaler().fit_transform(X), y
+
+    def test_the_default_regressor_does_not_depend_on_the_unit_of_y(self, diabetes):
+        X, y = diabetes
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            plain = OCERegressor().fit(X, y)
+            for scale, offset in ((1e-4, 0.0), (1e6, 1e7)):
+                other = OCERegressor().fit(X, scale * y + offset)
+                np.testing.assert_allclose(other.coef_, scale * plain.coef_, rtol=1e-6)
+        assert plain.score(X, y) > 0.49  # 0.32 with Entropic(1.0) on squared errors of thousands, 0.52 with the mean
+        same = OCERegressor(ce.Entropic(1.0).scaled(y.var())).fit(X, y)
+        np.testing.assert_allclose(plain.coef_, same.coef_, rtol=1e-9)
+        weights = np.random.default_rng(0).integers(1, 3, len(y))
+        weighted = OCERegressor(tol=1e-10).fit(X, y, weights)
+        repeated = OCERegressor(tol=1e-10).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+        np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
+
+    def test_a_utility_that_is_too_sharp_or_blind_is_warned_of(self, diabetes):
+        X, y = diabetes
+        with pytest.warns(ce.UnitWarning, match=r"nearly all of the weight to \d of 442 samples.*standardize y"):
+            OCERegressor(ce.Entropic(1.0)).fit(X, y)
+        with pytest.warns(ce.UnitWarning, match=r"hardly sees the risk of losses this small"):
+            OCERegressor(ce.Entropic(1.0)).fit(X, 1e-4 * y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for utility in (ce.Mean(), ce.CVaR(0.1), 0.5 * ce.Mean() + 0.5 * ce.CVaR(0.05), ce.MeanVariance(1e-4)):
+                OCERegressor(utility).fit(X, y)
+            OCERegressor(ce.Entropic(1.0).scaled(4e3)).fit(X, y)
+            OCERegressor(ce.Entropic(1.0)).fit(X, (y - y.mean()) / y.std())
+
+    @pytest.mark.parametrize("make", [OCENetworkRegressor, MVERegressor])
+    def test_networks_warn_of_targets_far_from_unit_size(self, diabetes, make):
+        X, y = diabetes
+        for target in (y, y - y.mean(), (y - y.mean()) / y.std() * 1e-3):
+            with pytest.warns(UserWarning, match=r"y has mean .* and standard deviation .*Standardize y"):
+                make(epochs=1, random_state=0).fit(X, target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            make(epochs=1, random_state=0).fit(X, (y - y.mean()) / y.std())
+            make(epochs=1, random_state=0).fit(X, np.zeros(len(y)))
+
+    def test_early_stopping_where_coverage_needs_it(self, diabetes):
+        """Without it intervals of 95 % cover some 80 %."""
+        X, y = diabetes
+        y = (y - y.mean()) / y.std()
+        train, test = np.arange(0, 300), np.arange(300, 442)
+        covered = {}
+        for early in ("auto", False):
+            model = MVERegressor(early_stopping=early, random_state=0).fit(X[train], y[train])
+            mean, std = model.predict(X[test], return_std=True)
+            covered[early] = float((np.abs(y[test] - mean) < 1.96 * std).mean())
+        assert covered["auto"] > 0.88
+        assert covered["auto"] > covered[False] + 0.05
+        with pytest.raises(ValueError, match="early_stopping must be True, False or \"auto\"; found 'always'"):
+            MVERegressor(early_stopping="always").fit(X, y)
+
+    def test_early_stopping_is_left_out_where_there_are_many_samples(self):
+        rng = np.random.default_rng(0)
+        for n, d, stops in ((60, 1, True), (175, 1, False), (40, 1, False), (300, 2, False), (150, 2, True)):
+            assert MVERegressor()._stops_early(n, d) is stops
+        X = rng.standard_normal((150, 1))
+        model = MVERegressor(epochs=3, random_state=0).fit(X, X[:, 0])
+        assert "valid_loss" not in model.history_[0]
