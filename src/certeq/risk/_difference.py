@@ -36,6 +36,7 @@ from certeq.risk._inference import (
     check_order,
     lower_threshold,
     memory_warnings,
+    much_larger,
     too_few,
 )
 from certeq.risk._input import (
@@ -297,13 +298,16 @@ def _risk(x: Floats, utility: Utility, w: Floats | None) -> _SeriesRisk:
     on_kink = np.zeros(x.size, dtype=bool)
     for kink in form(utility).kinks:
         on_kink |= x - kink.at == t
-    if float(q[on_kink].sum()) > ON_ONE_VALUE_SHARE:  # as in an estimate
+    is_at_threshold = float(q[on_kink].sum()) > ON_ONE_VALUE_SHARE
+    is_largest = bool(utility.kinks) and float(q[x == x.max()].sum()) > ON_ONE_VALUE_SHARE
+    if is_at_threshold or (is_largest and np.isfinite(utility.lipschitz)):  # as in an estimate
+        least = 1.0 if is_at_threshold else much_larger(float(np.linalg.norm(q - share)))
         order = np.argsort(x)
         order = order[share[order] > 0]
         lower = lower_threshold(x[order], share[order], 1.0 / float((share * share).sum()), utility, t)
         values = np.asarray(utility.value(x - lower))
         larger = np.where(share > 0, values - float(share @ values), 0.0)
-        if float(share**2 @ larger**2) > float(share**2 @ psi**2):
+        if float(share**2 @ larger**2) > least * float(share**2 @ psi**2):
             return _SeriesRisk(value, x, larger, ess, True)
     return _SeriesRisk(value, x, psi, ess, False)
 

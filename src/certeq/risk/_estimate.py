@@ -38,6 +38,7 @@ from certeq.risk._inference import (
     check_order,
     lower_threshold,
     memory_warnings,
+    much_larger,
     normal_quantile,
     reliability,
 )
@@ -58,7 +59,6 @@ from certeq.risk._units import blindness_of, depends_on_unit
 from certeq.utilities import Exponential, Utility
 from certeq.utilities.forms import form
 
-_MUCH_LARGER = 1.5  # times as large influence values at a lower threshold are a sign that t* is not well known
 _STRETCH = 0.25  # share of the standard error that OCE may change by along a stretch of thresholds
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)  # of OCE: influence values below that are 0
 _FIRST_PART = 1 << 16  # losses of a long sample in which dependence that was not asked for is looked for
@@ -541,23 +541,33 @@ def _standardized(square: float, cube: float, fourth: float, size: int, mass: fl
     return size * square / mass**2, float(np.sqrt(size)) * cube / square**1.5, size * fourth / square**2
 
 
+def _may_be_on_one_value(order: Order, influence: _Influence) -> bool:
+    """Whether most of the tail may lie on one value other than t*, for a utility of bounded slope.
+
+    With kinks it is the largest loss, which a cap makes of many; without them any of few values will do.
+    """
+    utility, z = influence.utility, order.z
+    if not np.isfinite(utility.lipschitz):
+        return False
+    if not utility.kinks:
+        return order.is_discrete
+    slope = float(np.asarray(utility.slope(z[-1:] - influence.center - influence.t))[0])
+    return slope * float(order.shares[np.searchsorted(z, z[-1]) :].sum()) > ON_ONE_VALUE_SHARE
+
+
 def _lower_influence(
     solved: LongSolved, influence: _Influence, moments: _Moments, order: Order
 ) -> tuple[_Influence, _Moments] | None:
     """Influence values at the least threshold that may well be the true one, and their moments; None if not needed.
 
     Where the tail of a sample is one value, those at t* are constant or nearly so, and would say that the risk is known
-    exactly. Without kinks u says by itself how far losses count for the tail: then they must be much larger, relative
-    to what a lower threshold makes of an exponential tail.
+    exactly. Where that value is not t* itself, `much_larger` says when they are too small.
     """
     utility, center, mass = influence.utility, influence.center, solved.summary.mass
-    least = 1.0
-    if not utility.kinks:
-        if not np.isfinite(utility.lipschitz) or not moments.variance > 0.0 or not order.is_discrete:
-            return None
-        least = _MUCH_LARGER**2 * (1.0 + 2.0 * np.sqrt(moments.slope_variance / len(solved.table)))
-    elif not moments.on_one_value > ON_ONE_VALUE_SHARE:
+    is_at_threshold = bool(utility.kinks) and moments.on_one_value > ON_ONE_VALUE_SHARE
+    if not is_at_threshold and not (moments.variance > 0.0 and _may_be_on_one_value(order, influence)):
         return None
+    least = 1.0 if is_at_threshold else much_larger(float(np.sqrt(moments.slope_variance / len(solved.table))))
     t = lower_threshold(order.z - center, order.shares, order.effective, utility, influence.t)
 
     def total(z: Floats, w: Floats | None) -> tuple[float, ...]:

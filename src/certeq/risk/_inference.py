@@ -22,6 +22,7 @@ _ENOUGH_FOR_TAIL = 1000  # samples: among fewer, the largest of lognormal losses
 _CLEARLY = 2.0  # standard errors that a tail index must lie below 2
 ON_ONE_VALUE_SHARE = 0.5  # of the tilt on the losses at t*, beyond which they are taken for the tail
 _NEAR = 2.0  # standard errors of the mean slope within which a threshold may be the true one
+_MUCH_LARGER = 1.5  # times as large influence values as a lower threshold makes them by itself
 _HALVINGS = 30  # to a threshold that may well be the true one
 _WHOLE = 1 << 16  # losses up to which all are put in order
 _DRAW, _FINE_DRAW = 1 << 15, 1 << 18
@@ -151,6 +152,14 @@ class ErrorEvidence(NamedTuple):
     kurtosis: float  # of the influence values
     nearly_flat: float  # distance of the mean slope from 1 on a stretch beside t*, in standard errors
     effective: float  # number of equally weighted losses that are as good as these
+
+
+def much_larger(slope_error: float) -> float:
+    """The variance of influence values at the lower threshold, relative to that at t*, that makes the latter doubtful.
+
+    Of an exponential tail it grows with the tail's mass, that is by two standard errors of the mean slope.
+    """
+    return _MUCH_LARGER**2 * (1.0 + _NEAR * slope_error)
 
 
 def lower_threshold(z: Floats, share: Floats, effective: float, utility: Utility, threshold: float) -> float:
