@@ -99,7 +99,7 @@ def true_risk(process: str, utility: ce.Utility) -> float:
     return ce.oce(_long_garch(process) if process.startswith("garch") else _quantiles(), utility)
 
 
-def coverage(losses: np.ndarray, utility: ce.Utility, truth: float, dependence=None) -> SimpleNamespace:
+def coverage(losses: np.ndarray, utility: ce.Utility, truth: float, dependence=None, weights=None) -> SimpleNamespace:
     """Share of the rows whose 95 % interval covers the truth, of those with warnings; and how wide the intervals are.
 
     ``width`` is the median of what is divided by that of the normal interval of independent losses, ``textbook`` the
@@ -111,7 +111,7 @@ def coverage(losses: np.ndarray, utility: ce.Utility, truth: float, dependence=N
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for row in losses:
-            found = ce.estimate(row, utility, dependence=dependence)
+            found = ce.estimate(row, utility, weights, dependence=dependence)
             low, high = found.interval(0.95)
             inside += low - rounding <= truth <= high + rounding
             warned += bool(found.warnings)

@@ -84,6 +84,18 @@ def test_series_too_short_for_their_memory_are_told(name, n, draw, least):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("name", "utility"), [("ar.6", MMV), ("overlap10", CVAR)], ids=str)
+def test_weights_of_periods(name, utility):
+    """Half of the periods without weight, at random; and weights that fall by half every 150 periods, a figure only."""
+    gaps = (np.random.default_rng(1).random(1000) < 0.5).astype(float)
+    for weights, least in ((gaps, 0.9), (0.5 ** (np.arange(999.0, -1.0, -1.0) / 150.0), 0.0)):
+        losses = PROCESSES[name](np.random.default_rng(19), 1000, 1000)
+        found = coverage(losses, utility, true_risk(name, utility), "auto", weights)
+        print(f"{name}, {utility}, {'gaps' if least else 'falling weights'}: covers {found.inside:.3f}")
+        assert found.inside >= least
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal", "t5", "t3", "lognormal", "exponential"])
 def test_independent_losses_are_seldom_taken_for_a_series(name):
     losses = DISTRIBUTIONS[name].rvs(size=(2000, 1000), random_state=np.random.default_rng(5))
