@@ -261,8 +261,9 @@ class ExactResult:
     threshold : float
         t* of the losses at theta.
     tilt : array
-        Worst-case probabilities, one per scenario: they sum to 1 and prove the bound. Ties at a kink carry the
-        shares that the dual problem gives them.
+        Worst-case probabilities, one per scenario, which sum to 1. Where the status is "optimal" they prove the bound,
+        and ties at a kink carry the shares that the dual problem gives them; elsewhere they are the tilt of theta's
+        losses.
     status : str
         "optimal" where relative_gap <= tol, else "iteration limit", "time limit" or "stalled"; the gap is valid
         whatever the status.
