@@ -131,20 +131,29 @@ def test_slopes_at_every_kink(seed):
     kinks = form(u).kinks
     assert u.kinks == tuple((kink.at, kink.jump) for kink in kinks)
     for kink in kinks:
-        assert (float(u.slope(kink.at)), float(u.right_slope(kink.at))) == (kink.left, kink.right)
+        # To an ulp: NumPy's exponential of one number and of several need not have the same last bit.
+        assert [float(u.slope(kink.at)), float(u.right_slope(kink.at))] == pytest.approx(
+            [kink.left, kink.right], rel=4e-16, abs=0.0
+        )
     # Where and how high: the referee's own, in fractions. What only its exact arithmetic tells apart is one kink here.
     tolerance = 1e-13 * spec.form.width
     points = [float(at) for at, _ in spec.form.hinges]
     groups = np.split(np.arange(len(points)), 1 + np.flatnonzero(np.diff(points) > tolerance)) if points else []
-    assert len(kinks) == len(groups)
-    for kink, group in zip(kinks, groups, strict=True):
-        at = [spec.form.hinges[i] for i in group]
-        assert kink.at == pytest.approx(float(at[0][0]), abs=tolerance)
-        # A jump is the difference of two slopes, which are floats: one of 3e8 knows it to 6e-8.
-        wanted = float(sum(jump for _, jump in at))
-        assert kink.jump == pytest.approx(wanted, rel=1e-9, abs=np.spacing(abs(kink.right)))
-        slope = float(spec.form.slope(ld(at[0][0])))
+    # A jump below the rounding of the slope it is added to is no kink; beside a steep curve that is a large number.
+    seen = {}
+    for group in groups:
+        hinges = [spec.form.hinges[i] for i in group]
+        at, jump = float(hinges[0][0]), float(sum(jump for _, jump in hinges))
+        with np.errstate(all="ignore"):
+            slope = float(spec.form.slope(ld(hinges[0][0])))
+        seen[at] = jump, slope, 16.0 * np.spacing(abs(slope) + jump)
+    for kink in kinks:
+        at = min(seen, key=lambda point: abs(point - kink.at))
+        assert kink.at == pytest.approx(at, abs=tolerance)
+        jump, slope, rounding = seen.pop(at)
+        assert kink.jump == pytest.approx(jump, rel=1e-9, abs=rounding)
         assert kink.left == pytest.approx(slope, rel=1e-9, abs=1e-12)
+    assert all(jump <= rounding or not np.isfinite(rounding) for jump, _, rounding in seen.values())
 
 
 def test_kinks_that_only_rounding_tells_apart_are_one():
