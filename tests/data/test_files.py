@@ -196,11 +196,37 @@ def test_numbers_that_cannot_be_told_are_refused(tmp_path, cells, match):
         read_prices(path)
 
 
+def test_points_that_may_separate_thousands_are_noted(tmp_path):
+    path = tmp_path / "whole.csv"
+    path.write_text("\n".join(["date;A;B", *(f"{day:%Y-%m-%d};1.{800 + i};{32 + i}" for i, day in enumerate(DAYS))]))
+    found = read_prices(path)
+    assert found.prices["A"].iloc[0] == 1.8
+    assert "'1.800' was read with a decimal point; if it separates thousands pass --decimal ','." in found.notes
+    assert read_prices(path, decimal=",").prices["A"].iloc[0] == 1800.0
+    path.write_text(path.read_text().replace(";1.8", ";0.8"))
+    assert read_prices(path).notes == []
+
+
+def test_decimal_commas_between_commas_are_refused(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(["date,A,B", *(f"{day:%Y-%m-%d},1,{50 + i},2,5" for i, day in enumerate(DAYS))]))
+    with pytest.raises(BadData, match="wide.csv: row 1 of the data has 5 cells and the header 3.*decimal comma"):
+        read_prices(path)
+    path.write_text("date,loss\n" + "".join(f"2020-01-{i:02d},1,{i}\n" for i in range(1, 29)))
+    with pytest.raises(BadData, match="row 1 of the data has 3 cells and the header 2"):
+        read_losses(path, "loss")  # pandas would take the dates for an index, and the last digit for the loss
+    assert "3 cells and the header 2" in run("estimate", tmp_path / "*.csv", "-c", "loss").stderr
+    path.write_text("date;A;B\n" + "".join(f"{day:%Y-%m-%d};1{i};2{i};\n" for i, day in enumerate(DAYS)))
+    assert read_prices(path).prices["A"].iloc[3] == 13.0  # a separator at the end of every row does no harm
+
+
 def test_the_decimal_sign_can_be_said(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("\n".join(["date;A", *(f"{day:%Y-%m-%d};1,{300 + i}" for i, day in enumerate(DAYS))]))
     assert read_prices(path, decimal=",").prices["A"].iloc[0] == 1.3
     assert read_prices(path, decimal=".").prices["A"].iloc[0] == 1300.0
+    path.write_text("\n".join(["date;A", *(f"{day:%Y-%m-%d};{300 + i}" for i, day in enumerate(DAYS))]))
+    assert read_prices(path, decimal=",").prices["A"].iloc[1] == 301.0
     with pytest.raises(ValueError, match="decimal must be one of"):
         read_prices(path, decimal=";")
     assert run("portfolio", path, "--decimal", ";").exit_code == 2

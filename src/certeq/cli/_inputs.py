@@ -20,8 +20,10 @@ from certeq.data.tables import (
     PARQUET,
     TABLES,
     check_file,
+    check_width,
     column_names,
     exact_floats,
+    first_rows,
     is_excel,
     is_text,
     listed,
@@ -117,6 +119,8 @@ def _check_alike(files: list[Path], wanted: str | None, *, parquet: bool) -> Non
             raise missing_column(file, wanted, names)
         if names != known and not (parquet and wanted is not None):
             raise BadData(f"{file}: its columns are {listed(names)}, unlike those of {files[0].name}: {listed(known)}.")
+        if not parquet:
+            check_width(first_rows(file), file)
         if parquet and wanted is not None:
             kind = str(parquet_file(file).schema_arrow.field(wanted).type)
             if kind.startswith(("timestamp", "date", "time", "duration")):

@@ -34,7 +34,8 @@ def dated(table: pd.DataFrame, source: str) -> pd.DataFrame:
     if twice.any():
         day = index[int(np.argmax(twice))]
         raise BadData(
-            f"{source}: the date {str(day)[:10]} occurs more than once ({int(twice.sum())} repetition(s) in all)."
+            f"{source}: the date {str(day)[:10]} occurs more than once ({int(twice.sum())} repetition(s) in all). For "
+            "a long table, with a row for each date and asset, pass --asset-column and --value-column."
         )
     rest = rest.copy(deep=False)
     rest.index = index

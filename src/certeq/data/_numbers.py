@@ -86,6 +86,11 @@ def decimal_of(text: str) -> str | None:
     return (None, fits[0] if fits else None, "")[len(fits)]
 
 
+def may_be_thousands(text: str) -> bool:
+    """Whether the sign in a number may be a decimal one or separate thousands."""
+    return _EITHER.match(_bare(text)[0]) is not None
+
+
 def may_be_numbers(column: Any) -> bool:
     """Whether at least half of the cells of a text column, among its first, look like numbers."""
     some = [str(cell) for cell in column.dropna().iloc[:_SAMPLE]]

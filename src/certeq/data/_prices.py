@@ -208,11 +208,11 @@ def _header_rows(rows: list[list[Any]]) -> int:
 
 def _is_data(row: list[Any]) -> bool:
     first, rest = row[0], [cell for cell in row[1:] if not _is_blank(cell)]
-    if _looks_like_date(first):
+    if _looks_like_date(first) or all(map(_is_blank, row)):
         return True
-    return any(not isinstance(cell, str) or decimal_of(cell) is not None for cell in rest) or not any(
-        not _is_blank(cell) for cell in row
-    )
+    # Whole numbers may be names of assets, where a word stands in front of them.
+    names = (None,) if _is_blank(first) else (None, "")
+    return any(not isinstance(cell, str) or decimal_of(cell) not in names for cell in rest)
 
 
 def _is_blank(cell: Any) -> bool:

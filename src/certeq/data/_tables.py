@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from certeq._checks import did_you_mean
 from certeq.data._excel import NotExcel, read_sheet
-from certeq.data._numbers import Undecided, Written, choose_decimal, may_be_numbers, parse
+from certeq.data._numbers import Undecided, Written, choose_decimal, may_be_numbers, may_be_thousands, parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,13 +188,21 @@ def _read_csv(path: Path, columns: list[str] | None, header: int, *, as_text: bo
     rows, separator = _first_csv_rows(path)
     if header == 1:
         _checked_names(rows[0] if rows else [], path)
+    check_width(rows, path, header)
     shape: dict[str, Any] = {} if header == 1 else {"header": None, "skiprows": header}
     kinds: dict[str, Any] = {"dtype": str} if as_text else exact_floats()
     pd = pandas()
     try:
         # Columns without a name are numbered by pandas; equal names have been refused above.
         return pd.read_csv(  # type: ignore[no-any-return]
-            _opened(path), sep=separator, usecols=columns, encoding="utf-8-sig", low_memory=False, **kinds, **shape
+            _opened(path),
+            sep=separator,
+            usecols=columns,
+            index_col=False,
+            encoding="utf-8-sig",
+            low_memory=False,
+            **kinds,
+            **shape,
         )
     except UnicodeDecodeError:
         raise BadData(f"{path}: not UTF-8 text. Save it as UTF-8, or as Parquet.") from None
@@ -202,6 +210,17 @@ def _read_csv(path: Path, columns: list[str] | None, header: int, *, as_text: bo
         if isinstance(error, BadData):
             raise
         raise BadData(f"{path}: not a readable CSV file ({error}).") from None
+
+
+def check_width(rows: list[list[Any]], path: Path, header: int = 1) -> None:
+    """Refuse rows with more cells than there are headings: they would be read one column too far to the right."""
+    width = len(rows[header - 1]) if rows else 0
+    for number, row in enumerate(rows[header:], 1):
+        if any(str(cell).strip() for cell in row[width:]):
+            raise BadData(
+                f"{path}: row {number} of the data has {len(row)} cells and the header {width}. Numbers with a decimal "
+                "comma, between columns that commas separate, must be in quotes."
+            )
 
 
 def exact_floats() -> dict[str, Any]:
@@ -263,6 +282,26 @@ def is_text(column: Any) -> bool:
     )
 
 
+def _like_thousands(
+    table: pd.DataFrame, names: list[Any], path: Path, columns: list[str] | None, header: int
+) -> list[str]:
+    """A note where every point of a file may separate thousands, as 1.802 between semicolons may be 1802."""
+    if is_parquet(path) or is_excel(path) or separator_of(path) != ";":
+        return []
+    points = [name for name in names if pandas().api.types.is_float_dtype(table[name].dtype)]
+    sizes = table[points].abs().to_numpy()
+    if not points or ((sizes > 0.0) & (sizes < 1.0)).any():  # a fraction has a decimal point
+        return []
+    source = read_text(path, columns, header)
+    if source is None:
+        return []
+    source.columns = table.columns
+    cells = [cell for name in points for cell in source[name].dropna() if "." in cell]
+    if not cells or not all(may_be_thousands(cell) for cell in cells):
+        return []
+    return [f"{cells[0]!r} was read with a decimal point; if it separates thousands pass --decimal ','."]
+
+
 def as_numbers(
     table: pd.DataFrame,
     names: list[Any],
@@ -279,7 +318,9 @@ def as_numbers(
     because "1.234" beside "5,5" is more than a thousand. A cell that is no number stays a text, for others to refuse.
     """
     texts = [name for name in names if is_text(table[name])]
-    if not texts or not (decimal == "," or any(may_be_numbers(table[name]) for name in texts)):
+    if decimal != "," and not any(may_be_numbers(table[name]) for name in texts):
+        if decimal is None and not texts:
+            notes += _like_thousands(table, names, path, columns, header)
         return table
     source = read_text(path, columns, header)
     if source is None:
