@@ -134,6 +134,8 @@ def test_the_command_and_its_report_say_the_right_period(tmp_path, freq, year, p
     assert f"% a {period}, Sharpe" in said.stdout.replace("\n", " ")
     assert "a day" not in said.stdout + page.read_text().split("<script")[0]
     assert f"{year} {period}s a year" in page.read_text()
+    quartic = json.loads(run(app, ["portfolio", str(path), "--json", "-u", "quartic"]).stdout)["notes"]
+    assert any("--scale 0.02 here, which is meant for daily returns" in text for text in quartic)
     least = 0.5 * (returns.mean() + prices.pct_change().mean().max())  # binds
     bound = json.loads(run(app, ["portfolio", str(path), "--json", "--min-return", str(year * least)]).stdout)
     assert bound["metrics"]["annualized_mean"] == pytest.approx(year * least, rel=1e-6)

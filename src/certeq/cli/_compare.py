@@ -141,7 +141,10 @@ def _compared(
         raise BadData(
             f"{len(panel.returns)} {periods} are too few to fit on {len(fit_on)} and judge on {len(judge_on)}."
         )
-    for text in few(panel, fit_on, judge_on, CHOICES["cvar"].daily["alpha"]):
+    few_or_long = few(panel, fit_on, judge_on, CHOICES["cvar"].daily["alpha"])
+    if panel.frequency.period != "day":
+        few_or_long.append(f"the parameters are those for daily returns; these are {panel.frequency.adjective}.")
+    for text in few_or_long:
         note(text)
         panel.notes.append(text)
     assets = fit_on.shape[1]

@@ -123,7 +123,8 @@ def run(
         settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
         fit_on, judge_on = _split(panel, test_size)
-        for text in few(panel, fit_on, judge_on, given.get("alpha")):
+        asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
+        for text in few(panel, fit_on, judge_on, given.get("alpha")) + not_daily(panel, choice, asked):
             note(text)
             panel.notes.append(text)
         strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency)
@@ -169,6 +170,17 @@ def split_rows(panel: PriceData, test_size: float) -> tuple[Any, Any]:
     if held_out == 0:
         return panel.returns, panel.returns
     return panel.returns.iloc[:-held_out], panel.returns.iloc[-held_out:]
+
+
+def not_daily(panel: PriceData, choice: Choice, asked: dict[str, float | None]) -> list[str]:
+    """That defaults in the unit of daily returns were taken for returns of longer or shorter periods."""
+    unit = {name: value for name, value in choice.daily.items() if name in ("beta", "tau", "scale")}
+    if panel.frequency.period == "day" or not unit or any(asked.get(name) is not None for name in unit):
+        return []
+    defaults = ", ".join(f"--{name} {value:g}" for name, value in unit.items())
+    return [
+        f"{choice.key} takes {defaults} here, which is meant for daily returns; these are {panel.frequency.adjective}."
+    ]
 
 
 def few(panel: PriceData, fit_on: Any, judge_on: Any, alpha: float | None) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIGNS = ("$", "€", "£", "¥", "₹")
-_SAMPLE = 1000  # cells that show whether a column may be numbers
+_SAMPLE = 100  # cells that show whether a column may be numbers
 _GROUPS = "[ \u00a0\u202f'’]"  # blanks and apostrophes separate thousands under either decimal sign
 _MISSING = {"", "-", "--", "–", "n/a", "na", "nan", "null", "none", "#n/a"}
 _SPACED = re.compile(rf"^([+-]?\d{{1,3}})((?:{_GROUPS}\d{{3}})+)((?:[.,]\d*)?)$")
@@ -27,6 +27,7 @@ _PATTERNS = {
     ",": re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d*)?(?:[eE][+-]?\d+)?$"),
     ".": re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)?(?:\.\d*)?(?:[eE][+-]?\d+)?$"),
 }
+_BARE = {sign: re.compile(rf"[+-]?\d+(?:[{sign}]\d+)?") for sign in (",", ".")}  # without anything to leave out
 _INFINITE = {"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
 
 
@@ -92,14 +93,15 @@ def may_be_thousands(text: str) -> bool:
 
 
 def may_be_numbers(column: Any) -> bool:
-    """Whether at least half of the cells of a text column, among its first, look like numbers."""
-    some = [str(cell) for cell in column.dropna().iloc[:_SAMPLE]]
+    """Whether at least half of the cells of a text column, among some of them, look like numbers."""
+    known = column.dropna()
+    some = [str(cell) for cell in known.iloc[:: max(1, len(known) // _SAMPLE)].to_numpy(dtype=object)]
     some = [cell for cell in some if cell.strip().lower() not in _MISSING]
     return bool(some) and 2 * sum(decimal_of(cell) is not None for cell in some) >= len(some)
 
 
 def choose_decimal(cells: Iterable[str]) -> str:
-    """The decimal sign of a file, from its cells; `Undecided` where they do not tell."""
+    """The decimal sign of a file, from its cells, "" if they have none; `Undecided` where they do not tell."""
     seen: dict[str, str] = {}
     for cell in cells:
         sign = decimal_of(cell)
@@ -113,22 +115,21 @@ def choose_decimal(cells: Iterable[str]) -> str:
     if "?," in seen:
         number = _bare(seen["?,"])[0]
         raise Undecided(f"{seen['?,']!r} may be {number.replace(',', '')} or {number.replace(',', '.')}")
-    return "."
+    return ""
 
 
 def parse(column: Any, decimal: str, written: Written, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The numbers of a text column, NaN where a cell is empty, and which cells are no numbers."""
     values, wrong = np.full(len(column), np.nan), np.zeros(len(column), dtype=bool)
-    percent = 0
-    known: dict[Any, float] = {}
-    for i, cell in enumerate(column):
+    percent, bare, other = 0, _BARE[decimal].fullmatch, "." if decimal == "," else ","
+    for i, cell in enumerate(column.to_numpy(dtype=object)):
+        if isinstance(cell, str) and bare(cell):  # nearly always
+            values[i] = float(cell.replace(decimal, ".") if decimal == "," else cell)
+            continue
         if cell is None or cell != cell:
             continue
         if isinstance(cell, (int, float)) and not isinstance(cell, bool):
             values[i] = cell
-            continue
-        if cell in known:
-            values[i] = known[cell]
             continue
         text, is_percent, sign = _bare(str(cell))
         if text.lower() in _MISSING:
@@ -136,7 +137,6 @@ def parse(column: Any, decimal: str, written: Written, name: str) -> tuple[NDArr
         if text.lower() in _INFINITE:
             number = float(text)
         elif any(char.isdigit() for char in text) and _PATTERNS[decimal].match(text):
-            other = "." if decimal == "," else ","
             written.thousands |= other in text or bool(_SPACED.match(str(cell).strip()))
             number = float(text.replace(other, "").replace(decimal, "."))
         else:
@@ -147,7 +147,7 @@ def parse(column: Any, decimal: str, written: Written, name: str) -> tuple[NDArr
             number = float(Decimal(repr(number)).scaleb(-2))  # as 0.017 is read, not as 1.7/100 is rounded
         if sign:
             written.signs.add(sign)
-        values[i] = known[cell] = number
+        values[i] = number
     if percent:
         written.percent.append(name)
     return values, wrong

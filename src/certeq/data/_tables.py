@@ -25,6 +25,7 @@ _OLD_EXCEL = {".xls", ".ods", ".xlsb"}
 _SEPARATORS = ",;\t|"
 _HEADER_ROWS = 6  # rows looked at for where the data begin
 _MOST = 1 << 31  # bytes that a packed file may unpack to
+_SOME = 100  # cells of a column that show how its numbers are written
 _PACKED = b"\x1f\x8b"
 
 
@@ -302,6 +303,23 @@ def _like_thousands(
     return [f"{cells[0]!r} was read with a decimal point; if it separates thousands pass --decimal ','."]
 
 
+def _decimal_of(columns: list[Any]) -> str:
+    """The decimal sign, by some cells of every column; by all of them where those do not tell."""
+    for every in (False, True):
+        some = (column.iloc[:: 1 if every else max(1, len(column) // _SOME)] for column in columns)
+        try:
+            found = choose_decimal(
+                cell for part in some for cell in part.to_numpy(dtype=object) if isinstance(cell, str)
+            )
+        except Undecided:
+            if every:
+                raise
+            continue
+        if found:
+            return found
+    return "."
+
+
 def as_numbers(
     table: pd.DataFrame,
     names: list[Any],
@@ -329,8 +347,7 @@ def as_numbers(
         source.columns, source.index = table.columns, table.index
     written = Written()
     try:
-        cells = (cell for name in names for cell in source[name] if isinstance(cell, str))
-        written.decimal = choose_decimal(cells) if decimal is None else decimal
+        written.decimal = decimal or _decimal_of([source[name] for name in names])
     except Undecided as error:
         raise BadData(f"{path}: {error}: pass --decimal ',' or --decimal '.' (in Python decimal=).") from None
     table = table.copy(deep=False)

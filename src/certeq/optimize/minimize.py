@@ -71,7 +71,8 @@ def minimize(
     Warns
     -----
     UnitWarning
-        Where the losses are so small that the utility hardly tells them from their mean.
+        Where the losses are so small that the utility hardly tells them from their mean. Streams, and samples that
+        are read in blocks, are not looked at.
 
     Notes
     -----
