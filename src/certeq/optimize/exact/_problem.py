@@ -262,7 +262,7 @@ class ExactResult:
         t* of the losses at theta.
     tilt : array
         Worst-case probabilities, one per scenario, which sum to 1. Where the status is "optimal" they prove the bound,
-        and ties at a kink carry the shares that the dual problem gives them; elsewhere they are the tilt of theta's
+        and ties at a kink carry the shares that the dual problem gives them; otherwise they are the tilt of theta's
         losses.
     status : str
         "optimal" where relative_gap <= tol, else "iteration limit", "time limit" or "stalled"; the gap is valid
