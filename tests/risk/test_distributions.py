@@ -79,7 +79,33 @@ def test_every_utility_against_a_fine_grid(distribution, utility):
 )
 def test_infinite_risks(distribution, utility):
     assert ce.oce(distribution, utility) == np.inf
-    assert ce.threshold(distribution, utility) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("distribution", "utility", "t"),
+    [
+        (stats.cauchy(), ce.CVaR(0.05), stats.cauchy.isf(0.05)),
+        (stats.cauchy(2.0, 3.0), ce.CVaR(0.05), 2.0 + 3.0 * stats.cauchy.isf(0.05)),
+        (stats.pareto(0.9), ce.CVaR(0.05), 0.05 ** (-1 / 0.9)),
+        (stats.zipf(1.9), ce.CVaR(0.05), stats.zipf(1.9).isf(0.05)),
+        (stats.t(1.5, 3.0, 2.0), ce.MeanVariance(0.5), 3.0),  # E u' = 1 at the mean; the variance is infinite
+        (stats.t(1.0, 3.0, 2.0), ce.MeanVariance(0.5), np.inf),
+        (stats.lognorm(1.0), ce.Entropic(0.1), np.inf),
+        (stats.t(3), ce.Quartic(), np.inf),
+        (stats.pareto(1.0), ce.Mean(), np.inf),
+        (stats.rv_histogram(([5, 0, 5], [0, 1, 2, 3])), ce.CVaR(0.5), 1.0),  # the smallest of all
+        (stats.rv_histogram(([5, 0, 0, 5], [0, 1, 2, 3, 4])), ce.CVaR(0.5), 1.0),
+        (stats.uniform(1e6, 2.0), ce.CVaR(0.25), 1e6 + 1.5),
+    ],
+)
+def test_thresholds(distribution, utility, t):
+    assert ce.threshold(distribution, utility) == pytest.approx(t, rel=1e-12)
+
+
+def test_threshold_where_oce_is_infinite_solves_its_equation():
+    t = ce.threshold(stats.t(4), ce.Quartic())
+    mean = integrate.quad(lambda x: float(ce.Quartic().slope(x - t)) * stats.t.pdf(x, 4), t - 1, np.inf, epsabs=1e-13)
+    assert mean[0] == pytest.approx(1.0, rel=1e-7)
 
 
 def test_what_cannot_be_told_is_said():
@@ -90,13 +116,90 @@ def test_what_cannot_be_told_is_said():
     with pytest.raises(ValueError, match="not defined: gains have no mean"):
         ce.oce(stats.cauchy(), ce.Mean())
     with pytest.raises(ValueError, match="more values that matter"):
-        ce.oce(stats.zipf(2.5), ce.CVaR(0.1))
+        ce.oce(stats.zipf(3.5), ce.MeanVariance(0.1))
+    with pytest.raises(ValueError, match="masses that matter below 1e-308"):
+        ce.oce(stats.poisson(5.0), 0.5 * ce.CVaR(0.1) + 0.5 * ce.Entropic(9.0))
+    with pytest.raises(ValueError, match="could not be integrated to ten digits: .* the total mass 1 came out as"):
+        ce.oce(stats.beta(1.0, 0.01), ce.CVaR(0.1))
     with pytest.raises(TypeError, match="weights must be left out"):
         ce.oce(stats.norm(), ce.CVaR(0.1), [1.0])
     with pytest.raises(TypeError, match="with its parameters, df; found scipy.stats.t without any"):
         ce.oce(stats.t, ce.CVaR(0.1))
     with pytest.raises(ValueError, match="arrays as parameters"):
         ce.oce(stats.norm([0.0, 1.0]), ce.CVaR(0.1))
+
+
+class _NotNormal(stats.rv_continuous):
+    def _pdf(self, x):
+        return 1.0 / (np.pi * (1.0 + x * x))
+
+
+class _FiveTimes(stats.rv_continuous):
+    def _pdf(self, x):
+        return 5.0 + 0.0 * x
+
+
+def test_what_only_looks_like_a_distribution_is_refused():
+    with pytest.raises(ValueError, match=r"found norm\(\)\. Whether its OCE .* cannot be told"):  # a name is no family
+        ce.oce(_NotNormal(name="norm"), ce.CVaR(0.1))
+    with pytest.raises(ValueError, match=r"found _FiveTimes\(\), whose density and cdf contradict each other"):
+        ce.oce(_FiveTimes(a=0.0, b=1.0), ce.CVaR(0.1))
+
+
+@pytest.mark.parametrize("x", [stats.Normal(), stats.gaussian_kde([0.0, 1.0, 3.0]), stats.Mixture([stats.Normal()])])
+def test_other_objects_of_scipy_are_told_what_is_taken(x):
+    with pytest.raises(TypeError, match=r"found a .*distributions with their parameters, such as scipy.stats.norm"):
+        ce.oce(x, ce.CVaR(0.1))
+
+
+def test_estimate_takes_samples_only():
+    with pytest.raises(TypeError, match=r"certeq.oce and certeq.threshold take distributions"):
+        ce.estimate(stats.norm(), ce.CVaR(0.1))
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        stats.gamma(0.3, loc=10), stats.chi2(0.5, loc=5), stats.weibull_min(0.3, loc=100), stats.norm(1e9, 1e-3),
+        stats.beta(4.5, 0.4, loc=0.0853, scale=1.7276), stats.expon(1e9, 1e-3), stats.t(5, 1e7, 1e-4),
+        stats.gamma(1e6), stats.gamma(1e6, -1e6, 1e-3), stats.chi2(3e5), stats.poisson(1e6), stats.poisson(1e6, -1e6),
+        stats.binom(10**9, 0.3), stats.gausshyper(13.7, 3.1, 2.5, 5.1), stats.triang(0.03835929194250187),
+    ],
+    ids=lambda distribution: distribution.dist.name,
+)  # fmt: skip
+def test_locations_scales_and_sizes(distribution):
+    mean, variance = (float(moment) for moment in distribution.stats("mv"))
+    assert ce.oce(distribution, ce.Mean()) == pytest.approx(mean, rel=1e-10, abs=1e-10 * variance**0.5)
+    assert ce.oce(distribution, ce.MeanVariance(0.5)) == pytest.approx(mean + 0.5 * variance, rel=1e-10)
+    if isinstance(distribution.dist, stats.rv_continuous):  # the same member at another location and scale
+        shapes, location, scale = distribution.dist._parse_args(*distribution.args, **distribution.kwds)
+        value = (ce.oce(distribution, ce.CVaR(0.1)) - location) / scale
+        moved = ce.oce(distribution.dist(*shapes, loc=-3.0, scale=4.0), ce.CVaR(0.1))
+        assert moved == pytest.approx(4.0 * value - 3.0, rel=1e-10, abs=1e-10 * (abs(location / scale) + abs(value)))
+
+
+@pytest.mark.parametrize("bins", [50, 300, 2000])
+def test_histograms(bins):
+    counts, edges = np.histogram(np.random.default_rng(bins).normal(size=10_000), bins)
+    share, low, high = counts / counts.sum(), edges[:-1], edges[1:]
+    distribution = stats.rv_histogram((counts, edges))
+    mean, square = share @ (low + high) / 2, share @ (low**2 + low * high + high**2) / 3
+    assert ce.oce(distribution, ce.MeanVariance(0.5)) == pytest.approx(mean + 0.5 * (square - mean**2), rel=1e-10)
+    entropic = np.log(share @ ((np.exp(high) - np.exp(low)) / (high - low)))
+    assert ce.oce(distribution, ce.Entropic(1.0)) == pytest.approx(entropic, rel=1e-10)
+    t = ce.threshold(distribution, ce.CVaR(0.1))
+    excess = (np.maximum(high - t, 0.0) ** 2 - np.maximum(low - t, 0.0) ** 2) / (2 * (high - low))
+    assert ce.oce(distribution, ce.CVaR(0.1)) == pytest.approx(t + share @ excess / 0.1, rel=1e-10)
+
+
+def test_many_values_of_a_discrete_distribution():
+    losses = np.random.default_rng(0).normal(size=100_000)
+    distribution = stats.rv_discrete(values=(losses, np.full(losses.size, 1.0 / losses.size)))
+    assert ce.oce(distribution(loc=3.0), ce.CVaR(0.1)) == pytest.approx(3.0 + ce.oce(losses, ce.CVaR(0.1)), rel=1e-12)
+
+
+def test_a_risk_is_at_most_that_of_the_largest_loss():
+    assert ce.oce(stats.bernoulli(0.1), ce.CVaR(0.1)) == 1.0
 
 
 def test_bounded_custom_utilities_of_unbounded_distributions():

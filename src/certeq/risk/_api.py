@@ -14,7 +14,12 @@ from numpy.typing import ArrayLike
 from certeq._checks import check_number, check_weight_sums
 from certeq._table import BLOCK, ArrayTable, Table, as_sample
 from certeq._threads import run_all
-from certeq.risk._distributions import is_distribution, refuse_sample_arguments, solve_distribution
+from certeq.risk._distributions import (
+    is_distribution,
+    oce_of_distribution,
+    refuse_sample_arguments,
+    threshold_of_distribution,
+)
 from certeq.risk._input import (
     Axis,
     Floats,
@@ -69,7 +74,8 @@ def oce(
     x : array_like
         Losses: lower is better. Any real dtype, computed in float64; a memory-mapped array is read in blocks. A Dask
         array, or a column of a Dask DataFrame, is reduced where its chunks live. A distribution of scipy.stats, such
-        as ``scipy.stats.norm(0, 1)``, gives its own OCE to ten digits, or +inf where its tail is too heavy.
+        as ``scipy.stats.norm(0, 1)``, gives its own OCE to ten digits (of OCE, or of E|u(X - t)| where that is larger),
+        +inf where its tail is too heavy, or an error that says why it cannot be had.
     utility : Utility
         What risk means, for instance ``CVaR(0.05)``.
     weights : array_like, optional
@@ -117,7 +123,7 @@ def oce(
 def _oce(x: Any, utility: Utility, weights: Any, axis: Axis, method: str, delta: float, epsilon: float) -> Any:
     if is_distribution(x):
         refuse_sample_arguments(weights=weights, axis=axis, method=None if method == "auto" else method)
-        return solve_distribution(x, utility).value
+        return oce_of_distribution(x, utility)
     if is_frame(x):
         settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
         return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
@@ -143,7 +149,8 @@ def _oce(x: Any, utility: Utility, weights: Any, axis: Axis, method: str, delta:
 def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
     r"""The minimizer t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
-    For CVaR it is the value at risk. Parameters are those of `oce`.
+    For CVaR it is the value at risk. Parameters are those of `oce`. A distribution may have a threshold where its OCE
+    is +inf, such as the value at risk of a Cauchy distribution.
 
     Not to be compared digit by digit where the mean curvature nearly vanishes: t* is ill-conditioned there although
     OCE is not.
@@ -165,7 +172,7 @@ def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
 def _threshold(x: Any, utility: Utility, weights: Any, axis: Axis) -> Any:
     if is_distribution(x):
         refuse_sample_arguments(weights=weights, axis=axis)
-        return solve_distribution(x, utility).threshold
+        return threshold_of_distribution(x, utility)
     if is_frame(x):
         return by_label(lambda z, w, along: threshold(z, utility, w, along), x, weights, axis)
     table = as_sample(x, weights, axis)

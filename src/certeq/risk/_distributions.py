@@ -1,10 +1,11 @@
-"""Distributions as input: OCE and threshold of a frozen distribution of scipy.stats, by quadrature.
+"""Distributions as input: OCE and threshold of a frozen distribution of scipy.stats.
 
-The density is integrated over panels of sixteen Gauss-Legendre points each. Panels grow like powers of two away from
-the median and shrink likewise towards the ends of the support, so that a few hundred are enough for power-law tails and
-singular densities; they are halved wherever an integrand is not resolved, and cut in two at a kink of u(x - t).
+A distribution loc + scale Z is solved as its standard member Z, with the utility in units of the scale,
 
-Whether an expectation exists at all no quadrature can tell: that is looked up, by the name of the family.
+    OCE_u(loc + scale Z) = loc + scale OCE_v(Z)  with  v(z) = u(scale z) / scale,
+
+so that no digits are lost to a location. Z is integrated or summed up; its log-mean-exp has a closed form for many
+families. What cannot be had to ten digits is refused.
 """
 
 from __future__ import annotations
@@ -12,23 +13,27 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from certeq.risk._input import Floats, check_utility
-from certeq.utilities import Exponential, Pieces, Power, Quadratic, Utility
-from certeq.utilities.forms import Form, form
+from certeq.risk._quadrature import DensityPanels, Integral, Integrand, times
+from certeq.risk._scipy_families import LIGHT, TailDecay, breaks, log_density, log_mean_exp, tails
+from certeq.utilities import Arctangent, Exponential, Pieces, Power, Quadratic, Utility
+from certeq.utilities.forms import Atom, form
 
 _INF = math.inf
-_POINTS = 16
-_TOLERANCE = 1e-12  # relative, of a panel, against the sum over all
-_ACCEPTED = 1e-10  # of the total mass, and of the value
-_MOST_PANELS = 20_000
+_ACCEPTED = 1e-10  # relative error
+_PLAUSIBLE = 1e-3  # deviation of a total mass from 1
 _MOST_VALUES = 1 << 22  # values of a discrete distribution that are summed up
-_NEGLIGIBLE = 1e-18
+_MANY_VALUES = 1 << 16  # values of a power law that are summed up one by one
+_NEGLIGIBLE = 1e-17
 _MOST_DOUBLINGS = 200
+_MOST_ROUNDS = 8
+_FAR_EXPONENT = 600.0  # from here on exp(x) is multiplied by masses as a logarithm
+_LEAST_LOG_MASS = -650.0  # below, a mass has too few digits, or none
 
 
 def is_distribution(x: Any) -> bool:
@@ -49,382 +54,501 @@ def refuse_sample_arguments(**given: Any) -> None:
             raise TypeError(f"{name} must be left out where x is a distribution; found {found!r}.")
 
 
-class SolvedDistribution(NamedTuple):
-    """OCE and threshold of a distribution."""
+def oce_of_distribution(distribution: Any, utility: Utility) -> float:
+    """OCE; +inf where a known tail is too heavy for u."""
+    problem = _StandardProblem.of(distribution, utility)
+    if not problem.has_mean(derivative=False):
+        return _INF
+    value = problem.location + problem.scale * problem.solve().value
+    if utility.is_monotone:  # never above the OCE of the largest loss, which rounding may pass
+        value = min(value, float(problem.given.support()[1]) + utility.oce_of_zero)
+    return value
+
+
+def threshold_of_distribution(distribution: Any, utility: Utility) -> float:
+    """The threshold; +inf where the mean slope of u(X - t) is infinite for every t."""
+    problem = _StandardProblem.of(distribution, utility)
+    if not problem.has_mean(derivative=not problem.is_linear):
+        return _INF
+    return problem.location + problem.scale * problem.solve(only_threshold=True).threshold
+
+
+class _SolvedDistribution(NamedTuple):
+    """OCE and threshold of a standard member; the OCE is NaN where it was not asked for."""
 
     value: float
     threshold: float
 
 
-def solve_distribution(distribution: Any, utility: Utility) -> SolvedDistribution:
-    """OCE and threshold; both +inf where a known tail is too heavy for the utility."""
-    check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
-    if not hasattr(distribution, "dist"):  # such as scipy.stats.norm itself, or an rv_histogram
-        if distribution.numargs > 0:
-            raise TypeError(
-                f"x must be a distribution with its parameters, {distribution.shapes}; found scipy.stats."
-                f"{distribution.name} without any."
-            )
-        distribution = distribution()
-    if any(np.ndim(parameter) > 0 for parameter in (*distribution.args, *distribution.kwds.values())):
-        raise ValueError("x must be a single distribution; found one with arrays as parameters.")
-    low, high = (float(end) for end in distribution.support())
-    if not low <= high:
-        raise ValueError(f"x must be a distribution with valid parameters; found {_described(distribution)}.")
-    if not _is_finite(distribution, utility, low, high):
-        return SolvedDistribution(_INF, _INF)
-    solve = _solve_discrete if hasattr(distribution.dist, "pmf") else _solve_continuous
-    with np.errstate(all="ignore"):
-        return solve(distribution, utility, low, high)
+class _StandardProblem:
+    """A distribution as location, scale and standard member, with the utility in units of the scale."""
+
+    def __init__(self, given: Any, utility: Utility) -> None:
+        self.given, self.given_utility = given, utility
+        self.shapes, location, scale = given.dist._parse_args(*given.args, **given.kwds)
+        self.location, self.scale = float(location), float(scale)
+        self.standard = given.dist.freeze(*self.shapes)
+        self.low, self.high = (float(end) for end in self.standard.support())
+        self.utility = utility if self.scale == 1.0 else utility.scaled(1.0 / self.scale)
+        self.form = form(self.utility)
+        self.is_linear = isinstance(self.utility.shape, Pieces) and self.utility.shape.low == self.utility.shape.high
+
+    @classmethod
+    def of(cls, distribution: Any, utility: Utility) -> _StandardProblem:
+        """The problem, checked."""
+        check_utility(utility).anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
+        if not hasattr(distribution, "dist"):  # such as scipy.stats.norm itself, or an rv_histogram
+            if distribution.numargs > 0:
+                raise TypeError(
+                    f"x must be a distribution with its parameters, {distribution.shapes}; found scipy.stats."
+                    f"{distribution.name} without any."
+                )
+            distribution = distribution()
+        if any(np.ndim(parameter) > 0 for parameter in (*distribution.args, *distribution.kwds.values())):
+            raise ValueError("x must be a single distribution; found one with arrays as parameters.")
+        low, high = (float(end) for end in distribution.support())
+        if not low <= high:
+            raise ValueError(f"x must be a distribution with valid parameters; found {_described(distribution)}.")
+        return cls(distribution, utility)
+
+    def __str__(self) -> str:
+        return f"{_described(self.given)} under {self.given_utility!r}"
+
+    # -- whether it exists --------------------------------------------------------------------------------------------
+
+    def tails(self) -> tuple[TailDecay, TailDecay]:
+        """How fast the tails fall; a ValueError where that is not known."""
+        bounded = math.isfinite(self.low), math.isfinite(self.high)
+        if all(bounded):
+            return LIGHT, LIGHT
+        found = tails(self.standard.dist, tuple(map(float, self.shapes)))
+        if found is not None:
+            return LIGHT if bounded[0] else found[0], LIGHT if bounded[1] else found[1]
+        if bounded[1] and self.utility.slope_range[0] == 0.0:  # u is level where the gains are
+            return LIGHT, LIGHT
+        raise ValueError(
+            f"x must be a distribution of bounded support, or of a family whose tails are known here; found "
+            f"{_described(self.given)}. Whether its OCE under {self.given_utility!r} is finite cannot be told: pass "
+            "x.rvs(size=...) as a sample, or a distribution truncated where the losses end."
+        )
+
+    def has_mean(self, derivative: bool) -> bool:
+        """Whether E u(X - t), or E u'(X - t), is finite; False where it is +inf."""
+        lower, upper = self.tails()
+        growths = self.growth(derivative) if math.isinf(self.low) or math.isinf(self.high) else (0.0, 0.0)
+        if not derivative and lower.power <= growths[0] == 1.0 and self.utility.slope_range[0] > 0.0:
+            raise ValueError(f"OCE of {self} is not defined: gains have no mean, and u falls without bound.")
+        rate = max((exponential.rate for _, exponential in self.exponentials), default=0.0)
+        enough = lower.power > growths[0] and (rate == 0.0 or rate < upper.rate or math.isfinite(self.high))
+        return enough and upper.power > growths[1]
+
+    @property
+    def exponentials(self) -> list[tuple[Atom, Exponential]]:
+        """The parts of u that are exponentials, in units of the standard member."""
+        found = [(atom, atom.base.shape) for atom in self.form.atoms if atom.weight > 0.0]
+        return [(atom, shape.scaled(atom.scale)) for atom, shape in found if isinstance(shape, Exponential)]
+
+    def growth(self, derivative: bool = False) -> tuple[float, float]:
+        """p such that u, or its derivative, grows like |x|**p to the left and to the right, exponentials aside."""
+        left = right = 0.0
+        for atom in self.form.atoms:
+            least = atom.base.slope_range[0]
+            match atom.base.shape or atom.base.curve:
+                case Exponential():
+                    growths = 0.0, 0.0
+                case Quadratic():
+                    growths = 2.0, 2.0
+                case Power(degree):
+                    growths = 0.0, degree + 1.0
+                case _ if math.isfinite(atom.base.lipschitz):
+                    growths = 0.0 if least == 0.0 else 1.0, 1.0
+                case _:
+                    raise ValueError(
+                        "utility must have a bounded slope, or be built of Entropic, MeanVariance, MonotoneMeanVariance"
+                        f" and Quartic, for a distribution of unbounded support; found {atom.base!r}. Whether OCE of "
+                        f"{_described(self.given)} is finite cannot be told."
+                    )
+            left, right = max(left, growths[0]), max(right, growths[1])
+        return (max(left - 1.0, 0.0), max(right - 1.0, 0.0)) if derivative else (left, right)
+
+    @cached_property
+    def kinks(self) -> Floats:
+        """Where the slope or the curvature of u is known to jump."""
+        found = list(self.form.kink_locations)
+        for atom in self.form.atoms:
+            match atom.base.curve:
+                case Power(_, width):
+                    at = atom.base.anchor - width
+                case Arctangent(width, high):
+                    at = atom.base.anchor + width * math.sqrt(high - 1.0)
+                case _:
+                    continue
+            found.append(atom.scale * at - atom.shift)
+        return np.array(found, dtype=np.float64)
+
+    # -- solving ------------------------------------------------------------------------------------------------------
+
+    def solve(self, only_threshold: bool = False) -> _SolvedDistribution:
+        """OCE and threshold of the standard member; the threshold alone may exist where OCE is +inf."""
+        with np.errstate(all="ignore"):
+            shape = self.utility.shape
+            if isinstance(shape, Exponential):
+                found = self._log_mean_exp(shape.rate)
+                if found == _INF and self.tails()[1].rate == _INF:
+                    raise OverflowError(f"OCE of {self} is beyond float64 (1.8e308).")
+                return _SolvedDistribution(found + self.utility.oce_of_zero, found - self.utility.anchor)
+            if hasattr(self.standard.dist, "pmf"):
+                return _solve_discrete(self, only_threshold)
+            try:
+                return _solve_continuous(self, only_threshold)
+            except OverflowError as error:  # raised by scipy for some families
+                raise ValueError(
+                    f"the density of {_described(self.given)} cannot be evaluated far out in its tail: {error}."
+                ) from error
+
+    def _log_mean_exp(self, rate: float) -> float:
+        found = log_mean_exp(self.standard.dist, tuple(map(float, self.shapes)), rate)
+        if found is not None:
+            return found
+        discrete = hasattr(self.standard.dist, "pmf")
+        return _discrete_log_mean_exp(self, rate) if discrete else _continuous_log_mean_exp(self, rate)
+
+    def integrands(self, t: float) -> tuple[Integrand, Integrand]:
+        """u(X - t) and its left derivative, times the mass; exponentials as logarithms where they are large."""
+
+        def exponential(points: Floats, log_mass: Floats, terms: Floats, derivative: bool) -> Floats:
+            far = np.zeros(points.shape, dtype=bool)
+            total = np.zeros(points.shape)
+            for atom, shape in self.exponentials:
+                exponent = shape.rate * (points - t + atom.shift - atom.scale * atom.base.anchor)
+                far |= exponent > _FAR_EXPONENT
+                total += atom.weight / (1.0 if derivative else shape.rate) * np.exp(log_mass + exponent)
+            return np.where(far & (log_mass > -_INF), total, terms)
+
+        def value(points: Floats, log_mass: Floats) -> Floats:
+            terms = times(np.exp(log_mass), self.utility.value(points - t))
+            return exponential(points, log_mass, terms, derivative=False)
+
+        def slope(points: Floats, log_mass: Floats) -> Floats:
+            terms = times(np.exp(log_mass), self.form.left_slope(points, t))
+            return exponential(points, log_mass, terms, derivative=True)
+
+        return value, slope
+
+    def refusal(self, error: float, mass: float) -> ValueError:
+        """What is said where ten digits cannot be had."""
+        return ValueError(
+            f"{self} could not be integrated to ten digits: the estimated relative error is {error:.1g}, and the total "
+            f"mass 1 came out as {mass:.12g}; pass x.rvs(size=...) as a sample."
+        )
 
 
 def _described(distribution: Any) -> str:
     settings = [*map(repr, distribution.args), *(f"{key}={value!r}" for key, value in distribution.kwds.items())]
-    return f"{distribution.dist.name}({', '.join(settings)})"
-
-
-# -- whether it exists ------------------------------------------------------------------------------------------------
-
-
-class TailDecay(NamedTuple):
-    """How fast one tail falls, for location 0 and scale 1: E exp(c|X|) exists for c < rate, E |X|**p for p < power."""
-
-    rate: float = 0.0
-    power: float = _INF
-
-
-_LIGHT = TailDecay(rate=_INF)
-_SUBEXPONENTIAL = TailDecay()  # all moments, and no exponential one
-
-
-def _stretched(c: float) -> TailDecay:
-    """exp(-x**c)."""
-    return _LIGHT if c > 1 else TailDecay(1.0) if c == 1 else _SUBEXPONENTIAL
-
-
-def _extreme(c: float) -> TailDecay:
-    """The generalized Pareto and extreme value families: a power law, an exponential, or an end."""
-    return TailDecay(power=1.0 / c) if c > 0 else TailDecay(1.0) if c == 0 else _LIGHT
-
-
-def _reached(rate: float) -> TailDecay:
-    """x**-1.5 exp(-rate x): E exp(c|X|) exists for c = rate as well."""
-    return TailDecay(math.nextafter(rate, _INF))
-
-
-# Lower and upper tail by the family's parameters; a tail that ends within the support does not matter.
-_TAILS: dict[str, Callable[..., tuple[TailDecay, TailDecay]]] = {
-    **{
-        name: lambda *_: (_LIGHT, _LIGHT)
-        for name in (
-            "norm", "halfnorm", "foldnorm", "truncnorm", "skewnorm", "powernorm", "maxwell", "rayleigh", "rice", "chi",
-            "nakagami", "gompertz", "poisson", "skellam",
-        )
-    },
-    **{name: lambda *_: (TailDecay(1.0), TailDecay(1.0)) for name in ("expon", "gamma", "erlang", "laplace", "logistic",
-                                                           "halflogistic", "hypsecant", "dgamma")},
-    **{name: lambda *_: (_SUBEXPONENTIAL, _SUBEXPONENTIAL) for name in ("lognorm", "gibrat", "johnsonsu",
-                                                                       "powerlognorm")},
-    **{name: lambda *_: (TailDecay(power=1.0), TailDecay(power=1.0)) for name in ("cauchy", "halfcauchy", "foldcauchy",
-                                                                       "skewcauchy")},
-    "chi2": lambda df: (_LIGHT, TailDecay(0.5)),
-    "gumbel_r": lambda: (_LIGHT, TailDecay(1.0)),
-    "gumbel_l": lambda: (TailDecay(1.0), _LIGHT),
-    "genlogistic": lambda c: (TailDecay(c), TailDecay(1.0)),
-    "laplace_asymmetric": lambda kappa: (TailDecay(1.0 / kappa), TailDecay(kappa)),
-    "exponnorm": lambda K: (_LIGHT, TailDecay(1.0 / K)),
-    "invgauss": lambda mu: (_LIGHT, _reached(0.5 / mu**2)),
-    "norminvgauss": lambda a, b: (_reached(a + b), _reached(a - b)),
-    "gennorm": lambda beta: (_stretched(beta), _stretched(beta)),
-    "weibull_min": lambda c: (_LIGHT, _stretched(c)),
-    "weibull_max": lambda c: (_stretched(c), _LIGHT),
-    "dweibull": lambda c: (_stretched(c), _stretched(c)),
-    "t": lambda df: (TailDecay(power=df), TailDecay(power=df)),
-    "nct": lambda df, nc: (TailDecay(power=df), TailDecay(power=df)),
-    "pareto": lambda b: (_LIGHT, TailDecay(power=b)),
-    "lomax": lambda c: (_LIGHT, TailDecay(power=c)),
-    "genpareto": lambda c: (_LIGHT, _extreme(c)),
-    "genextreme": lambda c: (_stretched(1.0 / c) if c > 0 else _LIGHT, _extreme(-c)),
-    "burr": lambda c, d: (_LIGHT, TailDecay(power=c)),
-    "burr12": lambda c, d: (_LIGHT, TailDecay(power=c * d)),
-    "fisk": lambda c: (_LIGHT, TailDecay(power=c)),
-    "f": lambda dfn, dfd: (_LIGHT, TailDecay(power=0.5 * dfd)),
-    "betaprime": lambda a, b: (_LIGHT, TailDecay(power=b)),
-    "invgamma": lambda a: (_LIGHT, TailDecay(power=a)),
-    "invweibull": lambda c: (_LIGHT, TailDecay(power=c)),
-    "levy": lambda: (_LIGHT, TailDecay(power=0.5)),
-    "loglaplace": lambda c: (_LIGHT, TailDecay(power=c)),
-    "geom": lambda p: (_LIGHT, TailDecay(-math.log1p(-p) if p < 1 else _INF)),
-    "nbinom": lambda n, p: (_LIGHT, TailDecay(-math.log1p(-p) if p < 1 else _INF)),
-    "logser": lambda p: (_LIGHT, TailDecay(-math.log(p))),
-    "planck": lambda rate: (_LIGHT, TailDecay(rate)),
-    "dlaplace": lambda a: (TailDecay(a), TailDecay(a)),
-    "zipf": lambda a: (_LIGHT, TailDecay(power=a - 1.0)),
-    "yulesimon": lambda alpha: (_LIGHT, TailDecay(power=alpha)),
-}  # fmt: skip
-
-
-def _is_finite(distribution: Any, utility: Utility, low: float, high: float) -> bool:
-    """Whether OCE is finite; False where it is +inf. A ValueError where that cannot be told."""
-    least = utility.slope_range[0]
-    below = low == -_INF and least != 0.0
-    if high < _INF and not below:
-        return True
-    shapes, _, scale = distribution.dist._parse_args(*distribution.args, **distribution.kwds)
-    known = _TAILS.get(distribution.dist.name)
-    if known is None:
-        raise ValueError(
-            f"x must be a distribution of bounded support, or of a family whose tails are known here; found "
-            f"{_described(distribution)}. Whether its OCE under {utility!r} is finite cannot be told: pass "
-            "x.rvs(size=...) as a sample, or a distribution truncated where the losses end."
-        )
-    lower, upper = (tail._replace(rate=tail.rate / float(scale)) for tail in known(*map(float, shapes)))
-    if below and least > 0.0 and lower.power <= 1.0:
-        raise ValueError(
-            f"OCE of {_described(distribution)} under {utility!r} is not defined: gains have no mean, and u falls "
-            "without bound."
-        )
-    ends = ([upper] if high == _INF else []) + ([lower] if below and least < 0.0 else [])
-    return all(_admits(tail, utility, distribution) for tail in ends)
-
-
-def _admits(tail: TailDecay, utility: Utility, distribution: Any) -> bool:
-    """Whether E u exists for a tail."""
-    for atom in form(utility).atoms:
-        match atom.base.shape or atom.base.curve:
-            case Exponential(rate):
-                enough = rate / atom.scale < tail.rate
-            case Quadratic():
-                enough = tail.power > 2.0
-            case Power(degree):
-                enough = tail.power > degree + 1.0
-            case _ if math.isfinite(atom.base.lipschitz):
-                enough = tail.power > 1.0
-            case _:
-                raise ValueError(
-                    f"utility must have a bounded slope, or be built of Entropic, MeanVariance, MonotoneMeanVariance "
-                    f"and Quartic, for a distribution of unbounded support; found {atom.base!r}. Whether OCE of "
-                    f"{_described(distribution)} is finite cannot be told."
-                )
-        if not enough:
-            return False
-    return True
+    name = distribution.dist.name
+    if name in (None, "Distribution"):  # of a histogram, or of a class whose author gave none
+        name = type(distribution.dist).__name__
+    return f"{name}({', '.join(settings)})"
 
 
 # -- continuous distributions -----------------------------------------------------------------------------------------
 
 
-@cache
-def _rule() -> tuple[Floats, Floats]:
-    nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
-    return 0.5 * (nodes + 1.0), 0.5 * weights
+def _mass(_: Floats, log_mass: Floats) -> Floats:
+    return np.exp(log_mass)
 
 
-class _Quadrature:
-    """Panels from ``starts`` to ``ends`` with their points and the logarithm of the mass at each.
-
-    The density may be infinite at a finite end of the support: what little lies there is put on the end, as a whole.
-    """
-
-    def __init__(self, distribution: Any, low: float, high: float) -> None:
-        self.log_density = distribution.logpdf
-        edges = _edges(distribution, low, high)
-        self.starts, self.ends = edges[:-1], edges[1:]
-        self.points, self.log_mass = self._at(self.starts, self.ends)
-        corners = [(low, distribution.cdf(edges[0])), (high, distribution.sf(edges[-1]))]
-        self.corners = np.array([corner for corner in corners if math.isfinite(corner[0])]).reshape(-1, 2)
-
-    def everywhere(self) -> tuple[Floats, Floats]:
-        """All points, and the logarithm of the mass at each."""
-        points, log_mass = self.points.ravel(), self.log_mass.ravel()
-        return np.append(points, self.corners[:, 0]), np.append(log_mass, np.log(self.corners[:, 1]))
-
-    def _at(self, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-        nodes, weights = _rule()
-        width = (ends - starts)[:, None]
-        points = starts[:, None] + width * nodes
-        found = np.asarray(self.log_density(points)) + np.log(width) + np.log(weights)
-        return points, np.where(np.isnan(found), -_INF, found)
-
-    def refine(self, integrands: Callable[[Floats, Floats], list[Floats]]) -> None:
-        """Halve panels until every integrand of (points, logarithm of the mass) is resolved."""
-        fresh = np.ones(self.starts.size, dtype=bool)
-        while fresh.any() and self.starts.size < _MOST_PANELS:
-            middle = 0.5 * (self.starts[fresh] + self.ends[fresh])
-            left, right = self._at(self.starts[fresh], middle), self._at(middle, self.ends[fresh])
-            coarse = integrands(self.points, self.log_mass)
-            rough = np.zeros(np.count_nonzero(fresh), dtype=bool)
-            halves = zip(integrands(*left), integrands(*right), strict=True)
-            for whole, (one, other) in zip(coarse, halves, strict=True):
-                error = np.abs(whole[fresh].sum(axis=1) - one.sum(axis=1) - other.sum(axis=1))
-                rough |= error > _TOLERANCE * np.abs(whole).sum()
-            rough &= (middle > self.starts[fresh]) & (middle < self.ends[fresh])
-            split = np.flatnonzero(fresh)[rough]
-            kept = np.ones(self.starts.size, dtype=bool)
-            kept[split] = False
-            count = split.size
-            old = np.concatenate((self.starts[split], self.ends[split], middle[rough]))
-            self.points = np.concatenate((self.points[kept], left[0][rough], right[0][rough]))
-            self.log_mass = np.concatenate((self.log_mass[kept], left[1][rough], right[1][rough]))
-            self.starts = np.concatenate((self.starts[kept], old[:count], old[2 * count :]))
-            self.ends = np.concatenate((self.ends[kept], old[2 * count :], old[count : 2 * count]))
-            fresh = np.concatenate((np.zeros(np.count_nonzero(kept), dtype=bool), np.ones(2 * count, dtype=bool)))
-
-    def cut(self, cuts: Floats) -> tuple[Floats, Floats]:
-        """All points and masses, with panels cut in two where a cut lies inside."""
-        starts, ends, points, log_mass = self.starts, self.ends, self.points, self.log_mass
-        for cut in cuts:
-            inside = (starts < cut) & (cut < ends)
-            if inside.any():
-                edges = np.append(starts[inside], cut), np.append(np.full(1, cut), ends[inside])
-                more = self._at(*edges)
-                starts, ends = np.append(starts[~inside], edges[0]), np.append(ends[~inside], edges[1])
-                points = np.concatenate((points[~inside], more[0]))
-                log_mass = np.concatenate((log_mass[~inside], more[1]))
-        mass = np.append(np.exp(log_mass.ravel()), self.corners[:, 1])
-        return np.append(points.ravel(), self.corners[:, 0]), mass
+def _density(problem: _StandardProblem) -> DensityPanels:
+    lower, upper = problem.tails()
+    shapes = tuple(map(float, problem.shapes))
+    dist = problem.standard.dist
+    own = log_density(dist, shapes) or problem.standard.logpdf
+    density = DensityPanels(problem.standard, own, (lower.power, upper.power), breaks(dist, shapes))
+    if not np.all((density.corners[:, 1] >= 0.0) & (density.corners[:, 1] <= 1.0)):
+        raise ValueError(
+            f"x must be a distribution whose cdf lies between 0 and 1; found {_described(problem.given)}, whose "
+            "density and cdf contradict each other."
+        )
+    return density
 
 
-def _edges(distribution: Any, low: float, high: float) -> Floats:
-    """Edges of panels that grow away from the quartiles, and shrink towards the ends of the support."""
-    lower, middle, upper = (float(q) for q in distribution.ppf([0.25, 0.5, 0.75]))
-    unit = max(upper - lower, np.finfo(float).tiny)
-    edges = [np.array([lower, middle, upper]), middle + unit * np.linspace(-4.0, 4.0, 17)]
-    edges += [middle + sign * unit * 2.0 ** np.arange(2.0, 1023.0 - max(0.0, math.log2(unit))) for sign in (-1.0, 1.0)]
-    inner = low, high
-    for end in (low, high):
-        if math.isfinite(end):
-            near = end + math.copysign(1.0, middle - end) * abs(middle - end) * 2.0 ** np.arange(-40.0, 1.0)
-            inner = (near[0], inner[1]) if end == low else (inner[0], near[0])
-            edges.append(near)
-    every = np.unique(np.concatenate(edges))
-    return np.asarray(every[np.isfinite(every) & (every >= inner[0]) & (every <= inner[1])])
-
-
-def _solve_continuous(distribution: Any, utility: Utility, low: float, high: float) -> SolvedDistribution:
-    shape, own = utility.shape, form(utility)
-    quadrature = _Quadrature(distribution, low, high)
-    if isinstance(shape, Exponential):
-        return _log_mean_exp(quadrature, utility, shape.rate, distribution)
-    searched = not isinstance(shape, Pieces)
-    if not isinstance(shape, Pieces):
-        t = float(distribution.median()) - utility.anchor
-    elif shape.high > shape.low:
-        t = float(distribution.isf(shape.tail)) - shape.kink
-    else:  # u is linear, and every threshold as good: the mean, as of a sample
-        t = float(distribution.mean()) - utility.anchor
-    unit = float(np.ptp(distribution.ppf([0.25, 0.75])))
-    value = math.nan
-    for _ in range(8):
-        last = value
-
-        def integrands(points: Floats, log_mass: Floats, t: float = t) -> list[Floats]:
-            mass = np.exp(log_mass)
-            functions = points, utility.value(points - t), own.left_slope(points, t)
-            return [mass, *(_times(mass, values) for values in functions)]
-
-        quadrature.refine(integrands)
-        if searched:
-            t = _threshold(quadrature, own, t, unit)
-        points, mass = quadrature.cut(t + own.kink_locations)
-        if not abs(mass.sum() - 1.0) <= _ACCEPTED:
+def _solve_continuous(problem: _StandardProblem, only_threshold: bool) -> _SolvedDistribution:
+    density = _density(problem)
+    growth, slope_growth = (problem.growth(derivative) if _is_unbounded(problem) else (0.0, 0.0)
+                            for derivative in (False, True))  # fmt: skip
+    kinks = problem.kinks
+    t, last = _first_threshold(problem, density.median), math.nan
+    mass, relative = Integral(math.nan, math.nan, math.nan), _INF
+    for _ in range(_MOST_ROUNDS):
+        density.split(t + kinks)
+        value, slope = problem.integrands(t)
+        errors = density.refine(_mass, slope if only_threshold and not problem.is_linear else value, slope)
+        mass = density.integral(_mass, (0.0, 0.0))
+        if density.exhausted or not abs(mass.value - 1.0) <= _PLAUSIBLE:
+            relative = sum(errors) + abs(mass.value - 1.0)
             break
-        value = t + float(_times(mass, utility.value(points - t)).sum())
-        if abs(value - last) <= 0.01 * _ACCEPTED * max(abs(value), abs(value - t)):
-            return SolvedDistribution(value, t)
-    raise _unresolved(distribution, quadrature)
+        if problem.is_linear:
+            t += density.integral(value, growth, t + kinks).value / mass.value - float(problem.utility.value(0.0))
+        else:
+            t = _search_threshold(problem, density, t, slope_growth, mass.value)
+        value, slope = problem.integrands(t)
+        if only_threshold and not problem.is_linear:
+            found = density.integral(slope, slope_growth, t + kinks)
+            answer, size = t, max(abs(t + problem.location / problem.scale), density.unit)
+        else:
+            found = density.integral(value, growth, t + kinks)
+            answer = t + found.value / mass.value
+            size = max(abs(answer + problem.location / problem.scale), found.size)
+        deviation = (abs(mass.value - 1.0) + errors[0] + mass.error + density.noise) * found.size
+        against = found.size if only_threshold and not problem.is_linear else size
+        relative = (deviation + errors[1] + found.error) / against if against > 0.0 else _INF
+        if abs(answer - last) <= 0.01 * _ACCEPTED * size:
+            if relative <= _ACCEPTED:
+                return _SolvedDistribution(math.nan if only_threshold else answer, t)
+            break
+        last = answer
+    raise problem.refusal(relative, mass.value)
 
 
-def _unresolved(distribution: Any, quadrature: _Quadrature) -> ValueError:
-    mass = float(np.exp(quadrature.everywhere()[1]).sum())
-    return ValueError(
-        f"the density of {_described(distribution)} could not be integrated to ten digits (its mass came out as "
-        f"{mass:.12g}); pass x.rvs(size=...) as a sample."
-    )
+def _is_unbounded(problem: _StandardProblem) -> bool:
+    return math.isinf(problem.low) or math.isinf(problem.high)
 
 
-def _times(mass: Floats, values: Any) -> Floats:
-    """mass * values, 0 where there is no mass: u may overflow there."""
-    return np.where(mass > 0.0, mass * np.asarray(values), 0.0)
+def _first_threshold(problem: _StandardProblem, median: float) -> float:
+    """A guess: the quantile that the threshold of two linear pieces is, for others the median."""
+    shape = problem.utility.shape
+    if not isinstance(shape, Pieces) or problem.is_linear:
+        return median - problem.utility.anchor
+    quantile = float(problem.standard.isf(shape.tail))
+    bins = getattr(problem.standard.dist, "_hbins", None)
+    if bins is not None:  # the smallest of all quantiles: the left end of empty bins
+        heights = problem.standard.pdf(0.5 * (bins[1:] + bins[:-1]))
+        below = int(np.searchsorted(bins, quantile, side="left"))
+        while below > 0 and bins[below] == quantile and heights[below - 1] == 0.0:
+            below -= 1
+            quantile = float(bins[below])
+    return quantile - shape.kink
 
 
-def _threshold(quadrature: _Quadrature, own: Form, start: float, unit: float) -> float:
-    """The least t with E u'(X - t) <= 1."""
+def _search_threshold(
+    problem: _StandardProblem, density: DensityPanels, start: float, growth: tuple[float, float], mass: float
+) -> float:
+    """The t with E u'(X - t) = 1."""
     from scipy.optimize import brentq
 
     def excess(t: float) -> float:
-        points, mass = quadrature.cut(t + own.kink_locations)
-        return float(_times(mass, own.left_slope(points, t)).sum()) - 1.0
+        return density.integral(problem.integrands(t)[1], growth, t + problem.kinks).value / mass - 1.0
 
-    low = high = start
-    reach = unit if unit > 0.0 else 1.0
+    rounding = 4.0 * float(np.finfo(float).eps)
+    at_start = excess(start)
+    if abs(at_start) <= rounding:
+        return start
+    side = 1.0 if at_start > 0.0 else -1.0
+    near, far, reach = start, start, 1e-6 * density.unit
     for _ in range(_MOST_DOUBLINGS):
-        if excess(low) > 0.0 >= excess(high):
-            rounding = 4.0 * float(np.finfo(float).eps)
-            return float(brentq(excess, low, high, xtol=rounding * max(abs(low), abs(high), unit), rtol=rounding))
-        low, high, reach = start - reach, start + reach, 2.0 * reach
-    raise ValueError("the mean slope of u(X - t) does not cross 1 for any t: the distribution has too heavy a tail.")
+        near, far, reach = far, start + side * reach, 4.0 * reach
+        if excess(far) * side <= 0.0:
+            break
+    else:
+        raise ValueError(f"the mean slope of u(X - t) does not cross 1 for any t: {problem} has too heavy a tail.")
+    low, high = min(near, far), max(near, far)
+    while not math.isfinite(excess(low)) and low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
+    return float(brentq(excess, low, high, xtol=rounding * max(abs(low), abs(high), density.unit), rtol=rounding))
 
 
-def _log_mean_exp(quadrature: _Quadrature, utility: Utility, rate: float, distribution: Any) -> SolvedDistribution:
-    """OCE = OCE(0) + ln E exp(rate X) / rate; the tilted density may lie where the density itself is below 1e-308."""
+def _exp_remainder(y: Floats) -> Floats:
+    """exp(y) - 1 - y for |y| <= 1, without cancellation."""
+    total = np.zeros_like(y)
+    for k in range(20, 1, -1):
+        total = (total + 1.0) * y / k
+    return np.asarray(total * y)
 
-    def tilted(points: Floats, log_mass: Floats) -> Floats:
+
+def _continuous_log_mean_exp(problem: _StandardProblem, rate: float) -> float:
+    """ln E exp(rate X) / rate; the tilted density may lie where the density itself is below 1e-308."""
+    density = _density(problem)
+
+    def exponents(points: Floats, log_mass: Floats) -> Floats:
         return np.where(log_mass > -_INF, rate * points + log_mass, -_INF)
 
-    top = -_INF
+    top, errors = -_INF, [_INF, _INF]
+
+    def tilted(points: Floats, log_mass: Floats) -> Floats:
+        return np.exp(exponents(points, log_mass) - top)
+
     for _ in range(_MOST_DOUBLINGS):  # panels that miss a narrow peak see it once they are halved
-        last, top = top, float(tilted(quadrature.points, quadrature.log_mass).max())
-        if abs(top - last) < 1e-3:
+        last, top = top, float(exponents(*density.all_points()).max())
+        errors = density.refine(_mass, tilted)
+        if abs(top - last) < 1e-3 or density.exhausted:
             break
-        highest = top
-        quadrature.refine(lambda x, log_mass: [np.exp(log_mass), np.exp(tilted(x, log_mass) - highest)])  # noqa: B023
-    points, log_mass = quadrature.everywhere()
-    if not abs(float(np.exp(log_mass).sum()) - 1.0) <= _ACCEPTED:
-        raise _unresolved(distribution, quadrature)
-    exponents = tilted(points, log_mass)
-    top = float(exponents.max())
-    found = (math.log(float(np.exp(exponents - top).sum())) + top) / rate
-    mean = float(_times(np.exp(log_mass), points).sum())
-    if abs(found - mean) * rate < 1.0:  # a small rate: ln(1 + E[exp(rate (X - mean)) - 1]) has the digits
-        found = mean + math.log1p(float(_times(np.exp(log_mass), np.expm1(rate * (points - mean))).sum())) / rate
-    return SolvedDistribution(found + utility.oce_of_zero, found - utility.anchor)
+    mass = density.integral(_mass, (0.0, 0.0))
+    found = density.integral(tilted, (0.0, 0.0))
+    value = (math.log(found.value) + top) / rate
+    points, log_mass = density.all_points()
+    mean = float(times(np.exp(log_mass), points).sum()) / mass.value
+    if (
+        abs(value - mean) * rate < 1.0
+    ):  # a small rate: ln(1 + E[exp(y) - 1 - y]) with y = rate (X - mean) has the digits
+        y = rate * (points - mean)
+        near = np.abs(y) <= 1.0
+        small = times(np.exp(log_mass), _exp_remainder(np.where(near, y, 0.0)))
+        large = np.exp(exponents(points, log_mass) - rate * mean) - np.exp(log_mass) * (1.0 + y)
+        value = mean + math.log1p(float(np.where(near, small, large).sum()) / mass.value) / rate
+    rounding = float((tilted(points, log_mass) * np.abs(np.where(log_mass > -_INF, log_mass, 0.0))).sum())
+    tilt_error = (errors[1] + found.error + rounding * float(np.finfo(float).eps)) / found.value
+    deviation = abs(mass.value - 1.0) + errors[0] + mass.error + density.noise + tilt_error
+    size = max(abs(value + problem.location / problem.scale), density.unit)
+    if not deviation / rate * min(1.0, rate * max(abs(value), density.unit)) <= _ACCEPTED * size:
+        raise problem.refusal(deviation / (rate * size), mass.value)
+    return value
 
 
 # -- discrete distributions -------------------------------------------------------------------------------------------
 
 
-def _solve_discrete(distribution: Any, utility: Utility, low: float, high: float) -> SolvedDistribution:
+class _Values(NamedTuple):
+    """Values of a discrete distribution with their masses and the logarithms of these, which may underflow."""
+
+    points: Floats
+    mass: Floats
+    log_mass: Floats
+
+
+def _solve_discrete(problem: _StandardProblem, only_threshold: bool) -> _SolvedDistribution:
     """The sum over all values, or over those that matter."""
     from certeq.risk._api import oce, threshold
 
-    points = getattr(distribution.dist, "xk", None)  # rv_discrete(values=...): any numbers
-    if points is None:
-        values = _values(distribution, utility, low, high)
-    else:
-        values = np.asarray(points, dtype=np.float64) + (low - float(np.min(points)))
-    mass = np.asarray(distribution.pmf(values), dtype=np.float64)
-    kept = mass > 0.0
-    losses, weights = values[kept], mass[kept]
-    return SolvedDistribution(float(oce(losses, utility, weights)), float(threshold(losses, utility, weights)))
+    shape = problem.utility.shape
+    heavy = problem.tails()[1].power < _INF
+    if only_threshold and isinstance(shape, Pieces) and not problem.is_linear and heavy:
+        return _SolvedDistribution(math.nan, _discrete_quantile(problem.standard, shape.tail) - shape.kink)
+    center = float(problem.standard.median())
+
+    def log_sizes(points: Floats) -> list[Floats]:
+        x = points - center
+        function = problem.utility.slope if only_threshold else problem.utility.value
+        found = np.log1p(np.abs(np.asarray(function(x))) + np.abs(x) * (not only_threshold))
+        exponents = [atom_shape.rate * x for _, atom_shape in problem.exponentials]
+        return [np.where(np.isfinite(found), found, np.max([0.0 * x, *exponents], axis=0)), *exponents]
+
+    values = _values_of_power_law(problem) if isinstance(shape, Pieces) and heavy else _values(problem, log_sizes)
+    if any(_underflows(values, log_size) for log_size in log_sizes(values.points)):
+        raise _too_many(problem)
+    kept = values.mass > 0.0
+    points, mass = values.points[kept], values.mass[kept]
+    t = float(threshold(points, problem.utility, mass))
+    if only_threshold:
+        return _SolvedDistribution(math.nan, t)
+    value = float(oce(points, problem.utility, mass))
+    total = float(mass.sum())
+    size = float(times(mass, np.abs(problem.utility.value(points - t))).sum())
+    error = abs(total - 1.0) * size / max(size, abs(value + problem.location / problem.scale))
+    if not error <= _ACCEPTED:
+        raise problem.refusal(error, total)
+    return _SolvedDistribution(value, t)
 
 
-def _values(distribution: Any, utility: Utility, low: float, high: float) -> Floats:
-    if high - low < _MOST_VALUES:
-        return np.arange(low, high + 1.0)
-    t = float(distribution.median())
-    size = max(float(distribution.std()), 1.0) if np.isfinite(distribution.std()) else 64.0
-    reach = 16.0 * size
-    while reach < _MOST_VALUES:
-        values = np.arange(max(low, math.floor(t - reach)), min(high, math.ceil(t + reach)) + 1.0)
-        mass = np.asarray(distribution.pmf(values))
-        share = mass * (1.0 + np.abs(np.asarray(utility.value(values - t)))) * (1.0 + np.abs(values - t))
-        ends = [share[0] * size] if values[0] > low else []
-        ends += [share[-1] * size] if values[-1] < high else []
-        if all(end <= _NEGLIGIBLE * share.sum() for end in ends):
-            return values
+def _discrete_log_mean_exp(problem: _StandardProblem, rate: float) -> float:
+    """ln E exp(rate X) / rate, of logarithms where the masses that matter underflow."""
+    from certeq.risk._api import oce
+
+    def log_sizes(points: Floats) -> list[Floats]:
+        return [rate * points]
+
+    values = _values(problem, log_sizes)
+    exponents = values.log_mass + rate * values.points
+    if not _underflows(values, rate * values.points):
+        kept = values.mass > 0.0
+        total = float(values.mass.sum())
+        if not abs(total - 1.0) <= _ACCEPTED:
+            raise problem.refusal(abs(total - 1.0), total)
+        found = float(oce(values.points[kept], problem.utility, values.mass[kept]))
+        return found - problem.utility.oce_of_zero
+    top = float(exponents.max())
+    return (top + math.log(float(np.exp(exponents - top).sum()))) / rate
+
+
+def _discrete_quantile(standard: Any, tail: float) -> float:
+    """The smallest value with no more than ``tail`` of the mass above it."""
+    found = float(standard.isf(tail))
+    while float(standard.sf(found)) > tail:
+        found += 1.0
+    while float(standard.sf(found - 1.0)) <= tail:
+        found -= 1.0
+    return found
+
+
+def _values_of_power_law(problem: _StandardProblem) -> _Values:
+    """Values up to some point, and one for all beyond, where u is linear: it has their mass and their mean.
+
+    Both are differences from 1 and from the mean of all, a closed form.
+    """
+    standard = problem.standard
+    end = max(_MANY_VALUES, 2.0 * _first_threshold(problem, float(standard.median())))
+    if end > _MOST_VALUES:
+        raise _too_many(problem)
+    points = np.arange(problem.low, end + 1.0)
+    mass = np.asarray(standard.pmf(points), dtype=np.float64)
+    beyond = 1.0 - math.fsum(mass)
+    if beyond > 0.0:
+        points = np.append(points, (float(standard.mean()) - math.fsum(mass * points)) / beyond)
+        mass = np.append(mass, beyond)
+    return _Values(points, mass, np.log(mass))
+
+
+def _underflows(values: _Values, log_size: Floats) -> bool:
+    """Whether terms matter whose masses are no float64."""
+    terms = values.log_mass + log_size
+    low = values.log_mass < _LEAST_LOG_MASS
+    return bool(low.any()) and float(terms[low].max()) > float(terms.max()) + math.log(_NEGLIGIBLE)
+
+
+def _values(problem: _StandardProblem, log_sizes: Callable[[Floats], list[Floats]]) -> _Values:
+    """All values, or those outside of which the masses times any of the sizes are nothing beside the sum."""
+    standard, low, high = problem.standard, problem.low, problem.high
+    if hasattr(standard.dist, "xk"):  # rv_discrete(values=...): any numbers
+        mass = np.asarray(standard.dist.pk, dtype=np.float64)
+        return _Values(np.asarray(standard.dist.xk, dtype=np.float64), mass, np.log(mass))
+    powers = problem.tails()[1].power - problem.growth()[1] if math.isinf(high) else _INF
+    if _MOST_VALUES**-powers > _NEGLIGIBLE:
+        raise _too_many(problem)
+    center, deviation = float(standard.median()), float(standard.std())
+    if not math.isfinite(center):
+        raise _too_many(problem)
+    own = log_density(standard.dist, tuple(map(float, problem.shapes)))
+    reach = 16.0 * max(deviation, 1.0) if math.isfinite(deviation) else 1024.0
+    while True:
+        start, end = max(low, math.floor(center - reach)), min(high, math.ceil(center + reach))
+        if end - start > _MOST_VALUES:
+            raise _too_many(problem)
+        points = np.arange(start, end + 1.0)
+        log_mass = np.asarray((own or standard.logpmf)(points), dtype=np.float64)
+        terms = [log_mass + log_size for log_size in log_sizes(points)]
+        left = all(_is_negligible_beyond(term) for term in terms) or (start == low and math.isfinite(log_mass[0]))
+        right = all(_is_negligible_beyond(term[::-1]) for term in terms) or (
+            end == high and math.isfinite(log_mass[-1])
+        )
+        if left and right:
+            mass = np.exp(log_mass) if own else standard.pmf(points)
+            return _Values(points, np.asarray(mass, dtype=np.float64), log_mass)
+        if (not left and log_mass[0] == -_INF) or (not right and log_mass[-1] == -_INF):
+            raise _too_many(problem)  # masses underflow before the terms become small
         reach *= 2.0
-    raise ValueError(
-        f"{_described(distribution)} has more values that matter than can be summed up ({_MOST_VALUES}); pass "
-        "x.rvs(size=...) as a sample."
+
+
+def _is_negligible_beyond(terms: Floats) -> bool:
+    """Whether all that lies before the first finite term, falling like the first two, is nothing beside the sum."""
+    first = int(np.argmax(terms > -_INF))
+    if first + 1 >= terms.size or not terms[first + 1] > terms[first]:
+        return False
+    top = float(terms.max())
+    beyond = float(terms[first]) - top - math.log(math.expm1(min(float(terms[first + 1] - terms[first]), 100.0)))
+    return beyond < math.log(_NEGLIGIBLE * float(np.exp(terms - top).sum()))
+
+
+def _too_many(problem: _StandardProblem) -> ValueError:
+    return ValueError(
+        f"{_described(problem.given)} has more values that matter than can be summed up ({_MOST_VALUES}), or masses "
+        "that matter below 1e-308; pass x.rvs(size=...) as a sample."
     )

@@ -82,7 +82,14 @@ def as_array(name: str, x: Any) -> Floats:
             (type(item).__name__ for item in array.flat if not isinstance(item, (int, float))), "numbers as objects"
         )
         if array.ndim == 0:
-            raise TypeError(f"{name} must be an array or a list of numbers; found a {type(x).__name__}. Try list(...).")
+            advice = "Try list(...)."
+            if any(kind.__module__.startswith("scipy.stats") for kind in type(x).__mro__):
+                advice = (
+                    "Of scipy.stats, certeq.oce and certeq.threshold take distributions with their parameters, such as "
+                    "scipy.stats.norm(0, 1); of anything else there, and for other functions, pass a sample that it "
+                    "draws."
+                )
+            raise TypeError(f"{name} must be an array or a list of numbers; found a {type(x).__name__}. {advice}")
         raise TypeError(
             f"{name} must be an array of numbers; found an object array (holding {found}). Convert it first, for "
             f"instance np.asarray({name}, dtype=float)."
