@@ -49,8 +49,8 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.0, 0.0, 4.0])
     >>> for model in (OCERegressor(ce.CVaR(0.5), alpha=0.0), LinearRegression()):
     ...     print(sample_losses(make_pipeline(StandardScaler(), model).fit(X, y), X, y).round(2) + 0.0)
-    [1. 0. 1. 1.]
-    [0.64 0.04 1.44 0.64]
+    [1.78 0.   1.78 1.78]
+    [0.64 0.16 2.56 1.44]
     """
     while True:
         if isinstance(estimator, Pipeline):
