@@ -8,6 +8,7 @@ largest mean. That is a mistake in the unit far more often than it is meant.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,12 @@ def blindness_of(losses: Any, weights: Any, utility: Utility, value: float) -> s
     if deviation <= 1e-7 * abs(middle):  # then the digits of a float are too few to tell
         return None
     excess = value - middle - mean - utility.oce_of_zero
-    return blindness(utility, excess, deviation, lambda alpha: _value(away, weights, CVaR._of(alpha)) - mean)
+    return blindness(utility, excess, deviation, lambda alpha: _value(away, weights, _cvar(alpha)) - mean)
+
+
+@lru_cache(maxsize=16)
+def _cvar(alpha: float) -> CVaR:
+    return CVaR._of(alpha)  # kept with its form, which takes longer to make than CVaR to compute
 
 
 def _value(x: Floats, weights: Floats | None, utility: Utility) -> float:
