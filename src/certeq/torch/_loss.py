@@ -156,21 +156,20 @@ class OCELoss(nn.Module):
 
     def samples(self, input: Any, target: Any = None, *more: Any) -> tuple[Tensor, Tensor | None]:
         """The per-sample losses that `forward` reduces, and their weights, or None where the base has none."""
-        if self.base is None:
+        base = self.base  # a module finds its modules slowly
+        if base is None:
             if target is not None:
                 raise TypeError("OCELoss was given a target but has no base; pass base=, a loss with reduction='none'.")
             return input, None
         if target is None:
-            raise TypeError(
-                f"OCELoss with base={_name(self.base)} needs a target: call it as criterion(input, target)."
-            )
-        found = self.base(input, target, *more)
+            raise TypeError(f"OCELoss with base={_name(base)} needs a target: call it as criterion(input, target).")
+        found = base(input, target, *more)
         if isinstance(found, Tensor) and found.ndim == 0:
             raise ValueError(
-                f"base must return one loss per sample; {_name(self.base)} returned a single number. It already "
+                f"base must return one loss per sample; {_name(base)} returned a single number. It already "
                 "reduces: construct it with reduction='none'."
             )
-        return _as_samples(found, target, _options_of(self.base))
+        return _as_samples(found, target, _options_of(base))
 
     def _weighted(self, weight: Tensor | None, *inputs: Any) -> tuple[Tensor, Tensor | None]:
         """Losses and weights, those of the caller and of the base multiplied."""
@@ -249,8 +248,8 @@ class MemoryOCELoss(OCELoss):
 
     Not for batches of thousands, whose bias is small anyway, nor while losses fall fast: stale ones put t too high. Not
     for batches with less than one sample in the tail (CVaR(0.05) of fewer than 20): their steps are so noisy that they
-    diverge at rates at which those of `OCELoss` do not. Not for a network trained at a constant rate, to which the noise
-    does more harm than the bias. Larger batches are the better remedy wherever they can be had.
+    diverge at rates at which those of `OCELoss` do not. Not for a network trained at a constant rate, to which the
+    noise does more harm than the bias. Larger batches are the better remedy wherever they can be had.
 
     Examples
     --------
@@ -358,6 +357,9 @@ class _Options(NamedTuple):
     label_smoothing: float = 0.0
 
 
+_NO_OPTIONS = _Options()
+
+
 def _options_of(base: object) -> _Options:
     """Of PyTorch's losses over classes, as modules or as partial functions; else at most an ``ignore_index``."""
     if isinstance(base, (nn.CrossEntropyLoss, nn.NLLLoss)):
@@ -365,8 +367,9 @@ def _options_of(base: object) -> _Options:
     if isinstance(base, partial) and base.func in (functional.cross_entropy, functional.nll_loss):
         given = base.keywords
         return _Options(given.get("ignore_index", -100), given.get("weight"), given.get("label_smoothing", 0.0))
-    ignore_index = getattr(base, "ignore_index", None)
-    return _Options(ignore_index if isinstance(ignore_index, int) else None)
+    # Not by getattr, which takes a module longer to deny than the rest of this function takes.
+    ignore_index = getattr(base, "__dict__", {}).get("ignore_index", getattr(type(base), "ignore_index", None))
+    return _Options(ignore_index) if isinstance(ignore_index, int) else _NO_OPTIONS
 
 
 def _as_samples(losses: Tensor, target: Any, options: _Options) -> tuple[Tensor, Tensor | None]:
