@@ -419,7 +419,10 @@ def test_threshold_tilt_and_kept_dimensions_are_those_of_the_core(utility, dtype
         assert oce(t, utility, weight=v, keepdim=True).shape == (1,), name
         assert oce(t, utility, weight=v, keepdim=True) == oce(t, utility, weight=v), name
         if w is None and utility.curve is not None:
-            assert threshold(t, utility).item() == pytest.approx(ce.threshold(x, utility), abs=near), name
+            found = threshold(t, utility).item()
+            # Where n * alpha is whole the mean slope is 1 on a stretch, to the digits of float32: any of it is right.
+            flat = dtype == torch.float32 and abs(float(np.mean(utility.slope(x - found))) - 1.0) <= 1e-6
+            assert flat or found == pytest.approx(ce.threshold(x, utility), abs=near), name
         assert tilt(t, utility, weight=v).double().numpy() == pytest.approx(ce.tilt(x, utility, w), abs=1e-5), name
 
 
