@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _ROUGHLY = 1e-3
-_LEAP = 0.05  # by how much the objective, where losses have size 1, may rise from a stage to the next
+_LEAP = 0.05  # by how much the objective, where losses have size 1, may rise to the next stage where steps are dear
 _ON_THE_WAY = 1e-2  # of a stage that another one follows
 
 
@@ -74,7 +74,7 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
             narrower = max(scale / factor, 1.0)
             wide = model.with_form(model.form.scaled(narrower))
             point = wide.at(answer.point.theta, answer.point.losses, answer.point.t)
-            if point.value - answer.point.value <= _LEAP:
+            if not model.form.kinks or point.value - answer.point.value <= _LEAP:
                 break
         scale = narrower
     return point, assets
