@@ -61,6 +61,7 @@ class TestLoss:
 
 def test_skorch():
     skorch = pytest.importorskip("skorch")
+    torch.manual_seed(0)  # the network begins anywhere, and from a few places falls by less than half
     x, y = toy()
     net = skorch.NeuralNetRegressor(
         nn.Linear(3, 1),
