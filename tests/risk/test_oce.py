@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import certeq as ce
+from certeq.risk.solvers import value_near
+from certeq.utilities.forms import form
 from tests.conftest import UTILITIES
 
 RNG = np.random.default_rng(11)
@@ -330,3 +332,19 @@ def test_weights_with_other_labels_are_refused():
 def test_what_is_no_array_says_its_type(bad):
     with pytest.raises(TypeError, match=f"found a {type(bad).__name__}"):
         ce.oce(bad, ce.CVaR(0.5))
+
+
+@pytest.mark.parametrize("weights", [None, "uneven", "none at every sixteenth"])
+@pytest.mark.parametrize("utility", [0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.1), ce.LeakyCVaR(0.1), ce.CVaR(0.1)])
+def test_from_a_threshold_nearby_the_answer_is_the_same(utility, weights):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=5000), None
+    if weights is not None:
+        w = rng.uniform(size=x.size)
+        w[::16] *= weights == "uneven"
+        w /= w.sum()
+    t = ce.threshold(x, utility, weights=w)
+    for guess in (None, t, t + 0.1):
+        value, found = value_near(x, w, form(utility), guess)
+        assert value == pytest.approx(ce.oce(x, utility, weights=w), rel=1e-14)
+        assert found == pytest.approx(t, rel=1e-10)

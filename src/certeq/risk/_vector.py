@@ -349,8 +349,10 @@ def value_near(
             low = max(low, high + anchor - furthest(form, 1.0 / least))
         if form.kinks:
             if guess is None and size > SMALL:
-                some = None if weights is None else weights[::_STRIDE] / float(weights[::_STRIDE].sum())
-                guess = value_near(np.ascontiguousarray(x[::_STRIDE]), some, form)[1]
+                some = None if weights is None else weights[::_STRIDE]
+                if some is None or some.sum() > 0.0:  # where all of these have no weight, the search does without
+                    share = None if some is None else some / float(some.sum())
+                    guess = value_near(np.ascontiguousarray(x[::_STRIDE]), share, form)[1]
             low, high, on_kink = bracket_by_breakpoints(x, mean, form, low, high, guess)
             if on_kink:
                 return high + mean(form.utility._value(x - high, NUMPY)), high
