@@ -1,7 +1,7 @@
-"""``.. reproduced::``: what one full run of ``certeq reproduce`` left in ``paper/results``, as sections of a page.
+"""What ``certeq reproduce`` left in ``paper/results``, as a report: a summary, the rules, and a page per experiment.
 
-Each experiment is a folder with a ``result.json``, its tables as CSV and its figures as PNG. A ``run.json`` beside the
-folders may say ``{"command": ..., "commit": ...}``. An empty folder is a page that says how to fill it.
+``.. reproduced-summary::`` is the table of verdicts, ``.. rules::`` how they are reached, ``.. reproduced:: name`` one
+experiment. Each experiment is a folder with a ``result.json``, its tables as CSV and its figures as PNG.
 """
 
 from __future__ import annotations
@@ -15,73 +15,133 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-VERDICTS = {"reproduced": "reproduced", "within noise": "within noise", "not reproduced": "**not reproduced**"}
+from certeq.paper import EXPERIMENTS
+from certeq.paper._statistics import RULES
+
+COLUMNS = {
+    "reproduced": "Reproduced",
+    "within noise": "Within noise",
+    "not reproduced": "Not reproduced",
+    "corrected": "Corrected",
+    "not checked": "Not checkable",
+}
+WHOSE = {
+    "paper": "What the paper states",
+    "again": "The same under a second reading, or in a second printing",
+    "ours": "Checks of ours, which the paper does not state",
+}
 LONGEST = 40  # rows of a table shown on the page; the CSV has them all
 
 
-class Reproduced(SphinxDirective):
-    """All experiments found, in the order of their folders."""
+class FromResults(SphinxDirective):
+    """A directive that reads the folder of results again whenever it changes."""
 
-    def run(self) -> list[nodes.Node]:
-        """One section for each experiment."""
-        source = Path(self.env.srcdir)
-        folder = source / "paper" / "results"
-        files = sorted(folder.rglob("result.json"))
-        for path in [*files, *folder.rglob("*.csv")]:
+    def parsed(self, lines: list[str], files: list[Path]) -> list[nodes.Node]:
+        """The lines as nodes; the page depends on the files."""
+        for path in files:
             self.env.note_dependency(str(path))
         self.env.note_reread()
-        lines = [line for path in files for line in experiment(path, source)] if files else empty()
         return list(self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True))
 
+    @property
+    def folder(self) -> Path:
+        """Where the results are."""
+        return Path(self.env.srcdir) / "paper" / "results"
 
-def empty() -> list[str]:
-    """What to do where there are no results yet."""
-    return [
-        ".. note::",
-        "",
-        "   No results have been committed yet. This makes them, in an hour or two, and the page then shows them:",
-        "",
-        "   .. code-block:: console",
-        "",
-        "      $ certeq reproduce --out certeq-paper",
-        "      $ python docs/paper/take.py certeq-paper",
+
+class Reproduced(FromResults):
+    """One experiment."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Its claims, figures, tables and notes."""
+        folder = self.folder / self.arguments[0]
+        path = folder / "result.json"
+        if not path.is_file():
+            return self.parsed([f"No result of ``{folder.name}`` has been taken into the documentation yet.", ""], [])
+        lines = experiment(path, Path(self.env.srcdir))
+        return self.parsed(lines, [path, *folder.glob("*.csv")])
+
+
+class Summary(FromResults):
+    """How many claims had which verdict, by experiment, and who made them."""
+
+    def run(self) -> list[nodes.Node]:
+        """The table, and the tallies of what the paper does not state."""
+        files = [self.folder / name / "result.json" for name in EXPERIMENTS]
+        found = [json.loads(path.read_text()) for path in files if path.is_file()]
+        return self.parsed(summary(found), files)
+
+
+class Rules(SphinxDirective):
+    """How a verdict is reached: the rules of the code, word for word."""
+
+    def run(self) -> list[nodes.Node]:
+        """A list of definitions."""
+        lines = [line for kind, rule in RULES for line in (_escape(kind), f"   {_escape(rule)}", "")]
+        return list(self.parse_text_to_nodes("\n".join(lines)))
+
+
+def summary(found: list[dict[str, Any]]) -> list[str]:
+    """One row per experiment for the paper's claims, their sum, and the sums of the others."""
+    rows = [[f":doc:`{r['title']} <{r['experiment']}>`", *_counts([r], "paper")] for r in found]
+    rows.append(["**All claims of the paper**", *_counts(found, "paper")])
+    lines = _list_table(("Experiment", *COLUMNS.values()), rows, "40 12 12 12 12 12", raw=True)
+    others = [[WHOSE[whose], *_counts(found, whose)] for whose in ("again", "ours")]
+    lines += ["What stands beside them is counted apart:", ""]
+    lines += _list_table(("Claims", *COLUMNS.values()), others, "40 12 12 12 12 12", raw=True)
+    quick = [r["experiment"] for r in found if r.get("quick")]
+    commits = list(dict.fromkeys(str(r.get("commit")) for r in found))
+    lines += [
+        f"Made at commit {', '.join(f'``{c}``' for c in commits)}"
+        + (f"; quick runs: {', '.join(quick)}" if quick else "")
+        + ". A digest of the definitions in ``certeq.paper`` that an experiment reaches is kept with its result, and a "
+        "test fails where they have changed since.",
         "",
     ]
+    return lines
+
+
+def _counts(results: list[dict[str, Any]], whose: str) -> list[str]:
+    said = [claim for result in results for claim in result.get("claims", ()) if claim["whose"] == whose]
+    return [str(sum(claim["verdict"] == verdict for claim in said)) for verdict in COLUMNS]
 
 
 def experiment(path: Path, source: Path) -> list[str]:
     """One experiment: where in the paper, what was claimed, what came out, with every table and figure."""
     found = json.loads(path.read_text())
-    note = path.parents[1] / "run.json"
-    run = json.loads(note.read_text()) if note.exists() else {}
-    title = str(found.get("title") or path.parent.name)
-    lines = [title, "-" * max(len(title), 4), ""]
-    lines += [f"*{_escape(found['where'])}.*" if found.get("where") else "", "", _origin(found, run), ""]
+    lines = [f"*{_escape(found['where'])}.*" if found.get("where") else "", "", _origin(found), ""]
     if found.get("failure"):
         return [*lines, f"It could not run: {_escape(str(found['failure']))}", ""]
-    if found.get("claims"):
-        heads = ("Claim", "Printed", "Here", "Verdict")
-        rows = [[claim.get("text"), claim.get("printed"), _ours(claim), _verdict(claim)] for claim in found["claims"]]
-        lines += _list_table(heads, rows, "30 20 25 25")
-    lines += [line for picture in sorted(path.parent.glob("*.png")) for line in _figure(picture, found, source)]
-    lines += [line for table in sorted(path.parent.glob("*.csv")) for line in _csv(table, found)]
     for note in found.get("notes", ()):
         lines += [f"* {_escape(str(note))}", ""]
+    for whose, title in WHOSE.items():
+        rows = [
+            [_stated(claim), _escape(str(claim["printed"])), _ours(claim), _verdict(claim)]
+            for claim in found["claims"]
+            if claim["whose"] == whose
+        ]
+        if rows:
+            lines += [title, "-" * len(title), ""]
+            lines += _list_table(("Claim", "Printed", "Here", "Verdict"), rows, "30 18 24 28", raw=True)
+    pictures, tables = sorted(path.parent.glob("*.png")), sorted(path.parent.glob("*.csv"))
+    if pictures:
+        lines += ["Figures", "-------", ""]
+        lines += [line for picture in pictures for line in _figure(picture, found, source)]
+    if tables:
+        lines += ["Tables", "------", ""]
+        lines += [line for table in tables for line in _csv(table, found)]
     return lines
 
 
-def _origin(found: dict[str, Any], run: dict[str, Any]) -> str:
-    name = found.get("experiment", "")
-    command = run.get("command") or " ".join(
-        [
-            "certeq reproduce",
-            str(name),
-            *(["--quick"] if found.get("quick") else []),
-            f"--seeds {found.get('seeds_asked')}",
-        ]
-    )
-    text = f"Made by ``{command}``"
-    text += f" at commit ``{run['commit']}``" if run.get("commit") else ""
+def _origin(found: dict[str, Any]) -> str:
+    words = [*(f"{name}=..." for name in sorted(found.get("environment", {}))), "certeq reproduce"]
+    words += [str(found.get("experiment", "")), *(["--quick"] if found.get("quick") else [])]
+    words += ["--sensitivity"] if found.get("sensitivity") else []
+    words += [f"--seeds {found['seeds_asked']}"] if found.get("seeds_asked") not in (None, 20) else []
+    text = f"Made by ``{' '.join(words)}``"
+    text += f" at commit ``{found['commit']}``" if found.get("commit") else ""
     text += f" on {str(found['finished'])[:10]}" if found.get("finished") else ""
     taken = found.get("work_seconds") or found.get("seconds")
     text += f", {float(taken):,.0f} seconds of work" if isinstance(taken, (int, float)) else ""
@@ -89,14 +149,27 @@ def _origin(found: dict[str, Any], run: dict[str, Any]) -> str:
     return text + (" Synthetic data are part of it, marked as such." if found.get("synthetic") else "")
 
 
+def _stated(claim: dict[str, Any]) -> str:
+    """The claim, the line of the paper's source and its words; formulas as the source has them."""
+    text = _escape(str(claim["text"]))
+    if claim.get("line") and claim["whose"] != "ours":
+        text += f" (line {claim['line']}"
+        quote = str(claim.get("quote") or "")
+        text += (
+            f": ``{quote}``)" if any(mark in quote for mark in "\\$") else f": “{_escape(quote)}”)" if quote else ")"
+        )
+    return text
+
+
 def _ours(claim: dict[str, Any]) -> str:
     spread = claim.get("spread")
-    return f"{claim.get('ours', '')}" + (f" ({spread})" if spread else "")
+    return _escape(f"{claim.get('ours', '')}" + (f" ({spread})" if spread else ""))
 
 
 def _verdict(claim: dict[str, Any]) -> str:
-    verdict = VERDICTS.get(str(claim.get("verdict")), str(claim.get("verdict", "")))
-    return verdict + (f": {_escape(str(claim['why']))}" if claim.get("why") else "")
+    name = {"not checked": "not checkable"}.get(str(claim["verdict"]), str(claim["verdict"]))
+    why = f": {_escape(str(claim['why']))}" if claim.get("why") else ""
+    return f"**{name}**{why}" + (f" *Rule: {_escape(claim['rule'])}.*" if claim.get("rule") else "")
 
 
 def _figure(picture: Path, found: dict[str, Any], source: Path) -> list[str]:
@@ -138,14 +211,14 @@ def _number(cell: str, digits: int) -> str:
         return cell
 
 
-def _list_table(heads: tuple[str, ...], rows: list[list[Any]], widths: str | None) -> list[str]:
+def _list_table(heads: tuple[str, ...], rows: list[list[Any]], widths: str | None, *, raw: bool = False) -> list[str]:
+    """A table; with ``raw`` the cells are marked up and escaped already."""
     lines = [".. container:: wide-table", "", "   .. list-table::", "      :header-rows: 1", "      :class: measured"]
     lines += [f"      :widths: {widths}"] if widths else []
     lines += [""]
     for row in [list(heads), *rows]:
         for i, cell in enumerate(row):
-            text = "" if cell is None else str(cell)
-            text = text if text.startswith("**") else _escape(text)
+            text = "" if cell is None else str(cell) if raw else _escape(str(cell))
             lines.append(f"      {'* -' if i == 0 else '  -'} {' '.join(text.split())}")
     return [*lines, ""]
 
@@ -157,6 +230,8 @@ def _escape(text: str) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive."""
+    """Register the directives."""
     app.add_directive("reproduced", Reproduced)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    app.add_directive("reproduced-summary", Summary)
+    app.add_directive("rules", Rules)
+    return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,6 +9,7 @@ import pytest
 
 import certeq as ce
 from certeq.paper import bounds as paper
+from certeq.paper import constants
 from certeq.paper._run import LocalJob
 
 
@@ -20,24 +21,55 @@ def outcome():
 
 def test_corrected_bounds_hold_in_every_row(outcome):
     rows = outcome.numbers["rows"]
-    assert all(row[2] <= row[5] for row in rows)
-    broken = {row[0] for row in rows if row[2] > row[4]}
+    assert {row[7] for row in rows} == {"yes"}
+    broken = {row[0] for row in rows if row[6] == "no"}
     assert "MSE, MMV 3, a rare jump" in broken
     assert "MSE of the gradient, M = 100" in broken
-    assert not any("Lipschitz" in name for name in broken)
+    assert "Strongly convex, steps c/k, diag(1, 4)" in broken
+    assert "Non-convex, 50 theta^2" in broken
+    assert not any("Lipschitz" in name or name.startswith(("MAE", "Convex")) for name in broken)
 
 
 def test_simulated_rows_have_a_spread_over_seeds_and_exact_ones_none(outcome):
     assert outcome.seeds == (0, 1, 2)
     for row in outcome.numbers["rows"]:
-        simulated = row[0].startswith(("MAE", "MSE, Lipschitz", "MSE, entropic"))
+        simulated = (
+            row[0].startswith(("MAE, ", "MSE, Lipschitz", "MSE, entropic")) or "without" in row[0] or "s_hat" in row[0]
+        )
         assert (row[3] is not None and row[3] > 0.0) if simulated else row[3] is None
 
 
 def test_verdicts(outcome):
-    verdicts = [claim.verdict for claim in outcome.claims]
-    assert verdicts == ["reproduced"] * 3 + ["not reproduced"] * 3 + ["reproduced"]
+    verdicts = {claim.text.split(":")[0]: claim.verdict for claim in outcome.claims}
+    corrected = {"Non-Lipschitz lemma, MSE", "Gradient estimate, MSE", "Wasserstein remark"}
+    corrected |= {"OCE-SG, strongly convex", "OCE-SG, non-convex", "Gradients without a bound, MSE"}
+    assert {text for text, verdict in verdicts.items() if verdict == "corrected"} == corrected
+    assert all(verdict == "reproduced" for text, verdict in verdicts.items() if text not in corrected)
     assert all("corrected bound holds in every row" in claim.why for claim in outcome.claims[:-1])
+    assert all(claim.line and claim.quote for claim in outcome.claims)
+
+
+def test_a_bound_that_is_too_small_is_seen(monkeypatch):
+    """The mistakes planted: each corrected bound, made far smaller, must be broken by some row."""
+    for name in ("gradient_mae_bound", "unbounded_gradient_mae_bound", "unbounded_gradient_mse_bound",
+                 "strongly_convex_bound", "convex_bound", "non_convex_bound", "bisection_mae_bound",
+                 "bisection_mse_bound"):  # fmt: skip
+        whole = getattr(constants, name)
+        with monkeypatch.context() as patch, LocalJob(quick=True, seeds=2, jobs=1) as job:
+            patch.setattr(constants, name, lambda *a, whole=whole, **k: 1e-13 * whole(*a, **k))
+            assert any("fails too" in claim.why for claim in paper.run(job).claims), name
+
+
+def test_constants_of_the_appendix():
+    """By hand: mu = c = 2, so that mu c = 4; and the recursion of constant steps has the promised limit."""
+    K1, K2, K3 = constants.strongly_convex_constants(2.0, 3.0, 2.0, 0.5, 0.25)
+    assert pytest.approx(2**8 * 4 * 0.25 / 6) == K1
+    assert pytest.approx(2**10 * 7 * 2 * 0.5 * math.exp(36 * math.pi**2 / 12)) == K2
+    assert pytest.approx(2**4 * 2 * 0.5 * K2) == K3
+    n = 4000
+    assert n * constants.constant_step_bound(n, 0.5, 2.0, 1.0, 1.0) == pytest.approx(1.0 / 0.5**2, rel=0.01)
+    logs = [math.sqrt(n) * constants.convex_bound(n, 1.0, 1.0, 0.0, 0.0) for n in (1, math.e, math.e**2)]
+    assert logs == pytest.approx([2.0, 8.0, 18.0])
 
 
 def test_known_figures():

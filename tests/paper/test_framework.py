@@ -15,10 +15,11 @@ import pytest
 pytest.importorskip("matplotlib", reason="figures need the extra [paper]")
 pytest.importorskip("threadpoolctl", reason="jobs need the extra [paper]")
 
-from certeq.paper import EXPERIMENTS, Figure, Panel, ResultTable, Series, _output, _run, reproduce
+from certeq.paper import EXPERIMENTS, Figure, Panel, ResultTable, Series, _output, _run, _sources, reproduce
 from certeq.paper._figures import as_png
 from certeq.paper._output import as_csv, as_markdown, check_shape
 from certeq.paper._run import LocalJob
+from certeq.paper._sources import reached, sources_digest
 from certeq.paper._statistics import RULES
 from certeq.report.page import in_page
 from tests.conftest import ROOT
@@ -89,6 +90,49 @@ def test_what_a_job_refuses(tmp_path):
         LocalJob(jobs=0)
     with pytest.raises(ValueError, match="seeds"):
         LocalJob(seeds=0)
+
+
+def test_a_digest_is_of_what_a_function_reaches_and_of_nothing_else(tmp_path, monkeypatch):
+    source = """
+    from functools import partial
+    WIDTH = 3
+    OTHER = 4
+    class Box:
+        \'\'\'Words.\'\'\'
+        size = WIDTH
+    def helper():
+        \'\'\'Words.\'\'\'
+        return Box().size
+    def used(x):  # a comment
+        return helper() + x
+    def unused():
+        return OTHER
+    """.replace("\n    ", "\n")
+    (tmp_path / "made_up_module.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    import made_up_module as made
+
+    assert {name for _, name in reached("made_up_module", "used")} == {"used", "helper", "Box", "WIDTH"}
+    before = sources_digest(made.used)
+    for old, new, same in (
+        ("# a comment", "", True),
+        ("Words.", "Other words.", True),
+        ("OTHER = 4", "OTHER = 5", True),
+        ("WIDTH = 3", "WIDTH = 5", False),
+        ("helper() + x", "helper() - x", False),
+    ):
+        (tmp_path / "made_up_module.py").write_text(source.replace(old, new))
+        for cached in (_sources._digest, _sources._definitions, _sources._imports, _sources._tree):
+            cached.cache_clear()
+        assert (sources_digest(made.used) == before) is same, old
+    assert ("certeq.paper._markets", "paper_step") in reached("certeq.paper.portfolios", "run")
+    assert ("certeq.paper.errata._measures", "quartic") in reached("certeq.paper.errata", "run")
+
+
+def test_without_vector_instructions_pieces_run_in_processes_of_their_own():
+    with LocalJob(jobs=1) as job:
+        assert job.map(toy.capability, [{"seed": 0}]) == [os.environ.get("ATEN_CPU_CAPABILITY")]
+        assert job.map(toy.capability, [{"seed": 0}], vectors=False) == ["default"]
 
 
 # -- tables and figures -----------------------------------------------------------------------------------------------
@@ -173,9 +217,13 @@ def test_files_of_an_experiment(tmp_path, monkeypatch):
     assert facts["versions"]["numpy"] == np.__version__
     assert facts["verdicts"] == {"reproduced": 1, "not reproduced": 1}
     assert facts["not_checked"] == 1
+    assert facts["sources"] == sources_digest(toy.run)
     assert facts["numbers"]["nothing"] is None
     assert facts["seconds"] > 0.0
-    assert "| they differ | 2.0 | 1.0 | ± 0.1 | **not reproduced** | too far |" in (out / "toy/README.md").read_text()
+    assert (
+        "| they differ | paper |  | 2.0 | 1.0 | ± 0.1 | **not reproduced** | too far |  |"
+        in (out / "toy/README.md").read_text()
+    )
 
 
 def test_the_page_joins_what_is_there_and_escapes_it(tmp_path, monkeypatch):

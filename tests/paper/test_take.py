@@ -1,4 +1,4 @@
-"""Taking a run into the documentation: the command and the commit are those of the run."""
+"""Taking a run into the documentation: whole runs at a commit, and only the experiments that were run."""
 
 import importlib.util
 import json
@@ -16,40 +16,40 @@ def taker():
     return module
 
 
-def result(**facts):
-    return {"quick": False, "seeds_asked": 20, "commit": "abc", "environment": {}, **facts}
+def leave(folder, **facts):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps({"quick": False, "commit": "abc", **facts}))
 
 
-@pytest.mark.parametrize(
-    "facts, command",
-    [
-        ({}, "certeq reproduce"),
-        ({"environment": {"SKFOLIO_DATA": "set"}}, "SKFOLIO_DATA=... certeq reproduce"),
-        ({"seeds_asked": 5}, "certeq reproduce --seeds 5"),
-        ({"quick": True, "seeds_asked": 3}, "certeq reproduce --quick"),
-    ],
-)
-def test_the_command_is_the_one_the_results_record(taker, facts, command):
-    assert taker.command_of([result(**facts), result(**facts)]) == command
-
-
-def test_the_commit_is_the_one_of_the_run(taker):
-    assert taker.commit_of([result(), result()]) == "abc"
-    assert taker.commit_of([result(), result(commit="def-dirty")]) == "abc, def-dirty"
-    assert taker.commit_of([result(commit=None)]) == "unknown"
-
-
-def test_a_run_is_taken_with_both(taker, tmp_path, monkeypatch):
-    folder = tmp_path / "run" / "toy"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(result(environment={"SKFOLIO_DATA": "set"})))
-    (folder / "notes.md").write_text("large")
+def test_a_run_replaces_its_own_experiments_and_no_others(taker, tmp_path, monkeypatch, capsys):
+    leave(tmp_path / "run" / "toy", commit="new")
+    (tmp_path / "run" / "toy" / "notes.md").write_text("large")
+    leave(tmp_path / "docs" / "results" / "other")
+    leave(tmp_path / "docs" / "results" / "toy", commit="old")
+    (tmp_path / "docs" / "results" / "toy" / "gone.csv").write_text("of the old run")
     monkeypatch.setattr(taker, "HERE", tmp_path / "docs")
     monkeypatch.setattr("sys.argv", ["take.py", str(tmp_path / "run")])
     taker.main()
     taken = tmp_path / "docs" / "results"
-    assert json.loads((taken / "run.json").read_text()) == {
-        "command": "SKFOLIO_DATA=... certeq reproduce",
-        "commit": "abc",
-    }
+    assert capsys.readouterr().out == "toy\n"
     assert [path.name for path in (taken / "toy").iterdir()] == ["result.json"]
+    assert json.loads((taken / "toy" / "result.json").read_text())["commit"] == "new"
+    assert (taken / "other" / "result.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "facts, found",
+    [
+        ({"commit": "abc-dirty"}, "commit abc-dirty"),
+        ({"commit": None}, "commit None"),
+        ({"quick": True}, "a quick run"),
+        ({"failure": "no data"}, "no data"),
+    ],
+)
+def test_what_nobody_could_repeat_is_refused(taker, tmp_path, facts, found):
+    leave(tmp_path / "run" / "toy", **facts)
+    with pytest.raises(ValueError, match=found):
+        taker.take(tmp_path / "run", tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+    with pytest.raises(FileNotFoundError, match="no experiment"):
+        taker.take(tmp_path / "results", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,10 @@ def spectrum(seed: int, size: int = 60) -> dict:
 def slow_spectrum(seed: int, seconds: float) -> dict:
     time.sleep(seconds)
     return spectrum(seed)
+
+
+def capability(seed: int) -> str | None:
+    return os.environ.get("ATEN_CPU_CAPABILITY")
 
 
 def ill(seed: int) -> float:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-Verdict = Literal["reproduced", "within noise", "not reproduced", "not checked"]
+Verdict = Literal["reproduced", "within noise", "not reproduced", "corrected", "not checked"]
+Whose = Literal["paper", "again", "ours"]
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, what it prints, what came out here, and what that means.
+    """A statement, what the paper prints, what came out here, and what that means.
 
-    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report.
+    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report, and
+    ``rule`` names the one that was applied. ``whose`` is "paper" for what it states, with ``line`` of its source and
+    ``quote`` (a row of a table is its own quote); "again" for a statement of the paper under a second reading or in a
+    second printing; "ours" for what the paper does not state. A verdict that rests on a test waits for all claims of
+    the experiment: ``p`` is its probability, ``favors`` whether it speaks for the claim or against it.
 
     Examples
     --------
@@ -106,6 +111,12 @@ class Claim:
     verdict: Verdict
     spread: str = ""
     why: str = ""
+    rule: str = ""
+    whose: Whose = "paper"
+    line: int | None = None
+    quote: str = ""
+    p: float | None = None
+    favors: bool = True
 
 
 @dataclass(frozen=True)
@@ -129,13 +140,14 @@ class Outcome:
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How many claims had which verdict; those that were not checked are no part of it."""
-        return dict(Counter(claim.verdict for claim in self.claims if claim.verdict != "not checked"))
+        """How many claims of the paper had which verdict; those that were not checked are no part of it."""
+        counted = [claim.verdict for claim in self.claims if claim.whose == "paper"]
+        return dict(Counter(verdict for verdict in counted if verdict != "not checked"))
 
     @property
     def not_checked(self) -> int:
-        """How many claims could not be checked."""
-        return sum(claim.verdict == "not checked" for claim in self.claims)
+        """How many claims of the paper could not be checked."""
+        return sum(claim.verdict == "not checked" and claim.whose == "paper" for claim in self.claims)
 
 
 class Job(Protocol):
@@ -143,12 +155,13 @@ class Job(Protocol):
 
     quick: bool
     seeds: int
+    sensitivity: bool
 
-    def map(self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def map(self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]], vectors: bool = True) -> list[Any]:
         """`[function(**item) for item in items]`, over processes; answers are JSON values and kept for a resumed run.
 
-        `function` is a module-level function, each item a mapping of JSON values: together they are the key under which
-        an answer is kept.
+        Without `vectors`, PyTorch uses no vector instructions beyond its baseline. `function` is a module-level
+        function, each item a mapping of JSON values: together they are the key under which an answer is kept.
         """
         ...
 

@@ -7,6 +7,7 @@ paper's protocol, the true optimum, and the benchmarks.
 from __future__ import annotations
 
 import hashlib
+import math
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ LARGE = 500  # assets
 Fit = dict[str, Any]
 Fits = dict[str, Fit]
 LOG_EVERY = 25
+ALPHAS, BETAS = (0.01, 0.05, 0.1, 0.2), (0.1, 1.0, 10.0, 50.0)  # of --sensitivity: the paper states none
 
 
 @dataclass(frozen=True)
@@ -199,16 +201,27 @@ ROWS = {
     )
 }
 
+# The utilities of those rows that have an alpha or a beta, which the paper does not state.
+PARAMETERS: dict[str, Callable[[float], Utility]] = {
+    "entropic": Entropic,
+    "cvar": CVaR,
+    "leaky": LeakyCVaR,
+    "mv": MeanVariance,
+}
 
-def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, snapshots: bool) -> Fit:
-    """OCE-SG as the paper runs it: all M training days in each step, step 1/sqrt(M), the last iterate.
+
+def fit_sg(
+    *, panel: str, digest: str, row: str, steps: int, start: int | None, snapshots: bool, step: float | None = None,
+    parameter: float | None = None,
+) -> Fit:  # fmt: skip
+    """OCE-SG as the paper runs it: all training days in each step, the step `paper_step`, the last iterate.
 
     ``start`` None begins at equal weights; a number seeds a start drawn uniformly from the simplex. ``snapshots`` keeps
-    some forty iterates along the way.
+    some forty iterates along the way. ``parameter`` replaces the alpha or beta of the row.
     """
     data = _panel(panel, digest)
-    utility = _utility(row)
-    days, assets = data.train.shape
+    utility = _utility(row, parameter)
+    assets = data.train.shape[1]
     begin = np.full(assets, 1.0 / assets) if start is None else np.random.default_rng(start).dirichlet(np.ones(assets))
     wanted = log_spaced(steps) if snapshots else set()
     seen: list[tuple[int, list[float]]] = [(0, begin.tolist())] if snapshots else []
@@ -219,7 +232,7 @@ def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, 
 
     found = minimize(
         LinearLoss(data.losses), utility, domain=Simplex(), theta0=begin, method="sg", batch="full",
-        step=1.0 / np.sqrt(days), average="last", iterations=steps, log_every=LOG_EVERY, callback=keep, rng=0,
+        step=step or paper_step(data), average="last", iterations=steps, log_every=LOG_EVERY, callback=keep, rng=0,
         progress=False,
     )  # fmt: skip
     answer = _answer(data, found.theta, found.value, found.gap)
@@ -233,6 +246,11 @@ def fit_sg(*, panel: str, digest: str, row: str, steps: int, start: int | None, 
     return answer
 
 
+def paper_step(data: ReturnsPanel) -> float:
+    """1/sqrt(M) with M the days of the whole data set, for which the paper states 8312, 5959 and 1361 (line 1154)."""
+    return 1.0 / math.sqrt(len(data.train) + len(data.test))
+
+
 def fit_printed_weights(*, panel: str, digest: str, steps: int) -> Fit:
     """CVaR by OCE-SG from equal weights with the weights as printed, u'(z - t) = 1/alpha above the quantile, else 0.
 
@@ -243,7 +261,7 @@ def fit_printed_weights(*, panel: str, digest: str, steps: int) -> Fit:
     losses, simplex = data.losses, Simplex()
     days, assets = losses.shape
     above = int(np.floor(0.05 * days + 1e-9))  # days strictly above the quantile
-    theta, step = np.full(assets, 1.0 / assets), 1.0 / np.sqrt(days)
+    theta, step = np.full(assets, 1.0 / assets), paper_step(data)
     for _ in range(steps):
         worst = np.argpartition(losses @ theta, days - above)[days - above :]
         gradient = losses[worst].sum(axis=0) / (0.05 * days)
@@ -283,11 +301,11 @@ def fits_of(
     function: Callable[..., Fit],
     panels: Mapping[str, ReturnsPanel],
     rows: Sequence[str],
-    more: Callable[[str], dict[str, Any]] = lambda row: {},
+    more: Callable[[str, str], dict[str, Any]] = lambda market, row: {},
 ) -> dict[str, Fits]:
-    """One fit for each market and row, all of them side by side; ``more`` gives further arguments for a row."""
+    """One fit for each market and row, all of them side by side; ``more`` gives further arguments for both."""
     keys = [(market, row) for market in panels for row in rows]
-    items = [{**_where(panels[market]), "row": row, **more(row)} for market, row in keys]
+    items = [{**_where(panels[market]), "row": row, **more(market, row)} for market, row in keys]
     found: dict[str, Fits] = {market: {} for market in panels}
     for (market, row), fit in zip(keys, job.map(function, items), strict=True):
         found[market][row] = fit
@@ -297,28 +315,58 @@ def fits_of(
 def walks_of(job: Job, panels: Mapping[str, ReturnsPanel], rows: Sequence[str]) -> dict[str, Fits]:
     """OCE-SG from equal weights, with iterates along the way, by market and row."""
     return fits_of(
-        job, fit_sg, panels, rows, lambda row: {"steps": steps_of(row, job.quick), "start": None, "snapshots": True}
-    )
+        job, fit_sg, panels, rows,
+        lambda market, row: {"steps": steps_of(row, is_short(job, panels[market])), "start": None, "snapshots": True},
+    )  # fmt: skip
 
 
 def printed_walks_of(job: Job, panels: Mapping[str, ReturnsPanel]) -> Fits:
     """CVaR by OCE-SG from equal weights with the weights as printed, by market."""
-    items = [{**_where(panel), "steps": steps_of("cvar", job.quick)} for panel in panels.values()]
+    items = [{**_where(panel), "steps": steps_of("cvar", is_short(job, panel))} for panel in panels.values()]
     return dict(zip(panels, job.map(fit_printed_weights, items), strict=True))
 
 
 def spread_of(job: Job, panel: ReturnsPanel, rows: Sequence[str], keys: Sequence[str]) -> dict[str, Floats]:
     """Held-out figures (starts, keys) of OCE-SG from random starts, by row; each start serves every experiment."""
     starts = range(starts_of(panel, job))
-    where = {**_where(panel), "snapshots": False}
-    items = [{**where, "row": row, "steps": steps_of(row, job.quick), "start": seed} for row in rows for seed in starts]
+    where, short = {**_where(panel), "snapshots": False}, is_short(job, panel)
+    items = [{**where, "row": row, "steps": steps_of(row, short), "start": seed} for row in rows for seed in starts]
     found = iter(job.map(fit_sg, items))
     return {row: np.array([figures_of(next(found), keys) for _ in starts]) for row in rows}
 
 
-def steps_of(row: str, quick: bool) -> int:
-    """How long OCE-SG runs for a row; a quick run stops early, and says so."""
-    return QUICK_STEPS.get(row, 1_000) if quick else STEPS
+def sensitivity_of(
+    job: Job, panel: ReturnsPanel, rows: Sequence[str], printed: Mapping[str, Any], keys: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """Each row by step, alpha or beta, and start: its figures, and how far they are from the printed ones."""
+    days = {"1/sqrt(M), M days": None, "1/sqrt(training days)": len(panel.train) ** -0.5, "1/sqrt(N)": STEPS**-0.5}
+    choices = {"entropic": BETAS, "mv": BETAS, "cvar": ALPHAS, "leaky": ALPHAS}
+    asked = [
+        (row, step, parameter, start)
+        for row in rows for step in days for parameter in choices.get(row, (None,)) for start in (None, 0, 1)
+    ]  # fmt: skip
+    items = [
+        {**_where(panel), "row": row, "steps": steps_of(row, job.quick), "start": start, "snapshots": False,
+         "step": days[step], "parameter": parameter}
+        for row, step, parameter, start in asked
+    ]  # fmt: skip
+    found = []
+    for (row, step, parameter, start), fit in zip(asked, job.map(fit_sg, items), strict=True):
+        figures = figures_of(fit, keys)
+        off = float(np.max(np.abs(np.subtract(figures, printed["smooth" if row == "mean" else row]))))
+        begin = "equal weights" if start is None else f"random, seed {start}"
+        found.append((ROWS[row].title, step, parameter, begin, *figures, off))
+    return found
+
+
+def steps_of(row: str, short: bool) -> int:
+    """How long OCE-SG runs for a row; a short run stops early, and says so."""
+    return QUICK_STEPS.get(row, 1_000) if short else STEPS
+
+
+def is_short(job: Job, panel: ReturnsPanel) -> bool:
+    """A quick run, or one on synthetic data, of which nothing is judged: it shows that all works at this size."""
+    return job.quick or panel.synthetic
 
 
 def is_large(panel: ReturnsPanel) -> bool:
@@ -329,9 +377,9 @@ def is_large(panel: ReturnsPanel) -> bool:
 def starts_of(panel: ReturnsPanel, job: Job) -> int:
     """Random starts: one for each seed; two at least, for a spread, and fewer where each takes half a minute."""
     wanted = max(2, job.seeds)
-    if not is_large(panel):
-        return wanted
-    return min(wanted, 2 if job.quick or panel.synthetic else 5)
+    if is_short(job, panel):
+        return min(wanted, 2 if is_large(panel) else 3)
+    return min(wanted, 5) if is_large(panel) else wanted
 
 
 def figures_of(fit: Fit, keys: Sequence[str]) -> list[float]:
@@ -378,8 +426,12 @@ def _panel(key: str, digest: str) -> ReturnsPanel:
     return data
 
 
-def _utility(row: str) -> Utility:
+def _utility(row: str, parameter: float | None = None) -> Utility:
     utility = ROWS[row].utility
     if utility is None:
         raise ValueError(f"row {row!r} is a benchmark and has no utility.")
-    return utility
+    if parameter is None:
+        return utility
+    if row not in PARAMETERS:
+        raise ValueError(f"row {row!r} has neither alpha nor beta; found parameter {parameter:g}.")
+    return PARAMETERS[row](parameter)

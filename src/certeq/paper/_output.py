@@ -36,11 +36,13 @@ RESULT = "result.json"
 _VARIABLES = ("SKFOLIO_DATA",)
 _LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch", "skorch", "uncertainty-toolbox")
 Cell = str | float | int | None
-_VERDICTS = ("reproduced", "within noise", "not reproduced")
+_VERDICTS = ("reproduced", "within noise", "not reproduced", "corrected")
+_WHOSE = {"paper": "The paper's claims", "again": "The paper's, repeated", "ours": "Checks of ours"}
 _MARKS = {
     "reproduced": ("good", "✓"),
     "within noise": ("fair", "≈"),
     "not reproduced": ("bad", "✗"),
+    "corrected": ("fair", "✎"),
     "not checked": ("none", "–"),
 }
 _LONG = 40  # rows; a longer table is folded
@@ -169,8 +171,23 @@ def _markdown(experiment: Experiment, outcome: Outcome) -> str:
 
 
 def _claims_table(claims: tuple[Claim, ...]) -> ResultTable:
-    rows = tuple((c.text, c.printed, c.ours, c.spread, f"**{c.verdict}**", c.why) for c in claims)
-    return ResultTable("claims", "Claims", ("Claim", "Printed", "Ours", "Spread", "Verdict", "Why"), rows)
+    head = ("Claim", "Whose", "Line", "Printed", "Ours", "Spread", "Verdict", "Why", "Rule")
+    rows = tuple(
+        (c.text, c.whose, c.line, c.printed, c.ours, c.spread, f"**{c.verdict}**", c.why, c.rule) for c in claims
+    )
+    return ResultTable("claims", "Claims", head, rows)
+
+
+def tallies(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """How many claims had which verdict: those of the paper, those it makes again, and ours."""
+    every = [claim for result in results for claim in result.get("claims", ())]
+    return [
+        (
+            title,
+            *(str(sum(c["verdict"] == v for c in every if c["whose"] == whose)) for v in (*_VERDICTS, "not checked")),
+        )
+        for whose, title in _WHOSE.items()
+    ]
 
 
 def _plain(data: Any) -> Any:
@@ -310,11 +327,17 @@ def _page(folder: Path, results: list[dict[str, Any]], names: tuple[str, ...]) -
         '<a href="#rules">the rule for its kind of claim</a>; claims that could not be checked are counted apart.</p>'
         f'<dl class="cards">{cards_html(cards)}</dl>{warnings}</header>\n'
         f'<nav aria-label="Experiments"><a href="#rules">Rules</a>{links}</nav>\n'
-        f"<main>\n{_rules()}{''.join(_section(folder / r['experiment'], r) for r in results)}"
+        f"<main>\n{_tally_section(results)}{_rules()}{''.join(_section(folder / r['experiment'], r) for r in results)}"
         f"{_run_section(results)}</main>\n"
     )
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return document(title, body, policy, _STYLE)
+
+
+def _tally_section(results: list[dict[str, Any]]) -> str:
+    head = ("Claims", *(verdict.capitalize() for verdict in (*_VERDICTS, "not checked")))
+    table = table_html(PageTable(head, tuple(tallies(results)), frozenset(range(1, len(head)))), "Claims by verdict")
+    return f'<section id="tally"><h2>Claims by verdict</h2>{table}</section>\n'
 
 
 def _rules() -> str:
@@ -354,8 +377,12 @@ def _claims_section(claims: list[dict[str, str]], title: str) -> str:
             for label, key in (("Printed", "printed"), ("Ours", "ours"), ("Spread", "spread"))
         )
         verdict = f'<td data-label="Verdict" class="verdict {kind}">{mark} {in_page(claim["verdict"])}</td>'
-        why = f'<td data-label="Why">{in_page(claim["why"])}</td>'
-        rows.append(f'<tr><th scope="row">{in_page(claim["text"])}</th>{cells}{verdict}{why}</tr>')
+        rule = f"<br><small>{in_page(claim['rule'])}</small>" if claim["rule"] else ""
+        why = f'<td data-label="Why">{in_page(claim["why"])}{rule}</td>'
+        words = f" “{claim['quote']}”" if claim["quote"] else ""
+        line = f"<br><small>Line {claim['line']}{in_page(words)}</small>" if claim["line"] else ""
+        whose = "" if claim["whose"] == "paper" else f"<br><small>{in_page(_WHOSE[claim['whose']])}</small>"
+        rows.append(f'<tr><th scope="row">{in_page(claim["text"])}{line}{whose}</th>{cells}{verdict}{why}</tr>')
     return (
         f'<div class="scroll claims" style="max-height:none" tabindex="0" role="region" '
         f'aria-label="{in_page(title)}, claims">'

@@ -13,9 +13,7 @@ import inspect
 import json
 import multiprocessing
 import os
-import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +30,7 @@ from certeq._files import write_text
 from certeq._threads import one_thread
 from certeq.paper._experiment import Experiment, Outcome
 from certeq.paper._output import versions, write_failure, write_index, write_outcome
+from certeq.paper._sources import sources_digest
 
 _MODULES = {
     "portfolio-sp500": "portfolios",
@@ -59,14 +58,14 @@ Examples
 ('portfolio-sp500', 'errata')
 """
 _STARTS = "random starts of OCE-SG, one for each seed"
-_DEAR = "on more than 500 assets at most 5 (2 on synthetic data or in a quick run), as each takes half a minute"
+_DEAR = "at most 5, as each takes half a minute there (2 on synthetic data, of which nothing is judged, or if quick)"
 _TABLE = "initial weights on the paper's split, and as many further splits"
 # What --seeds N does in each experiment; where a spread is needed, N = 1 counts as 2.
 SEEDING = {
     "portfolio-sp500": _STARTS,
     "portfolio-ftse100": _STARTS,
     "portfolio-nasdaq": f"{_STARTS}; {_DEAR}",
-    "cvar-solver": f"{_STARTS}; on Nasdaq as in portfolio-nasdaq; none in a quick run, which does not judge rows",
+    "cvar-solver": f"{_STARTS}; none on synthetic data or in a quick run, which judge no rows",
     "classification-breast-cancer": _TABLE,
     "classification-heart": _TABLE,
     "uncertainty": "seeds of every network on the paper's data set, and as many further data sets",
@@ -84,6 +83,7 @@ _TAG_TEXT = (  # the first line is fixed by the standard that backup programs kn
     "# Answers kept by `certeq reproduce`, so that an interrupted run goes on where it stopped. Safe to delete.\n"
 )
 _PACKAGES = ("utilities", "risk", "optimize", "torch", "portfolio", "learn", "report")  # all that are below this one
+_WITHOUT_VECTORS = {"ATEN_CPU_CAPABILITY": "default"}  # PyTorch reads it when it is first imported
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 Progress = Callable[[str, int, int], None]
 PieceProgress = Callable[[int, int], None]
@@ -113,6 +113,7 @@ def reproduce(
     *,
     quick: bool = False,
     seeds: int | None = None,
+    sensitivity: bool = False,
     out: str | Path = "certeq-paper",
     jobs: int | None = None,
     fresh: bool = False,
@@ -129,6 +130,9 @@ def reproduce(
     seeds : int, optional
         Seeds for what is random; 20 by default, 3 in a quick run. What a seed is in an experiment, where their number
         is capped and where it does not apply is written as ``seeds_are`` into its ``result.json``.
+    sensitivity : bool
+        Also vary what the paper does not state (beta, alpha, burn-in, step, start) in tables of their own: hours instead
+        of minutes.
     out : path
         The folder to write to. It is made if need be. A folder with other people's files in it is refused.
     jobs : int, optional
@@ -147,7 +151,7 @@ def reproduce(
 
     Notes
     -----
-    Not to be judged by a quick run, and not quick otherwise: a full one takes the better part of an hour.
+    Not to be judged by a quick run, and not quick otherwise: a full one takes half an hour on two cores.
 
     Examples
     --------
@@ -164,7 +168,7 @@ def reproduce(
         raise ValueError(f"seeds must be at least 1, found {count}.")
     folder = _prepared(Path(out), fresh)
     results = []
-    with LocalJob(quick=quick, seeds=count, cache=folder / ".cache", jobs=jobs) as job:
+    with LocalJob(quick=quick, seeds=count, sensitivity=sensitivity, cache=folder / ".cache", jobs=jobs) as job:
         for name in wanted:
             results.append(_run(name, job, folder / name, progress))
             write_index(folder, EXPERIMENTS)
@@ -226,7 +230,8 @@ def _run(name: str, job: LocalJob, folder: Path, progress: Progress | None) -> R
         write_failure(folder, name, failure, job.facts(seconds))
         return Result(name, folder, None, failure, seconds)
     seconds = time.perf_counter() - began
-    write_outcome(folder, experiment, outcome, SEEDING.get(name, ""), job.facts(seconds))
+    facts = {"sources": sources_digest(experiment.run), **job.facts(seconds)}
+    write_outcome(folder, experiment, outcome, SEEDING.get(name, ""), facts)
     return Result(name, folder, outcome, None, seconds)
 
 
@@ -259,6 +264,7 @@ class LocalJob:
         *,
         quick: bool = False,
         seeds: int = 3,
+        sensitivity: bool = False,
         cache: str | Path | None = None,
         jobs: int | None = None,
         progress: PieceProgress | None = None,
@@ -269,21 +275,25 @@ class LocalJob:
             raise ValueError(f"jobs must be at least 1, found {jobs}.")
         self.quick = quick
         self.seeds = seeds
+        self.sensitivity = sensitivity
         self.jobs = jobs or _cores()
         self._cache = None if cache is None else Path(cache)
         self._progress = progress
         self._done = self._total = 0
         self.work_seconds = 0.0  # of a processor, for all pieces, in this run or an earlier one
         self.kept = 0  # pieces taken from an earlier run
-        self._pool: ProcessPoolExecutor | None = None
+        self._pools: dict[bool, ProcessPoolExecutor] = {}  # with vector instructions, and without
 
-    def map(self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def map(self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]], vectors: bool = True) -> list[Any]:
         """``[function(**item) for item in items]`` in this order, whatever order they were finished in.
+
+        Without ``vectors`` they run in processes whose PyTorch uses no vector instructions beyond its baseline, so that
+        training in single precision rounds as it does on another machine.
 
         Answers pass through JSON whether they are fresh or kept, so a resumed run sees the very same values (and lists
         where the function gave tuples).
         """
-        paths = [self._path(function, item) for item in items]
+        paths = [self._path(function, item, vectors) for item in items]
         answers: list[Any] = [None] * len(items)
         missing = []
         for index, path in enumerate(paths):
@@ -295,7 +305,7 @@ class LocalJob:
                 self.kept += 1
         self._total += len(items)
         self._tick(len(items) - len(missing))
-        for index, text in self._computed(function, items, missing):
+        for index, text in self._computed(function, items, missing, vectors):
             path = paths[index]
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -315,6 +325,7 @@ class LocalJob:
         return {
             "quick": self.quick,
             "seeds_asked": self.seeds,
+            "sensitivity": self.sensitivity,
             "jobs": self.jobs,
             "seconds": round(seconds, 3),
             "work_seconds": round(self.work_seconds, 3),
@@ -323,8 +334,8 @@ class LocalJob:
 
     def close(self) -> None:
         """End the processes, at once."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
             workers = list((getattr(pool, "_processes", None) or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
@@ -338,17 +349,21 @@ class LocalJob:
         self.close()
 
     def _computed(
-        self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]], missing: list[int]
+        self, function: Callable[..., Any], items: Sequence[Mapping[str, Any]], missing: list[int], vectors: bool
     ) -> Iterator[tuple[int, str]]:
         """Indices and answers as they come."""
-        if self.jobs == 1 or not missing:
+        if (self.jobs == 1 and vectors) or not missing:
             yield from ((index, _answered(function, dict(items[index]))) for index in missing)
             return
-        if self._pool is None:
+        if vectors not in self._pools:
             spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_prepare_worker)
+            settings = {} if vectors else _WITHOUT_VECTORS
+            self._pools[vectors] = ProcessPoolExecutor(
+                self.jobs, mp_context=spawn, initializer=_prepare_worker, initargs=(settings,)
+            )
+        pool = self._pools[vectors]
         with _ctrl_c_later():
-            waiting = {self._pool.submit(_answered, function, dict(items[index])): index for index in missing}
+            waiting = {pool.submit(_answered, function, dict(items[index])): index for index in missing}
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
@@ -360,7 +375,7 @@ class LocalJob:
         self.work_seconds += float(record.get("seconds", 0.0))
         return record["answer"]
 
-    def _path(self, function: Callable[..., Any], item: Mapping[str, Any]) -> Path | None:
+    def _path(self, function: Callable[..., Any], item: Mapping[str, Any], vectors: bool) -> Path | None:
         name = f"{function.__module__}.{function.__qualname__}"
         if "<" in name:
             raise ValueError(f"function must be defined at the top of a module, found {name}.")
@@ -370,7 +385,8 @@ class LocalJob:
             raise TypeError(f"items of {name} must be JSON values: {error}.") from None
         if self._cache is None:
             return None
-        key = json.dumps([name, arguments, code_hash(function.__module__), versions()])
+        code = [sources_digest(function), below_digest()]
+        key = json.dumps([name, arguments, *code, versions(), *([] if vectors else ["no vectors"])])
         folder = name.removeprefix("certeq.paper.")
         return self._cache / folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
@@ -394,40 +410,16 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 @cache
-def code_hash(module: str) -> str:
-    """A digest of the code an answer of this module may depend on.
-
-    That is the module, what it imports from `certeq.paper`, and every package below. The other experiments and the
-    writing of files are left out, so that work on those does not repeat this one.
-    """
+def below_digest() -> str:
+    """Of the code of every package below this one, on which any answer may depend."""
     import certeq
 
     root = Path(inspect.getfile(certeq)).parent
     below = [path for package in _PACKAGES for end in ("*.py", "*.c") for path in (root / package).rglob(end)]
-    own = inspect.getsourcefile(sys.modules[module])
-    used = _imported(Path(own), root / "paper") if own else set()
     digest = hashlib.sha256()
-    for path in sorted({*root.glob("*.py"), *below, *used}):
+    for path in sorted({*root.glob("*.py"), *below}):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
-
-
-def _imported(module: Path, folder: Path) -> set[Path]:
-    """The module and, through each other, the modules of the folder that it names in its imports."""
-    found, waiting = set(), [module]
-    while waiting:
-        path = waiting.pop()
-        if path in found or not path.is_file():
-            continue
-        found.add(path)
-        text = path.read_text(encoding="utf-8")
-        names = re.findall(r"certeq\.paper\.([\w.]+)", text)
-        for listed in re.findall(r"from certeq\.paper import ([^(\n]+)", text):
-            names += [name.split()[0] for name in listed.split(",")]
-        for name in names:
-            named = folder.joinpath(*name.split("."))
-            waiting += [named.with_suffix(".py"), *named.glob("*.py")]  # a module, or a package with all it holds
-    return found
 
 
 def _answered(function: Callable[..., Any], item: dict[str, Any]) -> str:
@@ -459,10 +451,10 @@ def _kept(path: Path | None) -> dict[str, Any] | None:
     return kept if isinstance(kept, dict) and "answer" in kept else None
 
 
-def _prepare_worker() -> None:
+def _prepare_worker(settings: Mapping[str, str]) -> None:
     """One thread, no answer to Ctrl-C (the parent ends us), and no life without the parent."""
-    for name in _THREADS:  # for libraries that a piece loads; `one_thread` sees to those that are there
-        os.environ[name] = "1"
+    os.environ.update(dict.fromkeys(_THREADS, "1"))  # for libraries that a piece loads; `one_thread` sees to the others
+    os.environ.update(settings)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -1,7 +1,8 @@
 """CVaR by OCE-SG against CVaR by a solver, on all three markets: the value, the composition, the held-out figures.
 
 Two solvers stand beside OCE-SG: skfolio's conic one, as in the paper, and the exact one of `certeq.optimize`, whose
-certified gap says what "the optimum" is to within rounding. The variants of CVaR run beside it.
+certified gap says what "the optimum" is to within rounding. The variants of CVaR run beside it; S-CVaR as printed is
+risk neutral, and its printed figures are judged by the risk-neutral portfolio.
 """
 
 from __future__ import annotations
@@ -15,14 +16,32 @@ from numpy.typing import NDArray
 from certeq.paper import _markets
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
 from certeq.paper._markets import MARKETS, ROWS, STEPS, Fit, Fits, ReturnsPanel, figures_of, steps_of
+from certeq.paper._portfolio_figures import distance_lines, largest_assets, stacks
 from certeq.paper._printed import CVAR_TABLES
-from certeq.paper._statistics import HeldOut, digits, of_row, scatter, unchecked, verdict_of, wanted_sign, weakest
-from certeq.paper.portfolios import distance_lines, largest_assets, stacks
+from certeq.paper._quotes import quoted, row_of
+from certeq.paper._statistics import (
+    BETTER,
+    FIXED,
+    ROUNDING,
+    ROW,
+    STATEMENT,
+    HeldOut,
+    controlled,
+    digits,
+    of_differences,
+    of_row,
+    scatter,
+    unchecked,
+    verdict_of,
+    wanted_sign,
+    with_evidence,
+)
 from certeq.risk import oce
 from certeq.utilities import CVaR
 
 Floats = NDArray[np.float64]
 VARIANTS = ("cvar", "leaky", "smooth")
+AS_PRINTED = {"cvar": "cvar", "leaky": "leaky", "smooth": "mean"}  # the printed S-CVaR has slopes below 1
 KEYS = ("annualized_mean", "cvar", "cdar", "annualized_sharpe_ratio")
 SHORT = ("Return", "CVaR", "CDaR", "Sharpe")
 OTHERS = tuple(key for key in KEYS if key != "cvar")
@@ -59,25 +78,24 @@ def run(job: Job) -> Outcome:
     solved = {key: panel for key, panel in panels.items() if not (job.quick and _markets.is_large(panel))}
     solver = _markets.fits_of(job, _markets.fit_benchmark, solved, ("solver",))
     exact = _markets.fits_of(job, _markets.fit_exact, panels, ("cvar",))
-    walked = _markets.walks_of(job, panels, VARIANTS)
+    walked = _markets.walks_of(job, panels, (*VARIANTS, "mean"))
     unweighted = _markets.printed_walks_of(job, panels)
-    steps, markets = steps_of("cvar", job.quick), []
+    markets, judges = [], tuple(AS_PRINTED.values())
     for key, panel in panels.items():
-        # A quick run has too few steps to judge the rows, so it needs no starts.
-        spread = (
-            {row: np.empty((0, 0)) for row in VARIANTS} if job.quick else _markets.spread_of(job, panel, VARIANTS, KEYS)
-        )
-        conic = solver[key]["solver"] if key in solver else None
-        markets.append(SolvedMarket(key, panel, walked[key], exact[key]["cvar"], conic, spread, steps, job.quick))
+        short = _markets.is_short(job, panel)
+        # A short run has too few steps to judge the rows, so it needs no starts.
+        spread = {row: np.empty((0, 0)) for row in judges} if short else _markets.spread_of(job, panel, judges, KEYS)
+        conic, steps = solver[key]["solver"] if key in solver else None, steps_of("cvar", short)
+        markets.append(SolvedMarket(key, panel, walked[key], exact[key]["cvar"], conic, spread, steps, short))
     head = ("Market", "Portfolio", "Row", *SHORT, "CVaR (train)", "Above exact CVaR", "Distance of weights")
     rows = [row for market in markets for row in _rows(market, unweighted[market.key])]
     return Outcome(
         tables=(ResultTable("cvar", "CVaR and its variants against solvers", head, tuple(rows)),),
         figures=(values_figure(markets), *map(composition_figure, markets)),
-        claims=tuple(claim for market in markets for claim in _judged(market)),
+        claims=tuple(controlled(claim for market in markets for claim in _judged(market))),
         notes=_notes(markets, unweighted, job.quick),
         numbers={market.key: _numbers(market) for market in markets},
-        seeds=() if job.quick else tuple(range(max(_markets.starts_of(panel, job) for panel in panels.values()))),
+        seeds=tuple(range(max(len(market.spread["cvar"]) for market in markets))),
         synthetic=any(panel.synthetic for panel in panels.values()),
     )
 
@@ -88,7 +106,11 @@ def training_cvar(panel: ReturnsPanel, fit: Fit) -> float:
 
 
 def _judged(market: SolvedMarket) -> list[Claim]:
-    found = claims(market)
+    """The claims of one market; of a short run those on the solver alone, without its file none."""
+    by_steps = claims(market)
+    if market.quick:
+        by_steps = [unchecked(claim, f"A quick run: fewer steps than the paper's {STEPS:,}.") for claim in by_steps]
+    found = [*_solver_row(market), *by_steps]
     return [unchecked(claim, _markets.UNCHECKED) for claim in found] if market.panel.synthetic else found
 
 
@@ -109,9 +131,13 @@ def _rows(market: SolvedMarket, unweighted: Fit) -> list[tuple[Any, ...]]:
         rows.append(judged(title, steps, market.ours[row]))
         if row == "cvar":
             rows.append(judged(title, f"{steps}, weights as printed", unweighted))
-        if len(market.spread[row]):
-            mean = market.spread[row].mean(axis=0).tolist()
-            rows.append((name, title, f"mean over {len(market.spread[row])} random starts", *mean, None, None, None))
+        if row == "smooth":
+            rows.append(judged(title, f"as printed, which is risk neutral: {steps}", market.ours["mean"]))
+        values = market.spread[AS_PRINTED[row]]
+        if len(values):
+            mean = values.mean(axis=0).tolist()
+            as_printed = "as printed, " if row == "smooth" else ""
+            rows.append((name, title, f"{as_printed}mean over {len(values)} random starts", *mean, None, None, None))
     return rows
 
 
@@ -167,6 +193,24 @@ def claims(market: SolvedMarket) -> list[Claim]:
     ]  # fmt: skip
 
 
+def _solver_row(market: SolvedMarket) -> list[Claim]:
+    """The solver's printed row, which has no randomness."""
+    if market.solver is None:
+        return []
+    printed, found = CVAR_TABLES[market.key]["solver"], figures_of(market.solver, KEYS)
+    off = max(abs(a - b) for a, b in zip(found, printed, strict=True))
+    claim = Claim(
+        f"{market.name}: the row of skfolio's CVaR solver ({', '.join(SHORT)})",
+        digits(printed),
+        digits(found),
+        verdict_of(off <= ROUNDING),
+        "deterministic",
+        rule=FIXED,
+        **row_of(f"solver, {market.key}", "solver"),
+    )
+    return [claim]
+
+
 def _value(market: SolvedMarket) -> Claim:
     fit, exact = market.ours["cvar"], market.exact
     first = steps_until_close(fit, exact["value"])
@@ -179,6 +223,9 @@ def _value(market: SolvedMarket) -> Claim:
         f"certified gap of the exact CVaR {exact['gap']:.0e}",
         f"Within 1e-4 from step {first:,} on (looked at every {_markets.LOG_EVERY} steps)." if first is not None
         else f"Not within 1e-4 after {market.steps:,} steps.",
+        STATEMENT,
+        "paper" if market.key == "sp500" else "again",  # said of the S&P 500; "a similar comparison" for the others
+        **quoted("value"),
     )  # fmt: skip
 
 
@@ -190,6 +237,11 @@ def _same_cvar(market: SolvedMarket) -> Claim:
         f"{printed['cvar'][1]:.4f} against {printed['solver'][1]:.4f}",
         f"{mine} against {theirs}",
         verdict_of(mine == theirs),
+        "deterministic, from equal weights",
+        "",
+        STATEMENT,
+        "paper" if market.key == "sp500" else "again",
+        **quoted("identical"),
     )
 
 
@@ -197,15 +249,18 @@ def _slightly_better(market: SolvedMarket, held_out: HeldOut) -> Claim:
     printed, (reference, whose) = CVAR_TABLES[market.key], market.reference
     fit = market.ours["cvar"]
     found = held_out.less(fit["weights"], reference["weights"])
-    verdict = weakest(d.verdict(wanted_sign(key)) for key, d in found.items())
-    return Claim(
+    claim = Claim(
         f"{market.name}: CVaR by OCE-SG is marginally better than {whose} on return, CDaR and Sharpe",
         " / ".join(digits(printed[row][k] for k in (0, 2, 3)) for row in ("cvar", "solver")),
         " / ".join(digits(figures_of(each, OTHERS)) for each in (fit, reference)),
-        verdict,
+        "within noise",
         "; ".join(f"{SHORT[KEYS.index(key)]} {d}, {d.interval}" for key, d in found.items()),
         "Both aim at one optimum; what is left between them is the distance not yet gone.",
+        BETTER,
+        "paper" if market.key == "sp500" else "again",
+        **quoted("identical"),
     )
+    return with_evidence(claim, of_differences((d, wanted_sign(key)) for key, d in found.items()))
 
 
 def _composition(market: SolvedMarket) -> Claim:
@@ -221,24 +276,30 @@ def _composition(market: SolvedMarket) -> Claim:
         if market.solver is None
         else f"skfolio's solver is {_markets.distance(market.solver, exact):.1e} from the exact one",
         "" if near else f"More than a tenth of the way is left after {market.steps:,} steps.",
+        STATEMENT,
+        "paper" if market.key == "sp500" else "again",
+        **quoted("composition"),
     )
 
 
 def _row(market: SolvedMarket, row: str) -> Claim:
-    printed, values = CVAR_TABLES[market.key][row], market.spread[row]
-    verdict, beyond = of_row(printed, values)
-    why = ""
-    if beyond.any():
-        why = f"Further off than 2 sd over the starts: {', '.join(SHORT[k] for k in np.flatnonzero(beyond))}."
+    printed, values = CVAR_TABLES[market.key][row], market.spread[AS_PRINTED[row]]
+    ranked = of_row(printed, values)
+    why = f"{ranked.words}."
+    if ranked.outside.any():
+        why += f" Outside the range of all starts: {', '.join(SHORT[k] for k in np.flatnonzero(ranked.outside))}."
     if row == "smooth":
-        why += " The printed utility is risk neutral by mistake; ours is the corrected one."
+        why += " The printed utility is risk neutral, and the row is judged as such."
     return Claim(
-        f"{market.name}: {ROWS[row].title} row by OCE-SG ({', '.join(SHORT)})",
+        f"{market.name}: {'S-CVaR, risk neutral as printed,' if row == 'smooth' else ROWS[row].title} row by OCE-SG "
+        f"({', '.join(SHORT)})",
         digits(printed),
         digits(values.mean(axis=0)),
-        verdict,
+        ranked.verdict,
         scatter(values, "random starts"),
-        why.strip(),
+        why,
+        ROW,
+        **row_of(f"solver, {market.key}", row),
     )
 
 
@@ -246,38 +307,31 @@ def _variants(market: SolvedMarket, held_out: HeldOut) -> list[Claim]:
     """That L-CVaR and S-CVaR outperform CVaR on some metrics: on those where the paper's own table says so."""
     found, printed = [], CVAR_TABLES[market.key]
     for row in ("leaky", "smooth"):
-        less = held_out.less(market.ours[row]["weights"], market.ours["cvar"]["weights"])
-        better = []
+        title = "S-CVaR, risk neutral as printed," if row == "smooth" else ROWS[row].title
+        fit = market.ours[AS_PRINTED[row]]
+        less = held_out.less(fit["weights"], market.ours["cvar"]["weights"])
+        stated = []
         for key, d in less.items():
             column, sign = KEYS.index(key), wanted_sign(key)
-            if sign * d.value > 0:
-                better.append(SHORT[column])
-            gain = printed[row][column] - printed["cvar"][column]
-            if sign * gain <= 0:
+            if sign * (printed[row][column] - printed["cvar"][column]) <= 0:
                 continue
-            mine, theirs = (market.ours[each]["metrics"][key] for each in (row, "cvar"))
-            found.append(
-                Claim(
-                    f"{market.name}: {ROWS[row].title} outperforms CVaR on {SHORT[column]} (both by OCE-SG)",
-                    f"{printed[row][column]:.4f} against {printed['cvar'][column]:.4f}",
-                    f"{mine:.4f} against {theirs:.4f}",
-                    d.verdict(sign),
-                    f"difference {d}, {d.interval}",
-                    "The printed S-CVaR is risk neutral by mistake; ours is the corrected one."
-                    if row == "smooth"
-                    else "",
-                )
+            claim = Claim(
+                f"{market.name}: {title} outperforms CVaR on {SHORT[column]} (both by OCE-SG)",
+                f"{printed[row][column]:.4f} against {printed['cvar'][column]:.4f}",
+                f"{fit['metrics'][key]:.4f} against {market.ours['cvar']['metrics'][key]:.4f}",
+                "within noise",
+                f"difference {d}, {d.interval}",
+                "",
+                BETTER,
+                "paper" if market.key == "sp500" else "again",
+                **quoted("variants"),
             )
-        if not any(ROWS[row].title in claim.text for claim in found):
-            found.append(
-                Claim(
-                    f"{market.name}: {ROWS[row].title} outperforms CVaR on some metric",
-                    "on none of return, CVaR, CDaR and Sharpe",
-                    f"better on {', '.join(better) or 'none'} here",
-                    "not checked",
-                    why="The paper claims it on some metrics, and its own table of this market has none.",
-                )
-            )
+            stated.append(with_evidence(claim, of_differences([(d, sign)])))
+        if not stated:
+            text, none = f"{market.name}: {title} outperforms CVaR on some metric", "on none of return, CDaR and Sharpe"
+            why = "It is said of the S&P 500; the paper's own table of this market has no such metric."
+            stated.append(Claim(text, none, "", "not checked", "", why, BETTER, "again", **quoted("variants")))
+        found += stated
     return found
 
 
@@ -301,9 +355,10 @@ def values_figure(markets: list[SolvedMarket]) -> Figure:
 
 def composition_figure(market: SolvedMarket) -> Figure:
     """The solver's weights beside ours, and the distance between them along the steps."""
-    bars = {"solver": market.solver or market.exact, **market.ours}
+    shown = {row: market.ours[row] for row in VARIANTS}
+    bars = {"solver": market.solver or market.exact, **shown}
     names = largest_assets(market.panel, [bars[row]["weights"] for row in ("solver", "cvar")])
-    lines = distance_lines(market.ours, dict.fromkeys(market.ours, market.exact))
+    lines = distance_lines(shown, dict.fromkeys(shown, market.exact))
     return Figure(
         f"composition-{market.key}",
         f"Composition against the solver, {market.name}",

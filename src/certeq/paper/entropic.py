@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
-from certeq.paper._statistics import REACH, SLOPE, band, jackknife, slope, verdict_of
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series, Whose
+from certeq.paper._quotes import quoted
+from certeq.paper._statistics import RATE, REACH, SLOPE, STATEMENT, band, jackknife, slope, verdict_of
 from certeq.paper.bounds import BETA, DEVIATION, MEAN, gaussian_errors
 
 Floats = NDArray[np.float64]
@@ -113,12 +114,19 @@ def _estimation_claims(slopes: dict[str, list[float]], scaled: list[list[float]]
         mean, deviation = float(np.mean(slopes[name])), float(np.std(slopes[name], ddof=1))
         verdict = verdict_of(abs(mean - theory) <= SLOPE)
         spread = f"sd {deviation:.3f} over {seeds} seeds"
-        claims.append(Claim(text, f"{printed}; {theory:g} in theory", f"slope {mean:.3f}", verdict, spread, why))
+        whose: Whose = "paper" if name == "mse" else "ours"
+        claims.append(
+            Claim(
+                text, f"{printed}; {theory:g} in theory", f"slope {mean:.3f}", verdict, spread, why, RATE, whose,
+                **quoted("estimation"),
+            )
+        )  # fmt: skip
     mean, error = float(np.mean(scaled, axis=0)[0]), float(np.linalg.norm([x[1] for x in scaled])) / seeds
     near = verdict_of(abs(mean - MSE_LIMIT) <= REACH * error)
     limit = f"{MSE_LIMIT:.3f} (theory, not printed)"
     spread = f"standard error {error:.3f} over {seeds} seeds"
-    claims.append(Claim(f"m MSE at m = {SIZES[-1]} is the variance of u(X - t*)", limit, f"{mean:.3f}", near, spread))
+    text = f"m MSE at m = {SIZES[-1]} is the variance of u(X - t*)"
+    claims.append(Claim(text, limit, f"{mean:.3f}", near, spread, "", RATE, "ours"))
     return claims
 
 
@@ -248,13 +256,14 @@ def _optimization_claims(
         Claim(
             "The iterates approach theta* (MSE falls a thousandfold)", "a figure only",
             f"MSE falls {mse[0] / mse[-1]:.0f}-fold over {ITERATIONS} steps", arrives,
-            f"last MSE {mse[-1]:.2g}, standard error {error[-1]:.1g}",
+            f"last MSE {mse[-1]:.2g}, standard error {error[-1]:.1g}", rule=STATEMENT, **quoted("optimization"),
         ),
         Claim(
             f"MSE falls at the rate of theory, k from {ITERATIONS // 5} to {ITERATIONS}",
             f"a figure only; slope {theory['mse']:.2f} in theory on this range, {theory['limit']:g} in the limit",
             f"slope {slopes['mse']:.2f}", steep, f"standard error {errors['mse']:.2f} over {runs} runs (jackknife)",
-            f"MAE has slope {slopes['mae']:.2f}, standard error {errors['mae']:.2f} (-0.75 in the limit).",
+            f"MAE has slope {slopes['mae']:.2f}, standard error {errors['mae']:.2f} (-0.75 in the limit).", RATE,
+            "ours",
         ),
     ]  # fmt: skip
 

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 import certeq as ce
-from certeq.paper._experiment import Claim, Experiment, Job, Outcome, ResultTable
-from certeq.paper._statistics import verdict_of
+from certeq.paper._experiment import Claim, Experiment, Job, Outcome, ResultTable, Verdict, Whose
+from certeq.paper._quotes import ERRATA
+from certeq.paper._statistics import STATEMENT
 from certeq.paper.errata import _measures, _optimization
 from certeq.paper.errata._measures import Finding
 
@@ -81,16 +82,17 @@ def small_batches() -> Finding:
 
 
 def portfolio_tables() -> Finding:
-    """How much of the way from equal weights to the optimum 15,000 full-batch steps of 1/sqrt(15000) go."""
-    from certeq.paper._markets import load_panel
+    """How much of the way from equal weights to the optimum 15,000 full-batch steps of 1/sqrt(8312) go."""
+    from certeq.paper._markets import load_panel, paper_step
 
-    losses, share = ce.LinearLoss(load_panel("sp500").losses), {}
+    panel = load_panel("sp500")
+    losses, share = ce.LinearLoss(panel.losses), {}
     n = losses.samples.shape[1]
     start = np.full(n, 1.0 / n)
     for utility in (ce.CVaR(0.05), ce.MonotoneMeanVariance(2)):
         best = ce.minimize(losses, utility, domain=ce.Simplex())
         walk = ce.minimize(
-            losses, utility, domain=ce.Simplex(), method="sg", theta0=start, batch="full", step=STEPS**-0.5,
+            losses, utility, domain=ce.Simplex(), method="sg", theta0=start, batch="full", step=paper_step(panel),
             average="last", iterations=STEPS, log_every=STEPS, progress=False,
         )  # fmt: skip
         first = float(ce.oce(losses.samples @ start, utility))
@@ -192,28 +194,34 @@ CHECKS: dict[str, Callable[[], Finding]] = {
 def run(job: Job) -> Outcome:
     """All checks, each as a claim: the printed statement, what was found, what is right."""
     findings = {name: check() for name, check in CHECKS.items()}
-    columns = ("Check", "Where", "Printed", "Right", "Found", "Correction holds")
-    words = {True: "yes", False: "no", None: "not checked"}
-    rows = tuple((name, f.where, f.printed, f.right, f.found, words[f.holds]) for name, f in findings.items())
-    right = sum(f.holds is True for f in findings.values())
+    columns = ("Check", "Line", "Where", "Printed", "Right", "Found", "Correction holds")
+    rows = tuple(
+        (name, ERRATA[name][0], f.where, f.printed, f.right, f.found,
+         "not checked" if f.holds is None else "yes" if f.holds else "no")
+        for name, f in findings.items()
+    )  # fmt: skip
+    right = sum(bool(f.holds) for f in findings.values())
     return Outcome(
         tables=(ResultTable("errata", "What is printed, what is right", columns, rows),),
-        claims=tuple(_claim(f) for f in findings.values()),
+        claims=tuple(_claim(f, *ERRATA[name]) for name, f in findings.items()),
         notes=(
-            "A printed statement that is false or misprinted is 'not reproduced'; one that is true but loose or silent "
-            "is 'reproduced'. The reason names the correction, which was checked as well.",
+            f"{len(findings)} statements, each with a check that computes the printed form and the corrected one. A "
+            "statement that is false or misprinted is 'corrected' if its correction passed the check; one that is true "
+            "but loose or silent is 'reproduced'. Remarks on what the paper does not state are counted as ours.",
         ),
         numbers={"checks": len(findings), "corrections that hold": right},
     )
 
 
-def _claim(finding: Finding) -> Claim:
-    if finding.holds is None:
-        why = f"The data were not to be had. Right: {finding.right}."
-        return Claim(f"{finding.where}: {finding.printed}", "as stated", finding.found, "not checked", why=why)
-    why = f"Right: {finding.right}." if finding.holds else f"THE CORRECTION FAILS ITS CHECK: {finding.right}."
-    verdict = verdict_of(finding.stands and finding.holds)
-    return Claim(f"{finding.where}: {finding.printed}", "as stated", finding.found, verdict, why=why)
+def _claim(finding: Finding, line: int, quote: str) -> Claim:
+    verdict: Verdict = "not checked"
+    why = f"The data were not to be had. Right: {finding.right}."
+    if finding.holds is not None:
+        why = f"Right: {finding.right}." if finding.holds else f"THE CORRECTION FAILS ITS CHECK: {finding.right}."
+        verdict = "not reproduced" if not finding.holds else "reproduced" if finding.stands else "corrected"
+    whose: Whose = "ours" if finding.remark else "paper"
+    text = f"{finding.where}: {finding.printed}"
+    return Claim(text, "as stated", finding.found, verdict, "", why, STATEMENT, whose, line, quote)
 
 
 EXPERIMENTS = (Experiment(name="errata", title="Errata, each with a check", where="The whole paper", run=run),)
