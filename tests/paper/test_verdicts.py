@@ -13,8 +13,8 @@ from certeq.paper._statistics import (
     LEVEL,
     MARGIN,
     RULES,
+    ClaimEvidence,
     DifferenceInterval,
-    TestOfClaim,
     agreed,
     controlled,
     of_differences,
@@ -105,7 +105,7 @@ def test_better_needs_the_sign_of_all_and_the_weakest(parts, evidence):
 
 
 def test_no_difference_at_all_is_known():
-    assert of_differences([(paired(np.zeros(20)), 1.0)]) == TestOfClaim(0.0, False)
+    assert of_differences([(paired(np.zeros(20)), 1.0)]) == ClaimEvidence(0.0, False)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_comparable_is_an_equivalence_test(parts, favors, sure):
 
 
 def claim(p, favors=True, whose="paper"):
-    return with_evidence(Claim("c", "", "", "within noise", whose=whose), TestOfClaim(p, favors))
+    return with_evidence(Claim("c", "", "", "within noise", whose=whose), ClaimEvidence(p, favors))
 
 
 def test_many_tests_are_judged_together():

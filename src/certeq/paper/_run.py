@@ -131,8 +131,8 @@ def reproduce(
         Seeds for what is random; 20 by default, 3 in a quick run. What a seed is in an experiment, where their number
         is capped and where it does not apply is written as ``seeds_are`` into its ``result.json``.
     sensitivity : bool
-        Also vary what the paper does not state (beta, alpha, burn-in, step, start) in tables of their own: hours instead
-        of minutes.
+        Also vary what the paper does not state (beta, alpha, burn-in, step, start) in tables of their own: hours
+        instead of minutes.
     out : path
         The folder to write to. It is made if need be. A folder with other people's files in it is refused.
     jobs : int, optional

@@ -141,39 +141,39 @@ def verdict_of(holds: bool) -> Verdict:
 
 
 @dataclass(frozen=True)
-class TestOfClaim:
+class ClaimEvidence:
     """A test of one claim: its p, and whether it speaks for the claim."""
 
     p: float
     favors: bool
 
 
-def of_differences(differences: Iterable[tuple[DifferenceInterval, float]]) -> TestOfClaim:
+def of_differences(differences: Iterable[tuple[DifferenceInterval, float]]) -> ClaimEvidence:
     """Of differences that carry one claim, each with its claimed sign: 1 for more, -1 for less."""
     every = list(differences)
     against = [d.p for d, sign in every if sign * d.value <= 0.0]
     if not against:
-        return TestOfClaim(max(d.p for d, _ in every), True)
+        return ClaimEvidence(max(d.p for d, _ in every), True)
     if all(d.value == 0.0 == d.error for d, _ in every):
-        return TestOfClaim(0.0, False)  # no difference at all, which is known and not estimated
-    return TestOfClaim(min(1.0, len(every) * min(against)), False)
+        return ClaimEvidence(0.0, False)  # no difference at all, which is known and not estimated
+    return ClaimEvidence(min(1.0, len(every) * min(against)), False)
 
 
-def of_likeness(differences: Iterable[DifferenceInterval], margin: float) -> TestOfClaim:
+def of_likeness(differences: Iterable[DifferenceInterval], margin: float) -> ClaimEvidence:
     """Of differences none of which may lie below minus the margin."""
     above = [d.p_above(-margin) for d in differences]
     against = min(1.0, len(above) * (1.0 - max(above)))
-    return TestOfClaim(max(above), True) if max(above) <= against else TestOfClaim(against, False)
+    return ClaimEvidence(max(above), True) if max(above) <= against else ClaimEvidence(against, False)
 
 
-def likeness(entries: Mapping[str, DifferenceInterval], margin: float) -> tuple[int, TestOfClaim, str]:
+def likeness(entries: Mapping[str, DifferenceInterval], margin: float) -> tuple[int, ClaimEvidence, str]:
     """How many lie above minus the margin with 95 % confidence, the evidence on all of them, and the lowest."""
     least = min(entries, key=lambda name: entries[name].floor)
     words = f"lowest: {least} {entries[least]}, 90 % {entries[least].floor:+.4f} to {entries[least].ceiling:+.4f}"
     return sum(part.floor > -margin for part in entries.values()), of_likeness(entries.values(), margin), words
 
 
-def with_evidence(claim: Claim, evidence: TestOfClaim) -> Claim:
+def with_evidence(claim: Claim, evidence: ClaimEvidence) -> Claim:
     """A claim whose verdict waits for those of the other claims."""
     return replace(claim, p=evidence.p, favors=evidence.favors)
 
