@@ -104,7 +104,7 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}
 # Pages of wide tables and long formulas take the width; their sections are listed on the right.
-html_sidebars = {page: [] for page in ("index", "comparison", "paper/index", "theory/index", "theory/errata")}
+html_sidebars = {page: [] for page in ("index", "comparison", "paper/*", "theory/*")}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

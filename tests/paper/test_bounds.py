@@ -46,6 +46,7 @@ def test_verdicts(outcome):
     assert {text for text, verdict in verdicts.items() if verdict == "corrected"} == corrected
     assert all(verdict == "reproduced" for text, verdict in verdicts.items() if text not in corrected)
     assert all("corrected bound holds in every row" in claim.why for claim in outcome.claims[:-1])
+    assert {claim.whose for claim in outcome.claims} == {"paper", "again"}
     assert all(claim.line and claim.quote for claim in outcome.claims)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import certeq as ce
 from certeq.paper import constants
-from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series, Verdict
+from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series, Verdict, Whose
 from certeq.paper._statistics import STATEMENT, verdict_of
 from certeq.risk import bounds
 
@@ -304,6 +304,11 @@ def _mean_and_deviation(values: Any) -> tuple[float, float]:
     return float(np.mean(values)), float(np.std(values, ddof=1))
 
 
+# Printed bounds that an erratum is about: they count there, and are repeated here.
+ERRATA = (
+    "MAE, Lipschitz", "MSE, Lipschitz", "MSE, MMV", "MSE of the gradient", "Wasserstein", "Strongly convex", "Convex",
+    "Non-convex",
+)  # fmt: skip
 # How a row of the table begins, the printed bound, its line and its words.
 STATED = (
     ("MAE, Lipschitz", "Lipschitz lemma, MAE: 39 K T / sqrt(m)", 289, r"\frac{39K T}{\sqrt{m}}"),
@@ -345,7 +350,8 @@ def _claims(rows: list[tuple[Any, ...]], slack: float, least: float) -> list[Cla
         why += "; the corrected bound holds in every row." if repaired else "; the corrected bound fails too."
         ours = f"fails in {len(broken)} of {len(chosen)} rows" if broken else f"holds in all {len(chosen)} rows"
         ours = "does not apply" if silent else ours
-        claims.append(Claim(text, "a bound", ours, verdict, "", why, STATEMENT, "paper", line, quote))
+        whose: Whose = "again" if start.startswith(ERRATA) else "paper"
+        claims.append(Claim(text, "a bound", ours, verdict, "", why, STATEMENT, whose, line, quote))
     fine = verdict_of(slack <= 1.0 + 1e-9 and least >= -1e-12)
     claims.append(
         Claim(
@@ -354,6 +360,7 @@ def _claims(rows: list[tuple[Any, ...]], slack: float, least: float) -> list[Cla
             f"greatest ratio {slack:.3f}, least difference {least:.1g}",
             fine,
             rule=STATEMENT,
+            whose="again",
             line=736,
             quote=r"\delta \epsilon + \Exp\left[\left|\ocm{\mathbf{Z}} - \oce\right|\right]",
         )
