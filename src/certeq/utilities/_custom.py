@@ -23,6 +23,7 @@ _GRID.flags.writeable = False  # every custom utility is examined on it
 _POINTS = 0.5 * (_GRID[1:] + _GRID[:-1])[np.abs(_GRID[1:]) < 30.0]  # where derivatives are compared with differences
 _STEPS = (1e-5, 1e-7)
 _SLACK = 1e-9
+_FEW = 8  # kinks: up to here comparing with each is faster than a search
 _MOST_KINKS = 2000  # a staircase without end is not followed further
 
 
@@ -89,6 +90,12 @@ class CustomUtility(Utility):
         if is_tensor(x):
             for kink, left in known:
                 slope = slope.masked_fill(x == kink, left)
+            return slope
+        if len(known) <= _FEW:
+            for kink, left in known:
+                on_kink = x == kink
+                if np.any(on_kink):
+                    slope = np.where(on_kink, np.asarray(left, slope.dtype), slope)[()]
             return slope
         points, lefts = np.array(known).T
         nearest = np.minimum(np.searchsorted(points, x), len(points) - 1)

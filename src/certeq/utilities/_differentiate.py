@@ -34,9 +34,9 @@ _UNARY: dict[Any, Chain] = {
     np.log: lambda v: (np.log(v), 1 / v, -1 / v**2),
     np.log1p: lambda v: (np.log1p(v), 1 / (1 + v), -1 / (1 + v) ** 2),
     np.sqrt: lambda v: (np.sqrt(v), 0.5 / np.sqrt(v), -0.25 / v**1.5),
-    np.square: lambda v: (v * v, 2 * v, 2 * np.ones_like(v)),
-    np.negative: lambda v: (-v, -np.ones_like(v), np.zeros_like(v)),
-    np.positive: lambda v: (v + 0.0, np.ones_like(v), np.zeros_like(v)),
+    np.square: lambda v: (v * v, 2 * v, 2.0),
+    np.negative: lambda v: (-v, -1.0, 0.0),
+    np.positive: lambda v: (v + 0.0, 1.0, 0.0),
     np.reciprocal: lambda v: (1 / v, -1 / v**2, 2 / v**3),
     np.sin: lambda v: (np.sin(v), np.cos(v), -np.sin(v)),
     np.cos: lambda v: (np.cos(v), -np.sin(v), -np.cos(v)),
@@ -79,7 +79,10 @@ def _phi(v: Any) -> Any:
 
 
 class Jet(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value with its first two derivatives with respect to one variable."""
+    """A value with its first two derivatives with respect to one variable.
+
+    A derivative that is the same everywhere is a plain number: those of constants are 0, and cost nothing.
+    """
 
     def __init__(self, v: Any, d: Any, dd: Any) -> None:
         self.v, self.d, self.dd = v, d, dd
@@ -87,16 +90,14 @@ class Jet(np.lib.mixins.NDArrayOperatorsMixin):
     @classmethod
     def variable(cls, x: Any) -> Jet:
         """The variable itself: slope 1, curvature 0."""
-        x = np.asarray(x, dtype=float)
-        return cls(x, np.ones_like(x), np.zeros_like(x))
+        return cls(np.asarray(x, dtype=float), 1.0, 0.0)
 
     @classmethod
     def lift(cls, x: Any) -> Jet:
         """A constant, or x if it is a jet already."""
         if isinstance(x, Jet):
             return x
-        x = np.asarray(x, dtype=float)
-        return cls(x, np.zeros_like(x), np.zeros_like(x))
+        return cls(np.asarray(x, dtype=float), 0.0, 0.0)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -112,7 +113,7 @@ class Jet(np.lib.mixins.NDArrayOperatorsMixin):
         if rule is not None:
             (x,) = inputs
             f, f1, f2 = rule(x.v)
-            return Jet(f, _times(f1, x.d), _times(f2, x.d**2) + _times(f1, x.dd))
+            return Jet(f, _times(f1, x.d), _plus(_times(f2, _times(x.d, x.d)), _times(f1, x.dd)))
         if ufunc in _BINARY:
             return _BINARY[ufunc](*(Jet.lift(item) for item in inputs))
         if ufunc in (np.absolute, np.fabs):
@@ -134,21 +135,37 @@ class Jet(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _select(condition: Any, first: Jet, second: Jet) -> Jet:
-    return Jet(*(np.where(condition, a, b) for a, b in zip(_parts(first), _parts(second), strict=True)))
+    pairs = zip(_parts(first), _parts(second), strict=True)
+    return Jet(*(a if _is_number(a) and _is_number(b) and a == b else np.where(condition, a, b) for a, b in pairs))
 
 
 def _parts(jet: Jet) -> tuple[Any, Any, Any]:
     return jet.v, jet.d, jet.dd
 
 
+def _is_number(a: Any) -> bool:
+    return type(a) is float
+
+
+def _plus(a: Any, b: Any) -> Any:
+    """a + b, at no cost where one is the number 0."""
+    if _is_number(a) and a == 0:
+        return b
+    return a if _is_number(b) and b == 0 else a + b
+
+
 def _times(a: Any, b: Any) -> Any:
     """a*b where a vanished derivative beats an overflown value: 0 * inf is 0 here."""
+    for one, other in ((a, b), (b, a)):
+        if np.ndim(one) == 0 and np.isfinite(one):
+            return 0.0 if one == 0 else other if _is_number(one) and one == 1 else one * other
     return np.where((np.asarray(a) == 0) | (np.asarray(b) == 0), 0.0, a * b)
 
 
 def _multiply(a: Jet, b: Jet) -> Jet:
-    first = _times(a.d, b.v) + _times(a.v, b.d)
-    return Jet(a.v * b.v, first, _times(a.dd, b.v) + 2 * _times(a.d, b.d) + _times(a.v, b.dd))
+    first = _plus(_times(a.d, b.v), _times(a.v, b.d))
+    mixed = _times(2.0, _times(a.d, b.d))
+    return Jet(a.v * b.v, first, _plus(_plus(_times(a.dd, b.v), mixed), _times(a.v, b.dd)))
 
 
 def _power(a: Jet, b: Jet) -> Jet:
@@ -160,7 +177,7 @@ def _power(a: Jet, b: Jet) -> Jet:
     first = np.where(p == 0, 0.0, p * a.v ** np.where(p == 0, 1.0, p - 1))
     flat = (p == 0) | (p == 1)
     second = np.where(flat, 0.0, p * (p - 1) * a.v ** np.where(flat, 1.0, p - 2))
-    return Jet(a.v**p, _times(first, a.d), _times(second, a.d**2) + _times(first, a.dd))
+    return Jet(a.v**p, _times(first, a.d), _plus(_times(second, _times(a.d, a.d)), _times(first, a.dd)))
 
 
 def _maximum(a: Jet, b: Jet) -> Jet:
@@ -179,8 +196,8 @@ def _logaddexp(a: Jet, b: Jet) -> Jet:
 
 
 _BINARY: dict[Any, Callable[[Jet, Jet], Jet]] = {
-    np.add: lambda a, b: Jet(a.v + b.v, a.d + b.d, a.dd + b.dd),
-    np.subtract: lambda a, b: Jet(a.v - b.v, a.d - b.d, a.dd - b.dd),
+    np.add: lambda a, b: Jet(a.v + b.v, _plus(a.d, b.d), _plus(a.dd, b.dd)),
+    np.subtract: lambda a, b: Jet(a.v - b.v, _plus(a.d, -b.d), _plus(a.dd, -b.dd)),
     np.multiply: _multiply,
     np.divide: lambda a, b: _multiply(a, Jet.lift(np.reciprocal(b))),
     np.power: _power,
