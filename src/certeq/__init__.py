@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # which takes half a second.
 _NAMES = {
     "certeq.utilities": (
-        "CVaR CustomUtility Entropic LeakyCVaR Mean MeanVariance MonotoneMeanVariance Quartic SmoothCVaR Utility "
-        "utility"
+        "CVaR CustomUtility Distortion DivergenceBall EVaR Entropic HMCR LeakyCVaR Mean MeanVariance Mixture "
+        "MonotoneMeanVariance PowerDistortion ProportionalHazard Quartic Risk SmoothCVaR Utility Wang utility"
     ),
     "certeq.risk": (
         "Control Difference Estimate ReliabilityWarning UnitWarning bounds control difference estimate oce threshold "

@@ -163,7 +163,7 @@ def test_a_confidence_level_is_taken_with_one_warning():
 
 def test_a_sum_that_shares_t_says_what_it_is():
     both = 0.5 * ce.CVaR(0.05) + 0.5 * ce.CVaR(0.01)
-    assert repr(both).endswith("# which share one t: CVaR(alpha=1/60), not the average of the risks")
+    assert repr(both).endswith("# which share one t: CVaR(alpha=1/60), not the average, ce.Mixture")
     x = np.random.default_rng(1).standard_t(4, size=5000)
     average = 0.5 * ce.oce(x, ce.CVaR(0.05)) + 0.5 * ce.oce(x, ce.CVaR(0.01))
     assert ce.oce(x, both) == pytest.approx(ce.oce(x, ce.CVaR(1 / 60)))

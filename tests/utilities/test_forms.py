@@ -20,7 +20,8 @@ import certeq as ce
 from certeq._table import ArrayTable
 from certeq.optimize import solve_exact
 from certeq.risk._long import solve_long
-from certeq.utilities.forms import Risk, form
+from certeq.utilities import Risk
+from certeq.utilities.forms import form
 from tests.referee.reference import exact_minimum, reference
 from tests.referee.specification import Draw, custom, exact, ld, weighted
 from tests.referee.specification import cvar as cvar_of

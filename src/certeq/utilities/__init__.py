@@ -1,6 +1,7 @@
-"""Utilities: each says what risk means. Everything else asks them and never branches on their names."""
+"""Utilities and risks made of them: each says what risk means. Everything else asks them, never for their names."""
 
 from certeq.utilities._algebra import Normalized, Scaled, Sum
+from certeq.utilities._balls import HMCR, DivergenceBall, EVaR, PositivePower
 from certeq.utilities._base import Utility
 from certeq.utilities._custom import CustomUtility, utility
 from certeq.utilities._families import (
@@ -13,30 +14,50 @@ from certeq.utilities._families import (
     Quartic,
     SmoothCVaR,
 )
+from certeq.utilities._mixtures import (
+    Distortion,
+    Mixture,
+    PowerDistortion,
+    ProportionalHazard,
+    SortedRisk,
+    Wang,
+)
 from certeq.utilities._numeric import find_anchor
+from certeq.utilities._risk import Risk
 from certeq.utilities.forms import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Shape
 
 __all__ = [
+    "HMCR",
     "Arctangent",
     "CVaR",
     "CustomUtility",
+    "Distortion",
+    "DivergenceBall",
+    "EVaR",
     "Entropic",
     "Exponential",
     "LeakyCVaR",
     "Logistic",
     "Mean",
     "MeanVariance",
+    "Mixture",
     "MonotoneMeanVariance",
     "Normalized",
     "Pieces",
+    "PositivePower",
     "Power",
+    "PowerDistortion",
+    "ProportionalHazard",
     "Quadratic",
     "Quartic",
+    "Risk",
     "Scaled",
     "Shape",
     "SmoothCVaR",
+    "SortedRisk",
     "Sum",
     "Utility",
+    "Wang",
     "find_anchor",
     "utility",
 ]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from certeq._backend import Array, as_float, is_tensor
 from certeq._checks import check_number
-from certeq.utilities._base import Utility, plain_number
+from certeq.utilities._base import Utility
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
+from certeq.utilities._risk import WeightedRisks, plain_number
 from certeq.utilities.forms import Atom, Curve, Form, Pieces, Shape, form
 
 
@@ -116,7 +116,7 @@ class Scaled(_Composite):
         return self.utility.kappa / as_float(self.scale)
 
     def __repr__(self) -> str:
-        return f"{_in_brackets(self.utility)}.scaled({plain_number(self.scale)!r})"
+        return f"{in_brackets(self.utility)}.scaled({plain_number(self.scale)!r})"
 
 
 class Normalized(_Composite):
@@ -161,17 +161,17 @@ class Normalized(_Composite):
         return self.utility.kappa
 
     def __repr__(self) -> str:
-        return f"{_in_brackets(self.utility)}.normalized()"
+        return f"{in_brackets(self.utility)}.normalized()"
 
 
-class Sum(_Composite):
+class Sum(WeightedRisks, _Composite):
     r"""Weights times utilities, made by arithmetic: ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
     The sum is one utility with one threshold: :math:`\min_t\, t + E[w_1 u_1(X-t) + w_2 u_2(X-t)]`. With the mean that
     is the weighted sum of the risks, ``0.3 * mean + 0.7 * CVaR``, because the mean has no threshold of its own. Of two
     other utilities it is **not**: they share t. ``0.5*CVaR(0.05) + 0.5*CVaR(0.01)`` has the slopes 0 and
-    0.5/0.05 + 0.5/0.01 = 60, and is CVaR(1/60). The average of the two risks is
-    ``0.5*ce.oce(x, ce.CVaR(0.05)) + 0.5*ce.oce(x, ce.CVaR(0.01))``, never more than that. Such a sum says in its repr
+    0.5/0.05 + 0.5/0.01 = 60, and is CVaR(1/60). The average of the two risks, each with a threshold of its own, is
+    ``ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.CVaR(0.01)])``, never more than that. Such a sum says in its repr
     what it is.
 
     The weights need not sum to 1, but 1 must lie inside the range of the weighted slope, or no threshold exists; that
@@ -183,8 +183,10 @@ class Sum(_Composite):
     >>> 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05)
     0.3*Mean() + 0.7*CVaR(alpha=0.05)
     >>> 0.5 * ce.CVaR(0.05) + 0.5 * ce.CVaR(0.01)
-    0.5*CVaR(alpha=0.05) + 0.5*CVaR(alpha=0.01)  # which share one t: CVaR(alpha=1/60), not the average of the risks
+    0.5*CVaR(alpha=0.05) + 0.5*CVaR(alpha=0.01)  # which share one t: CVaR(alpha=1/60), not the average, ce.Mixture
     """
+
+    _parts = "terms"
 
     def __init__(self, weights: tuple[Any, ...], terms: tuple[Utility, ...]) -> None:
         self.weights = weights
@@ -197,9 +199,9 @@ class Sum(_Composite):
             for atom in term._atoms()
         )
 
-    def _with_parameters(self, change: Callable[[Any], Any]) -> Utility:
+    def _with_parameters(self, change: Callable[[Any], Any]) -> Self:
         new = super()._with_parameters(change)
-        if isinstance(new, Sum) and new is not self:
+        if new is not self:
             for weight in new.weights:
                 _check_weight(weight)
         return new
@@ -251,39 +253,12 @@ class Sum(_Composite):
             facts["kappa"] = float("inf") if self.kinks else curvature_bound(self._without_gradients())
         return float(facts["kappa"])
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Weights and terms; with ``deep``, each weight as ``weight_0`` and each term's own as ``term_0__alpha``."""
-        params: dict[str, Any] = {"weights": self.weights, "terms": self.terms}
-        if deep:
-            for i, (weight, term) in enumerate(zip(self.weights, self.terms, strict=True)):
-                params[f"weight_{i}"] = weight
-                params[f"term_{i}"] = term
-                params.update({f"term_{i}__{key}": item for key, item in term.get_params().items()})
-        return params
-
-    def set_params(self, **params: Any) -> Sum:
-        """Change weights or the terms' own parameters in place; unknown names are refused."""
-        weights = list(params.pop("weights", self.weights))
-        terms = list(params.pop("terms", self.terms))
-        known = self.get_params()
-        for key, item in params.items():
-            if key not in known:
-                raise ValueError(f"Sum has no parameter {key!r}; it has: {', '.join(known)}.")
-            kind, _, index = key.partition("__")[0].partition("_")
-            rest = key.partition("__")[2]
-            if kind == "weight":
-                weights[int(index)] = item
-            elif rest:
-                terms[int(index)] = copy.deepcopy(terms[int(index)]).set_params(**{rest: item})
-            else:
-                terms[int(index)] = item
-        if len(weights) != len(terms) or not terms:
-            raise ValueError(f"A sum needs one weight per term; found {len(weights)} weights and {len(terms)} terms.")
-        for weight, term in zip(weights, terms, strict=True):
+    def _check_parts(self, weights: Any, parts: Any) -> None:
+        if len(weights) != len(parts) or not parts:
+            raise ValueError(f"A sum needs one weight per term; found {len(weights)} weights and {len(parts)} terms.")
+        for weight, term in zip(weights, parts, strict=True):
             _check_weight(weight)
             _check_inner(term)
-        self.weights, self.terms = tuple(weights), tuple(terms)
-        return self
 
     def __repr__(self) -> str:
         shared = self._shared()
@@ -295,16 +270,16 @@ class Sum(_Composite):
             return ""
         shape = self.shape
         if not isinstance(shape, Pieces) or shape.kink != 0.0 or not 0.0 <= shape.low < 1.0 < shape.high:
-            return "which share one t: not the average of the risks"
+            return "which share one t: not the average, ce.Mixture"
         tail = f"CVaR(alpha={_fraction((1.0 - shape.low) / (shape.high - shape.low))})"
         if shape.low > 0.0:
             tail = f"{shape.low:.6g}*Mean() + {1.0 - shape.low:.6g}*{tail}"
-        return f"which share one t: {tail}, not the average of the risks"
+        return f"which share one t: {tail}, not the average, ce.Mixture"
 
     def expression(self) -> str:
         """The sum as it was written."""
         return " + ".join(
-            f"{plain_number(weight)!r}*{_in_brackets(term)}"
+            f"{plain_number(weight)!r}*{in_brackets(term)}"
             for weight, term in zip(self.weights, self.terms, strict=True)
         )
 
@@ -334,7 +309,7 @@ def _check_weight(weight: Any) -> None:
         raise ValueError(f"The weight of a utility must be a finite number, not negative; found {weight!r}.")
 
 
-def _in_brackets(utility: Utility) -> str:
+def in_brackets(utility: Utility) -> str:
     return f"({utility.expression()})" if isinstance(utility, Sum) else repr(utility)
 
 

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-import operator
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import cache
+from abc import abstractmethod
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certeq._backend import Array, as_float, backend, is_tensor
+from certeq._backend import Array, backend, is_tensor
+from certeq.utilities._risk import Risk
 from certeq.utilities.forms import Atom, Curve, Inner, Pieces, Shape, Term, form
 
 if TYPE_CHECKING:
     from certeq.utilities._algebra import Normalized, Scaled, Sum
+    from certeq.utilities._balls import DivergenceBall
 
 
-class Utility(ABC):
+class Utility(Risk):
     r"""A convex function u that says what risk means:  OCE_u(X) = inf_t  t + E[u(X - t)].
 
-    A subclass stores its constructor's arguments under their own names, unchanged (scikit-learn's ``clone`` relies
-    on it), and writes each formula once, against the namespace ``xp`` it is handed.
+    A subclass writes each formula once, against the namespace ``xp`` it is handed.
 
     Not to be subclassed for a single experiment: `utility` makes one from a function, and checks it.
 
@@ -35,8 +31,6 @@ class Utility(ABC):
     >>> float(u.value(1.0)), float(u.slope(1.0)), u.lipschitz, u.is_coherent
     (5.5, 5.5, 5.5, True)
     """
-
-    __array_ufunc__ = None  # so that np.float64(0.3) * utility reaches __rmul__
 
     # -- formulas, written once for NumPy and torch -------------------------------------------------------------
 
@@ -164,8 +158,8 @@ class Utility(ABC):
         """Whether the slope of u jumps nowhere."""
         return not self.kinks
 
-    def inner(self) -> Inner:
-        """OCE as a minimum over inner variables: the threshold alone. Made for solvers."""
+    def _make_inner(self) -> Inner:
+        """OCE has the threshold alone."""
         free = np.array([np.inf])
         return Inner(np.ones(1), -free, free, (Term(1.0, form(self), 0),))
 
@@ -183,12 +177,23 @@ class Utility(ABC):
 
         return Normalized(self)
 
+    def ball(self, radius: float) -> DivergenceBall:
+        """The largest mean loss under weights whose divergence from the given ones is at most ``radius``.
+
+        The divergence is the conjugate of this utility, normalized: relative entropy for `Entropic`, chi-square for
+        `MonotoneMeanVariance`. See `DivergenceBall`.
+        """
+        from certeq.utilities._balls import DivergenceBall
+
+        return DivergenceBall(self, radius)
+
     def __rmul__(self, weight: float) -> Sum:
         from certeq.utilities._algebra import weighted
 
         return weighted(weight, self)
 
-    __mul__ = __rmul__
+    def __mul__(self, weight: float) -> Sum:
+        return self.__rmul__(weight)
 
     def __add__(self, other: Utility) -> Sum:
         from certeq.utilities._algebra import Sum, weighted
@@ -217,123 +222,3 @@ class Utility(ABC):
     def _slopes_at_kinks(self) -> tuple[float, ...]:
         """The left slope at every kink."""
         return tuple(float(self.slope(point)) for point, _ in self.kinks)
-
-    def _without_gradients(self) -> Utility:
-        """The same utility with plain numbers for learned parameters, checked as at construction."""
-        return self._with_parameters(lambda item: as_float(item) if is_tensor(item) else item)
-
-    def _with_parameters(self, change: Callable[[Any], Any]) -> Utility:
-        """The same utility with every parameter changed, of utilities inside too; itself where none is another."""
-        own = self.get_params(deep=False)
-        new = {name: _changed(item, change) for name, item in own.items()}
-        return self if all(new[name] is item for name, item in own.items()) else type(self)(**new)
-
-    def _learned_parameter(self) -> Any:
-        """A parameter, of this utility or of one inside it, that is a tensor; None where there is none."""
-        for item in self.__dict__.values():
-            if isinstance(item, (float, int)):  # the common case first: asked at every training step
-                continue
-            for part in item if isinstance(item, tuple) else (item,):
-                found = part._learned_parameter() if isinstance(part, Utility) else part
-                if is_tensor(found):
-                    return found
-        return None
-
-    def _state(self) -> tuple[Any, ...]:
-        """Class and parameters by value, of utilities inside too: parameters may be set in place."""
-        parts: list[Any] = [self.__class__]
-        for name, item in self.__dict__.items():
-            if isinstance(item, (float, int)):
-                parts.append(item)
-            elif name[0] != "_":
-                parts.append(_state_of(item))
-        return tuple(parts)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: item for name, item in self.__dict__.items() if name != "_form"}
-
-    # -- parameters, as scikit-learn expects them ---------------------------------------------------------------
-
-    @classmethod
-    def _parameter_names(cls) -> tuple[str, ...]:
-        return tuple(_arguments_of(cls.__init__))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name; with ``deep``, also those of utilities inside this one."""
-        params: dict[str, Any] = {}
-        for name in self._parameter_names():
-            params[name] = inner = getattr(self, name)
-            if deep and isinstance(inner, Utility):
-                params.update({f"{name}__{key}": item for key, item in inner.get_params().items()})
-        return params
-
-    def set_params(self, **params: Any) -> Utility:
-        """Change parameters in place, checked as at construction; unknown names are refused."""
-        own = self.get_params(deep=False)
-        nested: dict[str, dict[str, Any]] = {}
-        for key, item in params.items():
-            name, _, rest = key.partition("__")
-            if name not in own or (rest and not isinstance(own[name], Utility)):
-                known = ", ".join(self.get_params()) or "none"
-                raise ValueError(f"{type(self).__name__} has no parameter {key!r}; it has: {known}.")
-            if rest:
-                nested.setdefault(name, {})[rest] = item
-            else:
-                own[name] = item
-        for name, changes in nested.items():  # on copies: a refusal further on must leave everything as it was
-            own[name] = copy.deepcopy(own[name]).set_params(**changes)
-        fresh = type(self)(**own)  # refuses bad values before anything here is touched
-        self.__dict__.clear()
-        self.__dict__.update(fresh.__dict__)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = _arguments_of(type(self).__init__)
-        inside = ", ".join(
-            f"{name}={plain_number(getattr(self, name))!r}"
-            for name in self._parameter_names()
-            if not (defaults.get(name) is None and getattr(self, name) is None)
-        )
-        return f"{type(self).__name__}({inside})"
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return bool(self.get_params(deep=False) == other.get_params(deep=False))
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(self.get_params(deep=False).items())))  # 1 and 1.0 hash alike, as they compare
-
-
-def _changed(item: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(item, Utility):
-        return item._with_parameters(change)
-    if isinstance(item, tuple):
-        new = tuple(_changed(part, change) for part in item)
-        return item if all(map(operator.is_, new, item)) else new
-    return change(item)
-
-
-def _state_of(item: Any) -> Any:
-    if isinstance(item, Utility):
-        return item._state()
-    if isinstance(item, tuple):
-        return tuple(map(_state_of, item))
-    if is_tensor(item):  # which tensor it is decides where gradients go
-        return id(item), as_float(item)
-    if isinstance(item, np.ndarray):
-        return item.dtype.str, item.shape, item.tobytes()
-    return item
-
-
-@cache
-def _arguments_of(constructor: Callable[..., None]) -> dict[str, Any]:
-    """A constructor's arguments and their defaults; kept, as a utility is asked for its name at every step."""
-    if constructor is object.__init__:  # a utility without parameters
-        return {}
-    return {name: kind.default for name, kind in inspect.signature(constructor).parameters.items() if name != "self"}
-
-
-def plain_number(value: Any) -> Any:
-    """A NumPy scalar as the Python number it is, so that a repr can be evaluated without NumPy."""
-    return value.item() if isinstance(value, np.generic) else value

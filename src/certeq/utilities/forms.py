@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -433,32 +433,14 @@ class Inner:
 
     .. math:: \rho(X) = \min_{low \le v \le high} cost^\top v + \sum_k weight_k\, E[s_k u_k((X - t_k)/s_k)].
 
-    For an optimized certainty equivalent v is the threshold t alone, free and of cost 1.
+    For an optimized certainty equivalent v is the threshold t alone, free and of cost 1. Where s is 0, s u(x/s) is its
+    limit, the recession function: x times the largest slope of u for x > 0, and the least for x < 0.
     """
 
     cost: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     terms: tuple[Term, ...]
-
-
-class Risk(Protocol):
-    """What a solver asks of a risk measure. Every `certeq.Utility` is one: the risk is its OCE."""
-
-    @property
-    def is_monotone(self) -> bool:
-        """Whether larger losses never have a smaller risk."""
-
-    @property
-    def is_coherent(self) -> bool:
-        """Whether it is monotone, subadditive, positively homogeneous, and moves with a constant that is added."""
-
-    @property
-    def is_smooth(self) -> bool:
-        """Whether no term has a kink."""
-
-    def inner(self) -> Inner:
-        """The risk as a minimum over inner variables."""
 
 
 def _moving(number: float, tensor: Array) -> Array:
