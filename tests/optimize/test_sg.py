@@ -259,7 +259,7 @@ def test_regimes_state_their_promise(regime):
 def test_regimes_choose_the_steps_of_the_corrected_theory():
     lipschitz = np.linalg.norm(A, axis=1).max()
     spread = np.linalg.norm(A - A.mean(axis=0), axis=1).max()
-    settings = {"domain": Simplex(), "iterations": 4, "log_every": 1, "rng": 0}
+    settings = {"domain": Simplex(), "iterations": 4, "log_every": 1, "rng": 0, "step": "theory"}
     trace = minimize_sg(LOSS, ce.Entropic(0.5), regime="strongly_convex", **settings).trace
     np.testing.assert_allclose(trace.step, 1 / (0.5 * spread**2), rtol=1e-12)
     np.testing.assert_array_equal(trace.batch, [1, 2, 3, 4])
@@ -268,7 +268,15 @@ def test_regimes_choose_the_steps_of_the_corrected_theory():
 
 
 def test_schedules_are_pure_functions_with_names():
-    for schedule in (constant(0.1), inverse(0.1), inverse_sqrt(0.1), growing_batch(3), constant_batch(5), full_batch()):
+    for schedule in (
+        constant(0.1),
+        inverse(0.1),
+        inverse(0.1, 10.0),
+        inverse_sqrt(0.1),
+        growing_batch(3),
+        constant_batch(5),
+        full_batch(),
+    ):
         assert schedule(7) == schedule(7)
         assert schedule == eval(repr(schedule))
         assert hash(schedule) == hash(eval(repr(schedule)))
@@ -288,7 +296,8 @@ RUN = {"domain": Simplex(), "iterations": 5}
         ({"batch": 0}, ValueError, "batch must be a whole number of at least 1; found 0"),
         ({"batch": lambda k: 0}, ValueError, "step and batch must be above 0"),
         ({"step": -1.0}, ValueError, "step must be a finite number above 0"),
-        ({"step": "x"}, TypeError, "step must be a finite number above 0"),
+        ({"step": "x"}, ValueError, "step must be one of 'adaptive', 'theory'; found 'x'"),
+        ({"step": [0.1]}, TypeError, "step must be a finite number above 0"),
         ({"step": lambda k: float("nan")}, ValueError, "step and batch must be above 0"),
         ({"iterations": 0}, ValueError, "iterations must be a whole number of at least 1"),
         ({"iterations": 1.5}, TypeError, "iterations must be a whole number"),
@@ -322,7 +331,11 @@ RUN = {"domain": Simplex(), "iterations": 5}
         ({"samples": iter([A[:0]]), "theta0": np.full(5, 0.2), "step": 1}, ValueError, "gave an empty chunk"),
         ({"samples": iter([A]), "theta0": np.full(5, 0.2), "step": 1, "batch": "full"}, ValueError, "has no last one"),
         ({"samples": iter([A]), "step": 1}, ValueError, "samples is not a fixed set|theta0 is missing"),
-        ({"samples": iter([A]), "theta0": np.full(5, 0.2)}, ValueError, "step is missing.*D = 1.41421, M = inf"),
+        (
+            {"samples": iter([A]), "theta0": np.full(5, 0.2), "step": "theory"},
+            ValueError,
+            "step is missing.*D = 1.41421, M = inf",
+        ),
         ({"samples": iter([A]), "weights": np.ones(3)}, ValueError, "weights belong to a fixed set"),
         ({"weights": -np.ones(300)}, ValueError, "weights must not be negative"),
     ],
@@ -340,10 +353,11 @@ def test_bad_problems_are_refused_with_the_reason():
         minimize_sg(LOSS, ce.CVaR, domain=Simplex())
     with pytest.raises(ValueError, match="samples is missing"):
         minimize_sg(LinearLoss(), ce.CVaR(0.1), domain=Simplex())
+    loss = CallableLoss(lambda t, x: (x @ t, x), samples=A)
     with pytest.raises(ValueError, match="regime='nonconvex' takes 1/L_OCE"):
-        minimize_sg(CallableLoss(lambda t, x: (x @ t, x), samples=A), ce.CVaR(0.1), domain=Free(), theta0=np.zeros(5))
+        minimize_sg(loss, ce.CVaR(0.1), domain=Free(), theta0=np.zeros(5), step="theory")
     with pytest.raises(ValueError, match=r"regime='strongly_convex' takes 1/L_OCE"):
-        minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), regime="strongly_convex")
+        minimize_sg(LOSS, ce.CVaR(0.1), domain=Simplex(), regime="strongly_convex", step="theory")
 
 
 def test_a_step_that_is_too_long_is_named():

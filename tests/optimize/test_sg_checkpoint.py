@@ -62,6 +62,11 @@ KINDS = {
     "grown": {"batch": lambda k: 5 * k, "step": 0.01, "rng": 3, "weights": np.arange(1.0, 201.0)},  # to the full sample
     "sampler": {"samples": lambda rng, m: rng.normal(size=(m, 4)), "batch": 10, "step": 0.05, "rng": 4},
     "iterator": {"batch": 25, "step": 0.05, "average": "mean"},
+    "accelerated": {"batch": "full"},
+    "corrected": {"batch": 16, "rng": 3, "weights": np.arange(1.0, 201.0)},
+    "distances": {"batch": 16, "rng": 3, "average": "mean"},
+    "nonconvex": {"batch": 16, "rng": 3, "regime": "nonconvex"},
+    "stream": {"samples": lambda rng, m: rng.normal(size=(m, 4)), "rng": 4},
 }
 
 

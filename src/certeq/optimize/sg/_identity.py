@@ -62,7 +62,7 @@ def identify(
         "domain": _domain(domain, points[1:]),
         "weights": text("equal") if weights is None else exact(weights),
         "theta0": _start(theta, domain),
-        "step": _schedule(choice.step, iterations),
+        "step": text("adaptive") if choice.step is None else _schedule(choice.step, iterations),
         "batch": _schedule(choice.batch, iterations),
         "average": text(choice.average),
         "replace": text(repr(source.replace) if isinstance(source, ArraySource) else "-"),

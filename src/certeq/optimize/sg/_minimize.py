@@ -33,6 +33,7 @@ from certeq.optimize.sg._schedules import (
     AVERAGES,
     Constants,
     ScheduleChoice,
+    adaptive,
     as_batch,
     as_step,
     for_regime,
@@ -92,12 +93,15 @@ def minimize_sg(
     regime : "strongly_convex", "convex" or "nonconvex", optional
         Chooses what step, batch and average are left open. By default "convex" where OCE is known to be, else
         "nonconvex". The rate is ``promise`` in the result.
-    step : float, Schedule or function of k, optional
-        A number is a constant step; see `constant`, `inverse`, `inverse_sqrt`.
+    step : "adaptive", "theory", float, Schedule or function of k, optional
+        By default "adaptive": lengths that follow from the distance covered and the gradients met, and need no
+        constants; see Notes. "theory" takes those of the regime from constants of the samples, 1/L_OCE or
+        D/(M sqrt(k)). A number is a constant step; see `constant`, `inverse`, `inverse_sqrt`, the printed ones.
     batch : int, "full", "growing", Schedule or function of k, optional
         Batch sizes; from the size of a fixed set on, the whole set is used. A single sample is risk neutral.
     average : "last", "mean" or "weighted", optional
-        What is returned: theta_n, or the (step-weighted) mean of theta_0 ... theta_{n-1}.
+        What is returned: theta_n, or the (weighted) mean of theta_0 ... theta_{n-1}. Weights are the steps of a
+        schedule; with adaptive steps they grow as k^2.
     replace : bool
         Whether a batch drawn from a fixed set may hold a sample twice.
     iterations : int
@@ -131,6 +135,12 @@ def minimize_sg(
 
     Notes
     -----
+    Adaptive steps have the length r_k w_k / sqrt(sum_{i<k} w_i^2 norm(g_i)^2): r_k is the largest distance from theta0
+    so far, bounded by the diameter of the feasible set, and w_k is k^2 where OCE is convex, else 1. On a fixed set of
+    samples of which a hundred batches make a pass, and convex OCE, one pass in the number of its batches is made to
+    correct the gradients of the batches for noise and bias, and steps are accelerated; pass ``average`` for plain ones.
+    Theorems and proofs are on the page on rates.
+
     To tell whether a checkpoint belongs to the problem, data, weights and parameters are compared to the last bit.
     Functions are compared by what they answer, to nine digits: the utility and its slope on a grid; the loss and its
     gradient on at most 128 samples, at theta0 and two points near it; the projection of two points; step and batch at
@@ -279,7 +289,12 @@ def choose_schedules(
     """Return schedules and average: those given, the rest from the regime."""
     if regime is None:
         regime = "convex" if loss.linear or (loss.convex and utility.is_monotone) else "nonconvex"
-    given = None if step is None else as_step(step)
+    given = as_step(step)
+    sizes = None if batch is None else as_batch(batch)
+    if average is not None:
+        check_choice("average", average, AVERAGES)
+    if given is None and step != "theory":
+        return adaptive(regime, source.size if isinstance(source, ArraySource) else math.inf, sizes, average)
     smoothness = lipschitz = diameter = math.inf
     if given is None:
         diameter = domain.diameter(theta.size)
@@ -288,14 +303,13 @@ def choose_schedules(
         lipschitz = loss.lipschitz(source.samples, theta, diameter) if utility.is_monotone else math.inf
     constants = Constants(smoothness, lipschitz, diameter)
     chosen = for_regime(regime, constants, given)
-    if batch is None and average is None:
+    if sizes is None and average is None:
         return chosen
-    sizes = chosen.batch if batch is None else as_batch(batch)
-    which = chosen.average if average is None else check_choice("average", average, AVERAGES)
+    which = average or chosen.average
     promise = chosen.promise
-    if batch is not None:  # the rates count on batches that grow
+    if sizes is not None:  # the rates count on batches that grow
         promise = ANY_STEP if promise is not None and promise.startswith(ANY_STEP) else None
-    return ScheduleChoice(chosen.step, sizes, which, promise if which == chosen.average else None)
+    return ScheduleChoice(chosen.step, sizes or chosen.batch, which, promise if which == chosen.average else None)
 
 
 # -- samples that are read in blocks: everything over all of them by sums of blocks -----------------------------------

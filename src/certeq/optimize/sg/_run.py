@@ -14,10 +14,11 @@ from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples, solve_losses
+from certeq.optimize.sg._adaptive import AcceleratedSteps, AdaptiveSteps, Correction, DistanceSteps
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
 from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
-from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
+from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice, full_batch
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
@@ -55,6 +56,13 @@ class Run:
         self.iteration = 0
         self.seconds = 0.0
         self.average = Average(choice.average, theta.size)
+        self.steps: AdaptiveSteps | None = None
+        self.correction: Correction | None = None
+        if choice.step is None:
+            kind = AcceleratedSteps if choice.accelerated else DistanceSteps
+            self.steps = kind(theta, domain.diameter(theta.size), choice.power)
+            if choice.accelerated and objective is not None and choice.batch != full_batch():
+                self.correction = Correction(objective.count, theta.size)
         sparse = type(loss) is LinearLoss  # the rows of a batch are the gradients; a subclass may add to them
         self.tilt = WarmTilt(utility, None if objective is None else objective.weights, sparse=sparse)
         # Weights belong to the full sample; a drawn batch has them in its odds already.
@@ -95,7 +103,7 @@ class Run:
         bar: Progress,
         keep: Callable[[Run], None] | None,
     ) -> None:
-        step_at, batch_at, average = self.choice.step, self.choice.batch, self.average
+        step_at, batch_at, average, steps = self.choice.step, self.choice.batch, self.average, self.steps
         self.domain.validate(self.theta.size)  # so that no step has to
         evaluate, project = self.loss.evaluate, self.domain._stepper()
         averaging = self.choice.average != "last"
@@ -103,9 +111,11 @@ class Run:
         start, before = time.perf_counter(), self.seconds
         while self.iteration < limits.iterations:
             k = self.iteration + 1
-            step, m = step_at(k), int(batch_at(k))
+            step, m = 1.0 if step_at is None else step_at(k), int(batch_at(k))
             if not (0.0 < step < math.inf and (m > 0 or m == FULL)):
                 raise ValueError(f"step and batch must be above 0; found {step!r} and {m} at iteration {k}.")
+            if self.correction is not None and self.correction.due:
+                m = FULL
             batch, size = self.source.draw(m)
             if blocks and batch is self.full:
                 losses, mass, slope = self.last_losses, 1.0, self._slope_of_blocks()
@@ -117,11 +127,21 @@ class Run:
                 if not 0.0 < mass < math.inf:
                     raise self._not_finite(k, losses)
                 slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
-            if averaging:
-                average.add(self.theta, step)
             if not math.isfinite(np.add.reduce(slope)):
                 raise self._no_gradient(k, slope)
-            self.theta = project(self.theta - (step / mass) * slope, self.theta)
+            if steps is None:
+                if averaging:
+                    average.add(self.theta, step)
+                self.theta = project(self.theta - (step / mass) * slope, self.theta)
+            else:
+                gradient = slope / mass
+                if self.correction is not None:
+                    gradient = self._corrected(self.correction, gradient, batch, size)
+                last = self.theta
+                self.theta = steps.move(k, last, gradient, project)
+                step = steps.step
+                if averaging:
+                    average.add(last, steps.weight)
             self.iteration, self.last_losses = k, losses
             elapsed = time.perf_counter() - start
             self.seconds = before + elapsed
@@ -133,6 +153,23 @@ class Run:
                 return
             if keep is not None and k % limits.checkpoint_every == 0 and k < limits.iterations:
                 keep(self)
+
+    def _corrected(self, correction: Correction, gradient: Floats, batch: Any, size: int) -> Floats:
+        """The gradient of a batch, corrected by its error at a point where that over all samples is known."""
+        if batch is self.full:
+            assert self.objective is not None
+            assert isinstance(self.steps, AcceleratedSteps)
+            value = self.objective.evaluate(self.theta).value
+            if not correction.take(self.theta, value, gradient):
+                self.theta = correction.best
+                self.steps.return_to(self.theta)
+                gradient = self.objective.evaluate(self.theta).gradient
+                correction.take(self.theta, correction.value, gradient)
+            return gradient
+        losses, product = self.loss.evaluate(correction.point, batch)
+        q, mass = self.plain.weigh(losses, False)
+        correction.drawn += size
+        return np.asarray(gradient - product(q) / mass + correction.gradient)
 
     def _slope_of_blocks(self) -> Floats:
         """The gradient over samples that are read in blocks: tilt and losses stay where those are."""
@@ -147,7 +184,7 @@ class Run:
         callback: Callable[[Snapshot], Any] | None,
         bar: Progress,
     ) -> None:
-        theta = self.average.pick(self.theta)
+        theta = self._point()
         value, gap = self._value(theta)
         view = theta.view()
         view.flags.writeable = False
@@ -161,6 +198,12 @@ class Run:
                 stop = callback(at)
             if isinstance(stop, (bool, np.bool_)) and stop:
                 self.status = "stopped by callback"
+
+    def _point(self) -> Floats:
+        """What would be returned now: the average, the best point seen with all samples, or the iterate."""
+        if self.correction is not None and self.correction.value < math.inf:
+            return self.correction.best
+        return self.average.pick(self.theta)
 
     def _value(self, theta: Floats) -> tuple[float, float | None]:
         """Return OCE and gap at theta over all samples; over the last batch and without a gap for a stream."""
@@ -183,7 +226,7 @@ class Run:
 
     def solution(self) -> Solution:
         """Return the iterate asked for, with its certificate."""
-        theta = self.average.pick(self.theta).copy()
+        theta = self._point().copy()
         rest: dict[str, Any] = {
             "status": self.status,
             "trace": self.log.trace(),
@@ -215,6 +258,9 @@ class Run:
         arrays[ANSWERS] = np.concatenate([part.answers for part in parts.values()])
         for name, tilt in self._tilts().items():
             arrays |= {f"{name}.{key}": array for key, array in tilt.state().items()}
+        for rule in (self.steps, self.correction):
+            if rule is not None:
+                arrays |= {f"steps.{key}": array for key, array in rule.state().items()}
         save(path, Checkpoint({name: (part.shown, part.key) for name, part in parts.items()}, values, arrays))
 
     def resume(self, path: str, identity: Identity) -> None:
@@ -241,6 +287,10 @@ class Run:
         for name, tilt in self._tilts().items():
             parts = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}.")}
             tilt.restore(parts)
+        rest = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith("steps.")}
+        for rule in (self.steps, self.correction):
+            if rule is not None:
+                rule.restore(rest)
 
     def _tilts(self) -> dict[str, WarmTilt]:
         return {"tilt": self.tilt} if self.plain is self.tilt else {"tilt": self.tilt, "plain": self.plain}
@@ -254,10 +304,16 @@ class Run:
                 f"{name}.numbers": (None,),
                 f"{name}.curvature": (None if self.full is None else count_samples(self.full),),
             }
+        if self.steps is not None:
+            shapes |= {f"steps.{key}": array.shape for key, array in self.steps.state().items()}
+        if self.correction is not None:
+            shapes |= {f"steps.{key}": array.shape for key, array in self.correction.state().items()}
         return shapes
 
     def _compare_steps(self, path: str, trace: Floats) -> None:
         """Refuse a schedule that is not the one the trace was made with."""
+        if self.choice.step is None:
+            return
         rows = trace[np.unique(np.linspace(0, len(trace) - 1, min(len(trace), 200)).astype(np.int64))]
         answers = step_answers(self.choice.step, rows[:, COLUMNS.index("iteration")])
         if len(rows) and answers is not None:

@@ -1,9 +1,10 @@
 """Schedules: how long the step and how large the batch at iteration k = 1, 2, ..., and which iterate is returned.
 
 Each is one small function that returns a `Schedule`: a pure function of k with a name, so that a checkpoint can say
-which schedule it belongs to. `for_regime` chooses them by what the corrected theory says: step, batch and average for
-each regime, and the rate it promises. The printed theorems need a vanishing gradient at the optimum and a smoothness
-constant L_F; neither holds. Here L_OCE = L_F + kappa M**2, and a projection is allowed.
+which schedule it belongs to. `for_regime` chooses batch, average and the rate that is promised, beside steps that need
+no constants (see `_adaptive`) or, on demand, steps from constants of the samples. The printed theorems need a vanishing
+gradient at the optimum and a smoothness constant L_F; neither holds. Here L_OCE = L_F + kappa M**2, and a projection is
+allowed.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import numpy as np
 from certeq._checks import check_choice, check_count, check_number
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats
+from certeq.optimize.sg._adaptive import POWER
 from certeq.utilities import Utility
 
 FULL = -1  # a batch size that means all samples
 ANY_STEP = "E OCE(mean) - min OCE <= [D^2/2 + D sum a_k E norm(zeta_k) + M^2/2 sum a_k^2]/sum a_k"  # and any batches
 REGIMES = ("strongly_convex", "convex", "nonconvex")
 AVERAGES = ("last", "mean", "weighted")
+STEPS = ("adaptive", "theory")
+_PASSES = 100  # batches in a pass over all samples, up to which passes are made to correct the gradients of batches
 
 
 @dataclass(frozen=True)
@@ -63,17 +67,19 @@ def constant(c: float) -> Schedule:
     return Schedule(f"constant({c!r})", lambda k: c)
 
 
-def inverse(c: float) -> Schedule:
-    """alpha_k = c / k.
+def inverse(c: float, k0: float = 0.0) -> Schedule:
+    """alpha_k = c / (k + k0).
 
-    Not without strong convexity, nor with a guess of c: if it is below 1/(2 mu) convergence is arbitrarily slow.
+    With strong convexity mu, smoothness L, c > 1/mu and k0 >= c L the squared distance falls as 1/samples when batches
+    grow as k. Not without strong convexity, nor with a guess of c: if it is below 1/(2 mu) convergence is arbitrarily
+    slow.
 
     >>> from certeq.optimize import inverse
-    >>> [inverse(1.0)(k) for k in (1, 2, 4)]
-    [1.0, 0.5, 0.25]
+    >>> [inverse(1.0)(k) for k in (1, 2, 4)], inverse(1.0, k0=2.0)(2)
+    ([1.0, 0.5, 0.25], 0.25)
     """
-    c = check_number("c", c, above=0.0)
-    return Schedule(f"inverse({c!r})", lambda k: c / k)
+    c, k0 = check_number("c", c, above=0.0), check_number("k0", k0, least=0.0)
+    return Schedule(f"inverse({c!r}, {k0!r})" if k0 else f"inverse({c!r})", lambda k: c / (k + k0))
 
 
 def inverse_sqrt(c: float) -> Schedule:
@@ -133,8 +139,11 @@ def full_batch() -> Schedule:
 # -- what a caller may write ------------------------------------------------------------------------------------------
 
 
-def as_step(step: Any) -> Schedule:
-    """Return a step schedule from a number, a schedule or a function of k."""
+def as_step(step: Any) -> Schedule | None:
+    """Return a step schedule from a number, a schedule or a function of k; None for the name of a choice."""
+    if step is None or isinstance(step, str):
+        check_choice("step", STEPS[0] if step is None else step, STEPS)
+        return None
     if isinstance(step, Schedule):
         return step
     if callable(step):
@@ -172,12 +181,17 @@ class Constants:
 
 @dataclass(frozen=True)
 class ScheduleChoice:
-    """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer."""
+    """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer.
 
-    step: Schedule
+    A step of None is adaptive: with weights k^power, and accelerated or not.
+    """
+
+    step: Schedule | None
     batch: Schedule
     average: str
     promise: str | None
+    power: int = 0
+    accelerated: bool = False
 
 
 def oce_smoothness(
@@ -244,6 +258,31 @@ def for_regime(regime: str, constants: Constants, step: Schedule | None = None) 
             )
 
 
+def adaptive(regime: str, size: float, batch: Schedule | None, average: str | None) -> ScheduleChoice:
+    """Return the choice with steps that need no constants; ``size`` is the number of samples, +inf of a stream.
+
+    Gradients are corrected by passes over all samples, and steps accelerated, where OCE is convex and a hundred batches
+    (those of iteration 1000) make a pass; a stream has no last sample, and averages take the noise out.
+    """
+    sizes = batch or growing_batch()
+    if check_choice("regime", regime, REGIMES) == "nonconvex":
+        promise = "E min_k norm(grad OCE(theta_k)) = O(ln n/sqrt n), no constraint"
+        kept = average or ("last" if sizes == full_batch() else "weighted")
+        return ScheduleChoice(None, sizes, kept, None if batch else promise)
+    count = sizes(1000) if sizes == full_batch() or size < math.inf else 1.0
+    if average is None and (count == FULL or size <= _PASSES * count):
+        promise = "E OCE - min OCE = O(1/sqrt n) on a bounded set"
+        if count == FULL:
+            promise = "OCE - min OCE = O(1/sqrt n) on a bounded set, O(1/n^(3/2)) where OCE is smooth"
+        kept_promise = promise if batch is None or count == FULL else None
+        return ScheduleChoice(None, sizes, "last", kept_promise, POWER, accelerated=True)
+    promise = "E OCE(mean) - min OCE = O(1/sqrt n) on a bounded set"
+    if regime == "strongly_convex":
+        promise = "E norm(mean - theta*)^2 = O(1/n^2), that is O(1/samples)"
+    kept = average or "weighted"
+    return ScheduleChoice(None, sizes, kept, promise if batch is None and kept == "weighted" else None, POWER)
+
+
 def _convex(constants: Constants, step: Schedule | None) -> ScheduleChoice:
     L, M, D = constants.smoothness, constants.lipschitz, constants.diameter
     if step is not None:
@@ -273,9 +312,9 @@ def _need_smoothness(regime: str, constants: Constants) -> float:
 class Average:
     """The iterate that is returned: the last, or a running mean of those before each step.
 
-    "mean" is (1/n) sum_k theta_{k-1} and "weighted" sum_k alpha_k theta_{k-1} / sum_k alpha_k, the one with a guarantee
-    for kinked utilities. The theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the
-    ones the steps led to.
+    "mean" is (1/n) sum_k theta_{k-1} and "weighted" sum_k a_k theta_{k-1} / sum_k a_k, the one with a guarantee for
+    kinked utilities: a_k is the step of a schedule, and r_k k^2 (k^2 where OCE is not convex) where steps are adaptive.
+    The theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
     """
 
     def __init__(self, kind: str, d: int) -> None:
@@ -283,9 +322,9 @@ class Average:
         self.mean: Floats = np.zeros(d)
         self.weight = 0.0
 
-    def add(self, theta: Floats, step: float) -> None:
-        """Take in theta_{k-1}, from which a step of length ``step`` was made."""
-        weight = step if self.kind == "weighted" else 1.0
+    def add(self, theta: Floats, weight: float) -> None:
+        """Take in theta_{k-1}, with the weight it has where they are weighted."""
+        weight = weight if self.kind == "weighted" else 1.0
         self.weight += weight
         self.mean += (weight / self.weight) * (theta - self.mean)
 

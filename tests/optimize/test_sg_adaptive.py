@@ -1,0 +1,137 @@
+"""Steps that need no constants: how near they come to the optimum, and that nothing but the problem decides them."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+
+import certeq as ce
+from certeq.optimize.losses import Objective
+from certeq.optimize.sg import minimize_sg
+from certeq.optimize.sg._adaptive import AcceleratedSteps, Correction, DistanceSteps
+from certeq.optimize.sg._checkpoint import Damaged
+
+UTILITIES = {"CVaR": ce.CVaR(0.1), "Entropic": ce.Entropic(1.0), "MMV": ce.MonotoneMeanVariance(2)}
+
+
+def standardized(columns):
+    return (columns - columns.mean(axis=0)) / columns.std(axis=0)
+
+
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return ce.SquaredLoss(standardized(X), standardized(y)), ce.Free()
+
+
+def breast_cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return ce.LogisticLoss(standardized(X), 2.0 * y - 1.0), ce.Box(-2.0, 2.0)
+
+
+# CVaR's by an interior-point solver, the others by L-BFGS, to eight digits.
+OPTIMA = {
+    ("diabetes", "CVaR"): 1.8978125,
+    ("diabetes", "Entropic"): 0.77243711,
+    ("diabetes", "MMV"): 0.67356239,
+    ("breast_cancer", "CVaR"): 0.38681057,
+    ("breast_cancer", "Entropic"): 0.072104952,
+    ("breast_cancer", "MMV"): 0.063443714,
+}
+
+
+@pytest.mark.parametrize("task", OPTIMA, ids="-".join)
+def test_five_thousand_batches_of_64_come_within_one_percent(task):
+    loss, domain = {"diabetes": diabetes, "breast_cancer": breast_cancer}[task[0]]()
+    utility, best = UTILITIES[task[1]], OPTIMA[task]
+    if not utility.kinks:
+        assert ce.minimize(loss, utility, domain=domain, method="lbfgs").value == pytest.approx(best, rel=1e-7)
+    found = minimize_sg(loss, utility, domain=domain, batch=64, iterations=5000, rng=0, log_every=5000)
+    assert best * (1.0 - 1e-7) <= found.value <= 1.01 * best
+    assert found.value == pytest.approx(Objective(loss, utility).evaluate(found.theta).value, rel=1e-12)
+
+
+def test_a_run_that_leaves_for_infinity_comes_back():
+    # exp of squares: a step too long multiplies the gradient by e^1000.
+    X, y = load_breast_cancer(return_X_y=True)
+    loss = ce.SquaredLoss(standardized(X), 2.0 * y - 1.0)
+    best = ce.minimize(loss, ce.Entropic(1.0), domain=ce.Free(), method="lbfgs").value
+    for seed in range(2):
+        found = minimize_sg(loss, ce.Entropic(1.0), domain=ce.Free(), batch=64, iterations=3000, rng=seed)
+        assert found.value <= 1.01 * best
+
+
+def gaussian(rng, m):
+    return np.array([0.3, 0.0, -0.2]) + rng.normal(size=(m, 3)) * [1.0, 1.5, 2.0]
+
+
+def test_of_a_stream_the_error_is_nearly_that_of_the_exact_solution_of_the_same_samples():
+    curvature = 0.5 * np.array([1.0, 2.25, 4.0])
+    level = (1.0 + (np.array([0.3, 0.0, -0.2]) / curvature).sum()) / (1.0 / curvature).sum()
+    star = (level - np.array([0.3, 0.0, -0.2])) / curvature
+    ours, exact = [], []
+    for seed in range(12):
+        found = minimize_sg(
+            ce.LinearLoss(), ce.Entropic(0.5), domain=ce.Simplex(), samples=gaussian, theta0=np.full(3, 1 / 3),
+            iterations=256, rng=seed, log_every=256,
+        )  # fmt: skip
+        rng = np.random.default_rng(seed)
+        A = np.vstack([gaussian(rng, k) for k in range(1, 257)])
+        same = ce.minimize(ce.LinearLoss(A), ce.Entropic(0.5), domain=ce.Simplex(), method="exact")
+        ours.append(np.sum(np.square(found.theta - star)))
+        exact.append(np.sum(np.square(same.theta - star)))
+    assert np.mean(ours) <= 2.0 * np.mean(exact)
+
+
+@pytest.mark.parametrize("batch", [16, "full", None])
+@pytest.mark.parametrize("utility", [ce.CVaR(0.2), ce.MeanVariance(1.0), ce.SmoothCVaR(0.2)], ids=repr)
+def test_a_unit_of_the_losses_is_no_matter(batch, utility):
+    """Steps are a distance over gradients: with losses and utility in another unit the iterates are the same."""
+    A = np.random.default_rng(0).normal(size=(100, 4))
+    scaled = utility if utility.kinks else utility.scaled(1024.0)
+    run = lambda A, u: minimize_sg(ce.LinearLoss(A), u, domain=ce.Simplex(), batch=batch, iterations=60, rng=0).theta
+    np.testing.assert_allclose(run(A, utility), run(1024.0 * A, scaled), rtol=1e-9, atol=1e-12)
+
+
+def test_full_batches_are_accelerated():
+    loss, domain = breast_cancer()
+    best, values = OPTIMA["breast_cancer", "Entropic"], {}
+    for average in (None, "weighted"):
+        options = {"batch": "full", "iterations": 1500, "average": average, "log_every": 1500}
+        values[average] = minimize_sg(loss, ce.Entropic(1.0), domain=domain, **options).value / best - 1.0
+    assert values[None] < 1e-3 < values["weighted"]
+
+
+def test_a_flat_loss_stays_where_it_is():
+    for options in ({"batch": 4}, {"batch": 4, "average": "mean"}, {"batch": "full"}, {"regime": "nonconvex"}):
+        found = minimize_sg(ce.LinearLoss(np.zeros((9, 3))), ce.CVaR(0.5), domain=ce.Simplex(), iterations=5, **options)
+        np.testing.assert_allclose(found.theta, np.full(3, 1 / 3), rtol=1e-12)
+
+
+def test_the_distance_is_bounded_by_the_diameter():
+    steps = DistanceSteps(np.zeros(2), 3.0, 2)
+    assert steps.distance == pytest.approx(0.3)
+    for k in range(1, 50):
+        steps.move(k, np.zeros(2), np.array([1.0, 0.0]), lambda x, before: 1e3 * x)
+    assert steps.distance == 3.0
+    assert DistanceSteps(np.array([3.0, 4.0]), math.inf, 0).distance == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("kind", [DistanceSteps, AcceleratedSteps])
+def test_steps_that_no_run_has_written_are_refused(kind):
+    steps = kind(np.zeros(2), math.inf, 2)
+    good = steps.state()
+    steps.restore(good)
+    for change in (
+        {"numbers": good["numbers"][:1]},
+        {"numbers": -good["numbers"]},
+        {"numbers": good["numbers"] * np.nan},
+    ):
+        with pytest.raises(Damaged, match="the state of its steps"):
+            steps.restore(good | change)
+    correction = Correction(5, 2)
+    correction.restore(correction.state())
+    with pytest.raises(Damaged, match="the state of its correction"):
+        correction.restore(correction.state() | {"points": np.full((3, 2), np.nan)})
+    with pytest.raises(Damaged, match="the state of its correction"):
+        correction.restore({})
