@@ -36,6 +36,7 @@ ALLOWED = {
         "certeq/utilities/forms.py",
         "certeq/risk/_vector.py",
         "certeq/optimize/exact/_model.py",
+        "certeq/risk/_inner.py",
     },  # Quadratic.bend
     "lift": {"certeq/utilities/_differentiate.py"},  # a number as a jet: what automatic differentiation calls it
     "zoom": {"certeq/report/_charts_holdings.py"},  # of a chart

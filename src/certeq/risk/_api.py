@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 from certeq._checks import check_number, check_weight_sums
 from certeq._table import BLOCK, ArrayTable, Table, as_sample
 from certeq._threads import run_all
+from certeq.risk._distortion import SolvedInner
 from certeq.risk._distributions import (
     is_distribution,
     oce_of_distribution,
     refuse_sample_arguments,
     threshold_of_distribution,
 )
+from certeq.risk._inner import solve_risk, solve_risk_rows
 from certeq.risk._input import (
     Axis,
     Floats,
@@ -30,6 +32,7 @@ from certeq.risk._input import (
     check_aligned,
     check_answer,
     check_not_empty,
+    check_risk,
     check_utility,
     free_to_overflow,
     locating,
@@ -44,10 +47,11 @@ from certeq.risk._long import (
     solve_rising,
     solve_table,
 )
+from certeq.risk._long_inner import solve_long_risk, solve_sample
 from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
 from certeq.risk._search import Rising
 from certeq.risk._vector import any_length, solve_vector, value_of_vector
-from certeq.utilities import Exponential, Utility
+from certeq.utilities import Exponential, Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
 _FURTHEST = 1e150
@@ -56,7 +60,7 @@ _ONE_THREAD = 1 << 18  # losses up to which one compiled call is faster than blo
 
 def oce(
     x: ArrayLike,
-    utility: Utility,
+    utility: Risk,
     weights: ArrayLike | None = None,
     axis: Axis = None,
     *,
@@ -76,8 +80,8 @@ def oce(
         array, or a column of a Dask DataFrame, is reduced where its chunks live. A distribution of scipy.stats, such
         as ``scipy.stats.norm(0, 1)``, gives its own OCE to ten digits (of OCE, or of E|u(X - t)| where that is larger),
         +inf where its tail is too heavy, or an error that says why it cannot be had.
-    utility : Utility
-        What risk means, for instance ``CVaR(0.05)``.
+    utility : Risk
+        What risk means: a `Utility` such as ``CVaR(0.05)``, or a risk with more inner variables, ``EVaR(0.05)``.
     weights : array_like, optional
         Non-negative weights, of the shape of x or one per sample; they are normalized to sum 1. A Series must have
         the labels of the samples: the index of x, or its columns where a DataFrame is reduced along axis 1.
@@ -120,37 +124,43 @@ def oce(
 
 
 @free_to_overflow
-def _oce(x: Any, utility: Utility, weights: Any, axis: Axis, method: str, delta: float, epsilon: float) -> Any:
+def _oce(x: Any, utility: Risk, weights: Any, axis: Axis, method: str, delta: float, epsilon: float) -> Any:
     if is_distribution(x):
         refuse_sample_arguments(weights=weights, axis=axis, method=None if method == "auto" else method)
-        return oce_of_distribution(x, utility)
+        return oce_of_distribution(x, check_utility(utility))
     if is_frame(x):
         settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
         return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
     if method not in ("auto", "bisect"):
         raise ValueError(f'method must be "auto" or "bisect"; found {method!r}.')
     table = as_sample(x, weights, axis)
+    known = check_risk(utility)
+    if not isinstance(known, Utility):
+        if method != "auto":
+            raise ValueError(f'method must be "auto" for {utility!r}, as bisection finds t alone; found {method!r}.')
+        return check_answer("risk", _of_risk(x, known, weights, axis, table, lambda found: found.value), known)
     if method == "bisect":
-        _takes_low(utility)
-        bisection = partial(bisect_long, utility=utility, delta=delta, epsilon=epsilon)
+        _takes_low(known)
+        bisection = partial(bisect_long, utility=known, delta=delta, epsilon=epsilon)
         if table is not None:
             return _named_by_table(lambda: float(bisection(table).value[0]), table)
         value = _Samples(x, weights, axis, takes_low=False).collect(
-            lambda z, w: bisect_rows(z, w, utility, delta, epsilon).value, lambda row: bisection(row).value[0]
+            lambda z, w: bisect_rows(z, w, known, delta, epsilon).value, lambda row: bisection(row).value[0]
         )
-        return check_answer("OCE", value, utility)
+        return check_answer("OCE", value, known)
     if table is not None:
-        return check_answer("OCE", solve_table(table, utility).value, utility)
-    samples = _Samples(x, weights, axis, _takes_low(utility))
-    value = samples.collect(lambda z, w: values_of_rows(z, w, utility)[0], lambda row: solve_long(row, utility).value)
-    return check_answer("OCE", value, utility)
+        return check_answer("OCE", solve_table(table, known).value, known)
+    samples = _Samples(x, weights, axis, _takes_low(known))
+    value = samples.collect(lambda z, w: values_of_rows(z, w, known)[0], lambda row: solve_long(row, known).value)
+    return check_answer("OCE", value, known)
 
 
-def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
+def threshold(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
     r"""The minimizer t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
     For CVaR it is the value at risk. Parameters are those of `oce`. A distribution may have a threshold where its OCE
-    is +inf, such as the value at risk of a Cauchy distribution.
+    is +inf, such as the value at risk of a Cauchy distribution. Of a ball it is the t of its inner minimum; a mixture
+    has one for each of its risks, along a last axis; a distortion has none.
 
     Not to be compared digit by digit where the mean curvature nearly vanishes: t* is ill-conditioned there although
     OCE is not.
@@ -169,13 +179,17 @@ def threshold(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, 
 
 
 @free_to_overflow
-def _threshold(x: Any, utility: Utility, weights: Any, axis: Axis) -> Any:
+def _threshold(x: Any, utility: Risk, weights: Any, axis: Axis) -> Any:
     if is_distribution(x):
         refuse_sample_arguments(weights=weights, axis=axis)
-        return threshold_of_distribution(x, utility)
+        return threshold_of_distribution(x, check_utility(utility))
     if is_frame(x):
         return by_label(lambda z, w, along: threshold(z, utility, w, along), x, weights, axis)
     table = as_sample(x, weights, axis)
+    if not isinstance(utility := check_risk(utility), Utility):
+        thresholds = [term.t for term in utility.inner().terms]
+        which: Any = thresholds if isinstance(utility, Mixture) else thresholds[0]
+        return _of_risk(x, utility, weights, axis, table, lambda found: found.inner[which])
     if table is not None:
         return solve_table(table, utility).threshold
     return _Samples(x, weights, axis, _takes_low(utility)).collect(
@@ -184,7 +198,7 @@ def _threshold(x: Any, utility: Utility, weights: Any, axis: Axis) -> Any:
 
 
 @free_to_overflow
-def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
+def tilt(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
     r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 over the axes reduced.
 
     The tilt solves the dual problem, and the gradient of OCE of losses F(theta) is ``sum_i q_i grad F_i``. Losses that
@@ -204,14 +218,16 @@ def tilt(x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, axis:
     """
     if type(x) is np.ndarray and weights is None and _is_vector(x, axis) and x.size < LONG:
         z = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
-        solved = solve_vector(z, None, form(check_utility(utility)))
+        known = check_risk(utility)
+        solved: Any = solve_vector(z, None, form(known)) if isinstance(known, Utility) else solve_risk(z, None, known)
         if solved is not None and np.isfinite(solved.tilt).all():
             return solved.tilt.reshape(x.shape)
     if is_frame(x):
         return by_label(lambda z, w, along: tilt(z, utility, w, along), x, weights, axis, keeps_shape=True)
     table = as_sample(x, weights, axis)
     if table is not None:
-        return table.elementwise(solve_table(table, utility).tilt())
+        solver: Any = solve_table if isinstance(check_risk(utility), Utility) else solve_long_risk
+        return table.elementwise(solver(table, utility).tilt())
     samples = _Samples(x, weights, axis, _takes_low(utility))
     rows = samples.tilts(utility)
     return _series_like(x, rows[0]) if is_series(x) else samples.restore(rows)
@@ -311,18 +327,33 @@ def _is_vector(x: Floats, axis: Axis) -> bool:
 
 def _of_vector(x: Floats, utility: Any, axis: Axis) -> tuple[float, float] | None:
     """OCE and threshold of one sample in memory that is not long; None where it is something else."""
-    if not _is_vector(x, axis) or x.size > _ONE_THREAD:
+    if not _is_vector(x, axis) or x.size > _ONE_THREAD or not isinstance(found := check_risk(utility), Utility):
         return None
-    known = form(check_utility(utility))
+    known = form(found)
     if x.size >= LONG and not any_length(known):
         return None
     return value_of_vector(np.ascontiguousarray(x, dtype=np.float64).reshape(-1), known)
 
 
-def _takes_low(utility: Utility) -> bool:
+def _of_risk(x: Any, risk: Risk, weights: Any, axis: Axis, table: Table | None, pick: Callable[[Any], Any]) -> Any:
+    """What is picked of the answer under a risk with more inner variables, of a table or of every sample."""
+    if table is not None:
+        return pick(solve_long_risk(table, risk))
+    samples = _Samples(x, weights, axis, takes_low=False)
+
+    def of_rows(z: Floats, w: Floats | None) -> Floats:
+        return np.array([pick(found) for found in solve_risk_rows(z, w, risk)])
+
+    return samples.collect(of_rows, lambda row: pick(solve_sample(row, risk)))
+
+
+def _takes_low(utility: Risk) -> bool:
     """Whether a loss may be -inf; what is no utility, or a sum whose slopes never reach 1, is refused here."""
-    check_utility(utility).anchor  # noqa: B018
-    return isinstance(utility.shape, Exponential)
+    if not isinstance(check_risk(utility), Utility):
+        return False
+    found = check_utility(utility)
+    found.anchor  # noqa: B018
+    return isinstance(found.shape, Exponential)
 
 
 def _named_by_table(answer: Callable[[], float], table: Table) -> float:
@@ -332,6 +363,14 @@ def _named_by_table(answer: Callable[[], float], table: Table) -> float:
     except NotFinite:
         raise_not_finite(table, False)
         raise
+
+
+def _write_tilt(row: ArrayTable, risk: Risk, out: Floats) -> None:
+    found: Any = solve_long(row, risk) if isinstance(risk, Utility) else solve_sample(row, risk)
+    if isinstance(found, SolvedInner):
+        out[:] = found.tilt
+    else:
+        row.elementwise(found.tilt(), out=out)
 
 
 class _Samples:
@@ -349,7 +388,7 @@ class _Samples:
     def collect(
         self,
         of_rows: Callable[[Floats, Floats | None], Floats],
-        of_long: Callable[[Table], float],
+        of_long: Callable[[ArrayTable], Any],
         parallel: bool = True,
     ) -> Any:
         """One number for every row, in the shape that is left: by blocks of rows, or row by row where they are long."""
@@ -358,16 +397,24 @@ class _Samples:
         else:
             blocks = self._blocks(of_rows, parallel)
             answers = np.concatenate(blocks) if blocks else np.empty(0)
-        return float(answers[0]) if self.lead == () else answers.reshape(self.lead)
+        if self.lead == () and answers.ndim == 1:
+            return float(answers[0])
+        return answers.reshape(self.lead + answers.shape[1:])
 
-    def tilts(self, utility: Utility) -> Floats:
+    def tilts(self, utility: Risk) -> Floats:
         """The tilt of every row."""
+
+        def tilts_of_rows(z: Floats, w: Floats | None) -> Floats:
+            if isinstance(utility, Utility):
+                return solve_rows(z, w, utility).tilt()
+            return np.array([found.tilt for found in solve_risk_rows(z, w, utility)])
+
         if self.rows.shape[1] < LONG:
-            blocks = self._blocks(lambda z, w: solve_rows(z, w, utility).tilt(), True)
+            blocks = self._blocks(tilts_of_rows, True)
             return np.concatenate(blocks) if blocks else np.empty(self.rows.shape)
         result = np.empty(self.rows.shape)
         unwritten = iter(result)
-        self._long(lambda row: row.elementwise(solve_long(row, utility).tilt(), out=next(unwritten)))
+        self._long(lambda row: _write_tilt(row, utility, next(unwritten)))
         return result
 
     def restore(self, rows: Floats) -> Floats:
@@ -467,7 +514,8 @@ def by_label(
         return pandas.DataFrame(answer, index=x.index, columns=x.columns)
     if isinstance(answer, float):
         return answer
-    return pandas.Series(answer, index=x.columns if reduced == 0 else x.index)
+    labels = x.columns if reduced == 0 else x.index
+    return pandas.Series(answer, index=labels) if answer.ndim == 1 else pandas.DataFrame(answer, index=labels)
 
 
 def _reduced(axis: Any) -> int | tuple[int, ...]:

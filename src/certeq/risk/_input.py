@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_instance, check_number
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 Floats = NDArray[Any]
 Locate = Callable[[int, int], tuple[int, ...]]  # (row, position in it) -> index in the caller's array
 Axis = int | tuple[int, ...] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
+AnyRisk = TypeVar("AnyRisk", bound=Risk)
 
 
 def free_to_overflow(function: Function) -> Function:
@@ -32,7 +33,7 @@ def free_to_overflow(function: Function) -> Function:
     return quiet  # type: ignore[return-value]
 
 
-def check_answer(name: str, answer: Any, utility: Utility) -> Any:
+def check_answer(name: str, answer: Any, utility: Risk) -> Any:
     """The answer, if it is finite; losses that are finite may still be too large for their risk to be a float."""
     if np.all(np.isfinite(answer)):
         return answer
@@ -45,7 +46,18 @@ def check_answer(name: str, answer: Any, utility: Utility) -> Any:
 def check_utility(utility: object) -> Utility:
     """The utility, or an error that says what to write instead."""
     hint = "; wrap a function of your own with certeq.utility(u)" if callable(utility) else ""
+    if isinstance(utility, Risk):
+        hint = ", which has more inner variables than the threshold and is not supported here"
     found: Utility = check_instance("utility", utility, Utility, "a Utility such as certeq.CVaR(0.05)", hint)
+    return _not_learned(found)
+
+
+def check_risk(risk: object) -> Risk:
+    """The utility, or the risk with other inner variables; whoever cannot take the latter calls `check_utility`."""
+    return _not_learned(risk) if isinstance(risk, Risk) else check_utility(risk)
+
+
+def _not_learned(found: AnyRisk) -> AnyRisk:
     if _is_learned(found):
         raise TypeError(
             f"a parameter of utility requires a gradient, which is lost here; found {found!r}. Use certeq.torch.oce, "
@@ -54,10 +66,10 @@ def check_utility(utility: object) -> Utility:
     return found
 
 
-def _is_learned(utility: Utility) -> bool:
-    for item in vars(utility).values():
+def _is_learned(risk: Risk) -> bool:
+    for item in vars(risk).values():
         for part in item if isinstance(item, tuple) else (item,):
-            if getattr(part, "requires_grad", False) or (isinstance(part, Utility) and _is_learned(part)):
+            if getattr(part, "requires_grad", False) or (isinstance(part, Risk) and _is_learned(part)):
                 return True
     return False
 

@@ -154,14 +154,14 @@ def raise_not_finite(table: Table, allow_low: bool) -> None:
 
 
 @dataclass
-class _Draw:
+class Draw:
     """A small random part of the sample."""
 
     z: Floats
     weights: Floats | None
 
     @classmethod
-    def of(cls, table: Table, most: int) -> _Draw:
+    def of(cls, table: Table, most: int) -> Draw:
         """Finite losses of positive weight among so many."""
         block = table.draw(most).positive()
         finite = np.isfinite(block.rows)
@@ -220,14 +220,14 @@ def solve_long(table: Table, utility: Utility) -> LongSolved:
     """Threshold and OCE of a long sample; `NotFinite` where a loss is NaN or infinite."""
     match utility.shape:
         case Exponential(rate):  # a rough idea of the range is enough
-            return _log_mean_exp(table, _Draw.of(table, 1 << 12), rate, utility)
+            return _log_mean_exp(table, Draw.of(table, 1 << 12), rate, utility)
         case Quadratic(curvature):
-            return _mean_and_variance(table, _Draw.of(table, 1 << 12), curvature, utility)
+            return _mean_and_variance(table, Draw.of(table, 1 << 12), curvature, utility)
         case Pieces() as pieces:
             # A longer draw makes a narrower window around the quantile: n**(2/3) costs about what it saves.
             most = min(max(int(len(table) ** (2.0 / 3.0)), 1 << 11), 1 << 18)
-            return _two_pieces(table, _Draw.of(table, most), pieces, utility)
-    draw = _Draw.of(table, min(max(len(table) // 32, 1 << 12), _DRAW))
+            return _two_pieces(table, Draw.of(table, most), pieces, utility)
+    draw = Draw.of(table, min(max(len(table) // 32, 1 << 12), _DRAW))
     if not form(utility).kinks and utility.has_curvature:
         return _newton(table, draw, utility)
     s = draw.threshold(utility) - draw.center
@@ -246,7 +246,7 @@ def solve_table(table: Table, utility: Utility) -> LongSolved:
         raise
 
 
-def _log_mean_exp(table: Table, draw: _Draw, rate: float, utility: Utility) -> LongSolved:
+def _log_mean_exp(table: Table, draw: Draw, rate: float, utility: Utility) -> LongSolved:
     passes, center = 0, float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
     while True:
@@ -276,7 +276,7 @@ class _ExpSum:
             return (weighted_sum(np.expm1(self.rate * (z - self.center)), w),)
 
 
-def _mean_and_variance(table: Table, draw: _Draw, curvature: float, utility: Utility) -> LongSolved:
+def _mean_and_variance(table: Table, draw: Draw, curvature: float, utility: Utility) -> LongSolved:
     middle, passes = draw.mean, 0
     while True:
 
@@ -294,7 +294,7 @@ def _mean_and_variance(table: Table, draw: _Draw, curvature: float, utility: Uti
     return LongSolved(table, utility, size, middle, float(shift) - utility.anchor, value, passes)
 
 
-def _two_pieces(table: Table, draw: _Draw, pieces: Pieces, utility: Utility) -> LongSolved:
+def _two_pieces(table: Table, draw: Draw, pieces: Pieces, utility: Utility) -> LongSolved:
     at_kink = float(utility.value(pieces.kink)) - pieces.kink
     average, passes = 0.0, 0
     size = Summary(-np.inf, np.inf, float(len(table)), float(len(table)))
@@ -355,7 +355,7 @@ class SlopeSums:
         return SumKernel.join(self, parts)  # type: ignore[arg-type]
 
 
-def _newton(table: Table, draw: _Draw, utility: Utility) -> LongSolved:
+def _newton(table: Table, draw: Draw, utility: Utility) -> LongSolved:
     s = draw.threshold(utility) - draw.center if draw.z.size else 0.0
     size, first = summarize(table, SlopeSums(form(utility), draw.center, s))
     newton = _Newton(table, utility, draw.center, size, {s: tuple(first)})
@@ -437,7 +437,7 @@ def _after(residual: float, last: float) -> float:
 
 
 def _search(
-    table: Table, draw: _Draw, utility: Utility, size: Summary, seen: list[SlopeEvaluation], passes: int
+    table: Table, draw: Draw, utility: Utility, size: Summary, seen: list[SlopeEvaluation], passes: int
 ) -> LongSolved:
     least, greatest = size.low - draw.center, size.high - draw.center
     search = SlopeSearch(table, draw.center, size.mass, least, greatest, features_of(utility), 0, form(utility))
@@ -450,7 +450,7 @@ def _search(
 
 def solve_rising(table: Table, rising: Rising) -> float:
     """The smallest t at which the mean of rising.function(X - t) is at most its level; `NotFinite` as `solve_long`."""
-    draw = _Draw.of(table, min(max(len(table) // 32, 1 << 12), 1 << 15))
+    draw = Draw.of(table, min(max(len(table) // 32, 1 << 12), 1 << 15))
     points = _around_draw(draw, rising) if draw.z.size else (0.0,)
     size, means = summarize(table, rising.sums(draw.center, points))
     least, greatest = size.low - draw.center, size.high - draw.center
@@ -460,7 +460,7 @@ def solve_rising(table: Table, rising: Rising) -> float:
     return draw.center + search.run()
 
 
-def _around_draw(draw: _Draw, rising: Rising) -> tuple[float, ...]:
+def _around_draw(draw: Draw, rising: Rising) -> tuple[float, ...]:
     """The answer of the draw, and what it could be off by on either side."""
     y, shares = draw.z - draw.center, draw.shares
     t = float(solve_rising_rows(y[None, :], shares[None, :], rising.function, rising.level, rising.anchor)[0])

@@ -256,7 +256,7 @@ def closed_density(x: FloatArray, weights: FloatArray | None, form: Form) -> tup
         at = float(x.max())
     else:
         at = float(np.add.reduce(x)) / x.shape[0] if weights is None else float(x.dot(weights))
-    density, total, _, _ = _slopes(x, weights, form, facts, at - facts.anchor, False)
+    density, total, _, _ = slopes_at(x, weights, form, facts, at - facts.anchor, False)
     return density, total
 
 
@@ -279,7 +279,7 @@ def solve_near(
     mass = float(size) if weights is None else 1.0
     t, last = guess, math.inf
     for evaluation in range(8):
-        density, total, fresh, fresh_sum = _slopes(x, weights, form, facts, t, not curvature_sum > 0.0)
+        density, total, fresh, fresh_sum = slopes_at(x, weights, form, facts, t, not curvature_sum > 0.0)
         if fresh is not None:
             curvature, curvature_sum = fresh, fresh_sum
         mean = total / mass
@@ -299,7 +299,7 @@ def solve_near(
     return None
 
 
-def _slopes(
+def slopes_at(
     x: FloatArray, weights: FloatArray | None, form: Form, facts: _Facts, t: float, curved: bool
 ) -> tuple[FloatArray, float, FloatArray | None, float]:
     """Slopes at x - t, times the weights, and their sum; where wanted the same of the curvatures."""

@@ -6,12 +6,18 @@ nearby), many rows at once (`solve_rows`, or
 that is not finite). `solve_vector` and `solve_each` return the tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1;
 the answers of the others make it on demand. `blindness_of` and `blindness_at` say where a utility does not see the risk
 of losses as small as these.
+
+A risk with more inner variables than t has `solve_risk`, or `solve_inner` where its inner minimum is at hand, and
+`solve_long_risk`.
 """
 
 from certeq.risk._breakpoints import bracket_by_breakpoints
 from certeq.risk._compiled import AVAILABLE
-from certeq.risk._input import check_utility
+from certeq.risk._distortion import SolvedInner, needs_sorting
+from certeq.risk._inner import solve_inner, solve_risk
+from certeq.risk._input import check_risk, check_utility
 from certeq.risk._long import LongSolved, TiltKernel, solve_long, solve_table
+from certeq.risk._long_inner import LongRisk, solve_long_risk
 from certeq.risk._rows import SolvedRows, solve_rows
 from certeq.risk._units import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
 from certeq.risk._vector import (
@@ -30,21 +36,28 @@ from certeq.risk._vector import (
 __all__ = [
     "AVAILABLE",
     "SMALL",
+    "LongRisk",
     "LongSolved",
     "Solved",
+    "SolvedInner",
     "SolvedRows",
     "TiltKernel",
     "blindness_at",
     "blindness_of",
     "bracket_by_breakpoints",
+    "check_risk",
     "check_utility",
     "closed_density",
     "depends_on_unit",
     "furthest",
+    "needs_sorting",
     "rank_of",
     "solve_each",
+    "solve_inner",
     "solve_long",
+    "solve_long_risk",
     "solve_near",
+    "solve_risk",
     "solve_rows",
     "solve_table",
     "solve_vector",
