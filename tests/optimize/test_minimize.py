@@ -79,10 +79,23 @@ def test_exact_and_sg_agree_on_portfolios(utility):
         (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Simplex(), method="exacto"), r"Did you mean 'exact'\?"),
         (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Free(), method="sg", iteration=3), "mean .iterations."),
         (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Simplex(), C=1), "an option of method='exact' must be"),
-        (lambda: minimize(SquaredLoss(X, Y), ce.CVaR(0.1), domain=Simplex()), "loss must be linear for method='exact'"),
-        (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Ball(1.0)), "domain must be a polyhedron"),
+        (
+            lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Simplex(), iteration=3),
+            "an option of method='exact' must",
+        ),
+        (
+            lambda: minimize(SquaredLoss(X, Y), ce.CVaR(0.1), domain=Simplex(), method="exact"),
+            "loss must be linear for method='exact'",
+        ),
+        (
+            lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Ball(1.0), method="exact"),
+            "domain must be a polyhedron",
+        ),
         (lambda: minimize(LinearLoss(), ce.CVaR(0.1), domain=Simplex()), "samples is missing"),
-        (lambda: minimize(LinearLoss(), ce.CVaR(0.1), domain=Simplex(), samples=iter([A])), "needs method='sg'"),
+        (
+            lambda: minimize(LinearLoss(), ce.CVaR(0.1), domain=Simplex(), samples=iter([A]), method="exact"),
+            "needs method='sg'",
+        ),
         (lambda: minimize(LinearLoss(A), ce.CVaR(0.1), domain=Free(), method="lbfgs"), "utility must be smooth"),
         (lambda: minimize(SquaredLoss(X, Y), ce.Mean(), domain=Simplex(), method="lbfgs"), r"domain must be Free\(\)"),
         (lambda: minimize(SquaredLoss(X, Y), ce.Mean(), domain=Ball(1.0), method="lbfgs"), r"domain must be Free\(\)"),
@@ -96,6 +109,43 @@ def test_exact_and_sg_agree_on_portfolios(utility):
 def test_what_does_not_fit_is_refused_with_the_reason(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def _quick(theta, batch):
+    return batch @ theta, batch
+
+
+@pytest.mark.parametrize(
+    "loss, utility, domain, options, method, reason",
+    [
+        (LinearLoss(A), ce.CVaR(0.1), Simplex(), {}, "exact", "linear, the feasible set a polyhedron"),
+        (LinearLoss(A), ce.Entropic(1.0), Free(), {"tol": 1e-6}, "exact", "linear"),
+        (LinearLoss(A), ce.CVaR(0.1), Ball(1.0), {}, "sg", "no polyhedron"),
+        (LinearLoss(A), ce.CVaR(0.1), Simplex(), {"batch": 20}, "sg", "batch is an option of OCE-SG"),
+        (LinearLoss(), ce.CVaR(0.1), Simplex(), {"samples": lambda rng, m: A[:m]}, "sg", "a stream"),
+        (SquaredLoss(X, Y), ce.Entropic(0.3), Free(), {}, "lbfgs", "smooth"),
+        (LogisticLoss(X, np.sign(Y)), ce.Entropic(0.3), Box(-1.0, 1.0), {}, "lbfgs", "bounds at most"),
+        (SquaredLoss(X, Y), ce.CVaR(0.1), Free(), {}, "sg", "kinks"),
+        (SquaredLoss(X, Y), ce.Entropic(0.3), Ball(1.0), {}, "sg", "more than bounds"),
+        (SquaredLoss(X, Y), ce.Entropic(0.3), Free(), {"rng": 0}, "sg", "rng is an option of OCE-SG"),
+        (CallableLoss(_quick, samples=X), ce.Entropic(0.3), Free(), {}, "sg", "not known to be smooth"),
+        (CallableLoss(_quick, samples=X, smoothness=0.0), ce.Entropic(0.3), Box(-1, 1), {}, "lbfgs", "smooth"),
+    ],
+)
+def test_auto_takes_the_first_method_that_can_and_says_why(loss, utility, domain, options, method, reason):
+    options = dict(options)
+    if method == "sg":
+        options.setdefault("iterations", 5)
+    found = minimize(loss, utility, domain=domain, theta0=domain.start(4), **options)
+    assert found.method == method
+    assert found.reason.startswith("method='auto': ")
+    assert reason in found.reason
+    assert f"({method})" in repr(found)
+    assert found.reason in repr(found)
+    by_name = minimize(loss, utility, domain=domain, theta0=domain.start(4), method=method, **options)
+    assert by_name.reason is None
+    if method != "sg" or "rng" in options:
+        np.testing.assert_array_equal(found.theta, by_name.theta)
 
 
 @pytest.mark.parametrize("seed", range(12))

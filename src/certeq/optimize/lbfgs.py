@@ -139,13 +139,20 @@ class _Latest:
         return at.value, at.gradient
 
 
-def _bounds(domain: Domain, d: int) -> tuple[Floats, Floats]:
-    """Return the bounds of a set that consists of nothing else."""
-    refusal = f"domain must be Free() or bounds alone for method='lbfgs'; found {domain!r}. Use 'exact' or 'sg'."
+def has_bounds_alone(domain: Domain, d: int) -> bool:
+    """Say whether a set consists of bounds, or of nothing at all."""
     try:
         rows = domain.as_polyhedron(d)
     except TypeError:
-        raise ValueError(refusal) from None
-    if len(rows.c) or len(rows.b):
-        raise ValueError(refusal)
+        return False
+    return not (len(rows.c) or len(rows.b))
+
+
+def _bounds(domain: Domain, d: int) -> tuple[Floats, Floats]:
+    """Return the bounds of a set that consists of nothing else."""
+    if not has_bounds_alone(domain, d):
+        raise ValueError(
+            f"domain must be Free() or bounds alone for method='lbfgs'; found {domain!r}. Use 'exact' or 'sg'."
+        )
+    rows = domain.as_polyhedron(d)
     return np.asarray(rows.lower), np.asarray(rows.upper)

@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from certeq.optimize.domains import Domain
 from certeq.optimize.domains._polyhedron import extended_form
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
 from certeq.optimize.extended import solve, solve_extended
-from certeq.optimize.lbfgs import minimize_lbfgs
+from certeq.optimize.lbfgs import has_bounds_alone, minimize_lbfgs
 from certeq.optimize.losses import Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
@@ -35,7 +36,7 @@ def minimize(
     samples: Any = None,
     theta0: Any = None,
     weights: Any = None,
-    method: str = "exact",
+    method: str = "auto",
     **options: Any,
 ) -> Solution:
     r"""Minimize :math:`\mathrm{OCE}_u(F(\theta, \xi))` over theta in a feasible set.
@@ -49,15 +50,16 @@ def minimize(
     domain : Domain
         The feasible set, such as ``Simplex()`` or ``Free()``.
     samples : optional
-        Samples of xi, if not those the loss holds. With method "sg" also a sampler ``f(rng, m)`` or an endless
-        iterator.
+        Samples of xi, if not those the loss holds; also a sampler ``f(rng, m)`` or an endless iterator, for OCE-SG.
     theta0 : array (d,), optional
         Start; a point of the feasible set. An earlier solution is a warm start.
     weights : array (n,), optional
         Sample weights; they are scaled to sum to 1.
-    method : "exact", "sg" or "lbfgs"
-        "exact": linear losses over polyhedra, to rounding, any utility. "sg": OCE-SG, for streams, for losses and
-        sets that the others cannot take. "lbfgs": smooth losses and utilities, all samples, bounds at most.
+    method : "auto", "exact", "lbfgs" or "sg"
+        "exact": linear losses over polyhedra, to rounding, any utility. "lbfgs": smooth losses and utilities, all
+        samples, bounds at most. "sg": OCE-SG, for streams, for losses and sets that the others cannot take. "auto"
+        takes the first of these that can take the problem and knows the options; ``method`` of the result says which
+        it was, ``reason`` why.
     **options
         For "sg" those of `minimize_sg` (regime, step, batch, average, iterations, rng, checkpoint, ...); for "lbfgs"
         those of `minimize_lbfgs` (tol, iterations, memory, ...); for "exact" those of `solve_exact` (linear, tol, ...).
@@ -92,14 +94,60 @@ def minimize(
     (array([0.3125, 0.6875]), 0.40625)
     """
     check_problem(loss, utility, domain)
-    algorithm = _ALGORITHMS[check_choice("method", method, _ALGORITHMS)]
+    reason: str | None = None
+    if check_choice("method", method, (AUTO, *_ALGORITHMS)) == AUTO:
+        method, reason = _choose(loss, utility, domain, samples, theta0, options)
     _refuse_unknown(method, options)
+    algorithm = _ALGORITHMS[method]
     found = algorithm(loss, utility, domain=domain, samples=samples, theta0=theta0, weights=weights, **options)
+    if reason is not None:
+        found = replace(found, reason=f"method='auto': {reason}")
     if depends_on_unit(utility):
-        reason = _blindness(loss, utility, samples, weights, found)
-        if reason is not None:
-            warnings.warn(reason, UnitWarning, stacklevel=2)
+        warning = _blindness(loss, utility, samples, weights, found)
+        if warning is not None:
+            warnings.warn(warning, UnitWarning, stacklevel=2)
     return found
+
+
+def _choose(
+    loss: Loss, utility: Utility, domain: Domain, samples: Any, theta0: Any, options: dict[str, Any]
+) -> tuple[str, str]:
+    """Return the first method that can take the problem and knows the options, and what spoke for it."""
+    if callable(samples) or hasattr(samples, "__next__"):
+        return "sg", "samples are a stream"
+    data = loss.samples if samples is None else loss.check_samples(samples)
+    if data is None:
+        raise ValueError(f"samples is missing: {loss!r} holds none.")
+    passed_over = ""
+    if loss.linear:
+        d = int(data.shape[1])
+        if not _is_polyhedron(domain, d):
+            passed_over = "the feasible set is no polyhedron"
+        elif not set(options) <= set(_options_of("exact")) and set(options) <= set(_options_of("sg")):
+            passed_over = f"{_first_unknown('exact', options)} is an option of OCE-SG"
+        else:
+            return "exact", "the loss is linear, the feasible set a polyhedron"
+    elif utility.kinks:
+        passed_over = "the utility has kinks"
+    elif not math.isfinite(loss.smoothness(data)):
+        passed_over = "the loss is not known to be smooth"
+    else:
+        size = loss.dimension(data) if theta0 is None else np.size(theta0)
+        if size is None or not has_bounds_alone(domain, size):
+            passed_over = "the feasible set is more than bounds"
+        elif not set(options) <= set(_options_of("lbfgs")) and set(options) <= set(_options_of("sg")):
+            passed_over = f"{_first_unknown('lbfgs', options)} is an option of OCE-SG"
+        else:
+            return "lbfgs", "the loss and the utility are smooth, the feasible set bounds at most"
+    return "sg", passed_over
+
+
+def _is_polyhedron(domain: Domain, d: int) -> bool:
+    try:
+        extended_form(domain, d)
+    except TypeError:
+        return False
+    return True
 
 
 def _blindness(loss: Loss, utility: Utility, samples: Any, weights: Any, found: Solution) -> str | None:
@@ -174,6 +222,7 @@ def _trace(rows: Any, count: int) -> Trace:
     return Trace(np.arange(1, length + 1), table[:, 0], table[:, 1], np.full(length, np.nan), batch, table[:, 2])
 
 
+AUTO = "auto"
 _ALGORITHMS: dict[str, Callable[..., Solution]] = {
     "exact": minimize_exact,
     "sg": minimize_sg,
@@ -182,12 +231,22 @@ _ALGORITHMS: dict[str, Callable[..., Solution]] = {
 _SHARED = ("loss", "utility", "domain", "samples", "theta0", "weights")
 
 
-def _refuse_unknown(method: str, options: dict[str, Any]) -> None:
+def _options_of(method: str) -> list[str]:
+    """Names of the options that a method has beside the problem."""
     target: Callable[..., Any] = solve_exact if method == "exact" else _ALGORITHMS[method]
     known = [name for name in inspect.signature(target).parameters if name not in _SHARED]
     if method == "exact":  # the feasible set comes from the domain
         # Squares are of the solver's own variables, which are not theta for every set; panels do not take them.
         known = [name for name in known if name not in ("A", "quadratic", "lower", "upper", "C", "c", "G", "b")]
+    return known
+
+
+def _first_unknown(method: str, options: dict[str, Any]) -> str:
+    return next(name for name in options if name not in _options_of(method))
+
+
+def _refuse_unknown(method: str, options: dict[str, Any]) -> None:
+    known = _options_of(method)
     for name in options:
         if name not in known:
             check_choice(f"an option of method={method!r}", name, known)

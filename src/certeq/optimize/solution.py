@@ -85,7 +85,9 @@ class Solution:
     seconds : float
         Wall-clock time.
     method : str
-        Which algorithm it was.
+        Which algorithm it was: "exact", "lbfgs" or "sg".
+    reason : str or None
+        Why it was this one, where ``method="auto"`` chose it.
     radius : float
         From "exact" on a set that nothing bounds: the gap is proved against every point whose entries are that near.
     promise : str or None
@@ -118,6 +120,7 @@ class Solution:
     method: str = ""
     promise: str | None = None
     radius: float = float("inf")
+    reason: str | None = None
 
     @property
     def converged(self) -> bool:
