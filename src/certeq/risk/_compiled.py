@@ -142,6 +142,35 @@ def sum_exp(z: Floats, w: Floats | None, rate: float, center: float) -> float:
         return float(power.sum()) if w is None else float((w * power).sum())
 
 
+def exponential_moments(z: Floats, w: Floats | None, rate: float, out: Floats) -> tuple[float, float, float]:
+    """Means of e, z e and z**2 e with e = exp(rate z), which is written; weights sum to 1."""
+    if _fused is not None:
+        sums: tuple[float, float, float] = _fused.moments(_fused.EXPONENTIAL, rate, z, w, out)
+    else:
+        np.multiply(z, rate, out=out)
+        np.exp(out, out=out)
+        weighted = out if w is None else out * w
+        first = weighted * z
+        sums = float(weighted.sum()), float(first.sum()), float((first * z).sum())
+    return sums if w is not None else _over(sums, z.shape[0])
+
+
+def positive_moments(z: Floats, w: Floats | None, h: float) -> tuple[float, float, float]:
+    """Means of 1, v and v**2 over the losses with v = z - h > 0; weights sum to 1."""
+    if _fused is not None:
+        sums: tuple[float, float, float] = _fused.moments(_fused.LINEAR, h, z, w, None)
+    else:
+        above = np.maximum(z - h, 0.0)
+        weighted = above if w is None else above * w
+        counted = (above > 0.0) if w is None else w[above > 0.0]
+        sums = float(counted.sum()), float(weighted.sum()), float((weighted * above).sum())
+    return sums if w is not None else _over(sums, z.shape[0])
+
+
+def _over(sums: tuple[float, float, float], size: int) -> tuple[float, float, float]:
+    return sums[0] / size, sums[1] / size, sums[2] / size
+
+
 def window(z: Floats, a: float, b: float, most: int) -> tuple[float, float, float, float, float, Floats | None] | None:
     """Range of the losses, number and excess of those above b, number of those in [a, b], and a list of these.
 

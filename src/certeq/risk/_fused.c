@@ -832,6 +832,88 @@ without_weights:
     return answer;
 }
 
+/* -- moments of tilted losses: what the scale of a ball is found from ---------------------------------------------- */
+
+typedef struct {
+    double zeroth, first, second;
+} Moments;
+
+#define MOMENTS(ONE, ...)                                                                                              \
+    SUM_OF(zeroth, first, second) for (Py_ssize_t i = 0; i < n; i++)                                                   \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+        double mass = ONE;                                                                                             \
+        zeroth += mass * e;                                                                                            \
+        first += mass * (e * v);                                                                                       \
+        second += mass * (e * v * v);                                                                                  \
+    }
+
+/* Of v = z with e = exp(a z), which is written. */
+WIDE static Moments exponential_moments(double a, const double *z, const double *w, Py_ssize_t n, double *out)
+{
+    double zeroth = 0.0, first = 0.0, second = 0.0;
+    if (w == NULL)
+        MOMENTS(1.0, double v = z[i]; double e = exponential(a * v); out[i] = e;)
+    else
+        MOMENTS(w[i], double v = z[i]; double e = exponential(a * v); out[i] = e;)
+    return (Moments){zeroth, first, second};
+}
+
+/* Of v = z - a with e = 1 where that is positive, else 0. */
+WIDE static Moments positive_moments(double a, const double *z, const double *w, Py_ssize_t n)
+{
+    double zeroth = 0.0, first = 0.0, second = 0.0;
+    if (w == NULL)
+        MOMENTS(1.0, double v = z[i] - a; double e = v > 0.0 ? 1.0 : 0.0;)
+    else
+        MOMENTS(w[i], double v = z[i] - a; double e = v > 0.0 ? 1.0 : 0.0;)
+    return (Moments){zeroth, first, second};
+}
+
+PyDoc_STRVAR(moments_doc, "moments(kind, a, z, weights, out, /) -> (sum of e, of e v, of e v**2)\n--\n\n"
+                          "EXPONENTIAL: v = z and e = exp(a z), written into out; LINEAR: v = z - a and e = (v > 0),\n"
+                          "and out is None.");
+
+static PyObject *moments(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer z, w, out;
+    PyObject *answer = NULL;
+    if (take(count, 5, "moments(kind, a, z, weights, out)") < 0)
+        return NULL;
+    long kind = PyLong_AsLong(args[0]);
+    double a = PyFloat_AsDouble(args[1]);
+    int weighted = args[3] != Py_None, written = kind == EXPONENTIAL;
+    if (PyErr_Occurred())
+        return NULL;
+    if (kind != EXPONENTIAL && kind != LINEAR) {
+        PyErr_Format(PyExc_ValueError, "kind must be EXPONENTIAL or LINEAR; found %ld.", kind);
+        return NULL;
+    }
+    if (floats(args[2], &z, 0, 0, "z") < 0)
+        return NULL;
+    if (weighted && floats(args[3], &w, 0, 0, "weights") < 0)
+        goto without_weights;
+    if (written && floats(args[4], &out, 1, 0, "out") < 0)
+        goto without_out;
+    Py_ssize_t n = z.shape[0];
+    if ((!weighted || same_size(n, w.shape[0], "weights") == 0) &&
+        (!written || same_size(n, out.shape[0], "out") == 0)) {
+        const double *mass = weighted ? w.buf : NULL;
+        Moments found;
+        Py_BEGIN_ALLOW_THREADS found = written ? exponential_moments(a, z.buf, mass, n, out.buf)
+                                               : positive_moments(a, z.buf, mass, n);
+        Py_END_ALLOW_THREADS answer = Py_BuildValue("ddd", found.zeroth, found.first, found.second);
+    }
+    if (written)
+        PyBuffer_Release(&out);
+without_out:
+    if (weighted)
+        PyBuffer_Release(&w);
+without_weights:
+    PyBuffer_Release(&z);
+    return answer;
+}
+
 /* Losses not below a into out, an array as long; returns how many there are. Each is written, and counted if it
    belongs there: no branch. */
 WIDE static Py_ssize_t list_from(const double *z, Py_ssize_t n, double a, double *out)
@@ -1126,6 +1208,7 @@ static PyMethodDef methods[] = {
     {"newton_from", (PyCFunction)(void (*)(void))newton_from_guess, METH_FASTCALL, newton_from_doc},
     {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},
     {"sums", (PyCFunction)(void (*)(void))sums, METH_FASTCALL, sums_doc},
+    {"moments", (PyCFunction)(void (*)(void))moments, METH_FASTCALL, moments_doc},
     {"window", (PyCFunction)(void (*)(void))window, METH_FASTCALL, window_doc},
     {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},
     {"solve_rows", (PyCFunction)(void (*)(void))solve_rows, METH_FASTCALL, solve_rows_doc},

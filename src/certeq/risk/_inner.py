@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from certeq._backend import FloatArray
+from certeq.risk import _compiled
 from certeq.risk._distortion import SolvedInner, needs_sorting, solve_sorted
 from certeq.risk._input import check_answer
 from certeq.risk._vector import SMALL, facts_of, slopes_at, solve_vector
@@ -183,13 +184,15 @@ class TermSolver:
         """The root b of b K'(b) - K(b) = radius, K(b) = ln E exp(b y): with b = rate/s the tilt's relative entropy."""
         y, low = self.y, self.low / rate
         mass, density = self.on_largest()
-        if radius >= -math.log(mass) and low == 0.0:
+        vanishes = radius >= -math.log(mass)
+        if vanishes and low == 0.0:
             return SolvedTerm(0.0, 0.0, 0.0, self.as_tilt(density))
         if radius < _TINY:
             return self._line(radius / rate, rate)
-        square = y * y
         most = 1.0 / low if low > 0.0 else math.inf
-        if guess is not None and 0.0 < guess[1] < math.inf:
+        if vanishes:
+            b = most
+        elif guess is not None and 0.0 < guess[1] < math.inf:
             b = rate / guess[1]
         elif y.shape[0] > SMALL and (some := self._some()) is not None:
             scale = some[1] * some[0]._exponential(radius, rate, None).s
@@ -201,10 +204,8 @@ class TermSolver:
         left, right, last = 0.0, math.inf, math.inf
         power = np.empty_like(y)
         while True:
-            np.multiply(y, b, out=power)
-            np.exp(power, out=power)
-            total = self.mean(power)
-            first, second = self.mean(y * power) / total, self.mean(square * power) / total
+            total, first, second = _compiled.exponential_moments(y, self.weights, b, power)
+            first, second = first / total, second / total
             level = math.log(total) if total < 0.5 else math.log1p(self.mean(np.expm1(b * y)))
             divergence = b * first - level
             residual = abs(divergence - radius)
@@ -255,13 +256,16 @@ class TermSolver:
         if not log_a < 0.0:  # a radius of 0, but for rounding
             log_a = -_EPS
         mass, density = self.on_largest()
-        if math.log(mass) / p >= log_a and self.low == 0.0:
+        vanishes = math.log(mass) / p >= log_a
+        if vanishes and self.low == 0.0:
             return SolvedTerm(0.0, 0.0, 0.0, self.as_tilt(density))
-        h = self._power_root(p, log_a, None if guess is None else guess[0] + guess[1] * (anchor - unit))
-        above = np.maximum(self.y - h, 0.0)
-        size = float(above.max())
-        norm = size * self.mean((above / size) ** p) ** (1.0 / p)
-        s = norm * factor / unit
+        s = 0.0
+        if not vanishes:
+            h = self._power_root(p, log_a, None if guess is None else guess[0] + guess[1] * (anchor - unit))
+            above = np.maximum(self.y - h, 0.0)
+            size = float(above.max())
+            norm = size * self.mean((above / size) ** p) ** (1.0 / p)
+            s = norm * factor / unit
         if s < self.low:  # the best threshold for this scale
             s = self.low
             own = s * k ** (-1.0 / (p - 1.0))
@@ -315,13 +319,13 @@ class TermSolver:
 
     def _power_means(self, p: float, h: float) -> tuple[float, float, float]:
         """Means of (y - h)^+ over its largest, -h, to the powers p - 2, p - 1 and p."""
+        if p == 2.0:
+            zeroth, first, second = _compiled.positive_moments(self.y, self.weights, h)
+            return zeroth, first / -h, second / (h * h)
         above = np.maximum(self.y - h, 0.0)
         above /= -h
-        if p == 2.0:
-            lower = (above > 0.0).astype(np.float64)
-        else:
-            lower = np.zeros_like(above)
-            np.power(above, p - 2.0, out=lower, where=above > 0.0)
+        lower = np.zeros_like(above)
+        np.power(above, p - 2.0, out=lower, where=above > 0.0)
         zeroth = self.mean(lower)
         lower *= above
         first = self.mean(lower)
