@@ -8,7 +8,7 @@ COMPILED := setup.py $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
 
-.PHONY: run test test-slow test-portable lint bench bench-against docs docs-serve clean constraints
+.PHONY: run test test-slow test-portable lint bench bench-against docs supplement docs-serve clean constraints
 
 run: $(STAMPS)/run
 	$(BIN)/certeq compare --force --report certeq-report.html
@@ -43,6 +43,10 @@ docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html is up to date; make docs-serve shows it"
 
+# Theory, proofs, errata and results as one PDF, without TeX.
+supplement: docs $(STAMPS)/supplement
+	$(BIN)/python docs/supplement.py
+
 docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html $(PORT)
 
@@ -75,7 +79,11 @@ $(STAMPS)/docs: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	$(PIP) install -q -c constraints.txt -e ".[all,docs]"
 	touch $@
 
-constraints: $(STAMPS)/bench $(STAMPS)/docs
+$(STAMPS)/supplement: $(STAMPS)/docs
+	$(PIP) install -q -c constraints.txt weasyprint ziamath
+	touch $@
+
+constraints: $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/supplement
 	$(PIP) freeze --exclude-editable --exclude certeq > constraints.txt
 
 clean:

@@ -179,7 +179,7 @@ def with_evidence(claim: Claim, evidence: ClaimEvidence) -> Claim:
 
 
 def controlled(claims: Iterable[Claim]) -> list[Claim]:
-    """Verdicts of the claims that were tested, by Holm's procedure; those of the paper and the others apart."""
+    """Verdicts of the claims that were tested, by Holm's procedure (1979); those of the paper and the others apart."""
     every = list(claims)
     for family, level in ((("paper",), LEVEL), (("again", "ours"), SIGNIFICANT)):
         chosen = [
@@ -288,7 +288,7 @@ def paired(difference: Floats, overlap: float = 0.0) -> Paired:
     """The t-test that paired differences are 0 on average.
 
     Over random splits the test sets overlap; ``overlap`` = n_test/n_train widens the error accordingly (Nadeau and
-    Bengio, 2003).
+    Bengio, 2003, doi:10.1023/A:1024068626366).
     """
     k = len(difference)
     if k < 2:
@@ -298,7 +298,10 @@ def paired(difference: Floats, overlap: float = 0.0) -> Paired:
 
 
 class HeldOut:
-    """Portfolios of one panel on its held-out days, all resampled alike, so that any two can be compared in pairs."""
+    """Portfolios of one panel on its held-out days, all resampled alike, so that any two can be compared in pairs.
+
+    By the stationary bootstrap (Politis and Romano, 1994, doi:10.1080/01621459.1994.10476870).
+    """
 
     def __init__(self, panel: ReturnsPanel, keys: tuple[str, ...]) -> None:
         self._panel, self._keys = panel, keys

@@ -105,6 +105,11 @@ def oce(
     Not for gains: pass ``-returns``. Not where the error matters, which `estimate` adds; nor inside a PyTorch graph,
     where `certeq.torch.oce` carries the gradient.
 
+    References
+    ----------
+    Ben-Tal and Teboulle (2007), An old-new concept of convex risk measures: the optimized certainty equivalent,
+    doi:10.1111/j.1467-9965.2007.00311.x.
+
     Examples
     --------
     >>> import certeq as ce

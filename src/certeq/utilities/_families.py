@@ -292,6 +292,10 @@ class Quartic(Utility):
     ``scaled`` to choose the unit of loss. Equals 4 times the utility of ``MonotoneMeanVariance(a=4)``. Error bars
     need eight finite moments: do not trust them on heavy tails.
 
+    References
+    ----------
+    Hamm, Salfeld and Weber (2013), Stochastic root finding for optimized certainty equivalents.
+
     Examples
     --------
     >>> import certeq as ce
@@ -358,6 +362,10 @@ class CVaR(Utility):
     small batches; `SmoothCVaR` and `LeakyCVaR` trade exactness for smoothness.
 
     Not for batches of a few samples: with fewer than 1/alpha of them it is their largest loss.
+
+    References
+    ----------
+    Rockafellar and Uryasev (2000), Optimization of conditional value-at-risk, doi:10.21314/JOR.2000.038.
 
     Examples
     --------
