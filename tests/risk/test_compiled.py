@@ -17,7 +17,9 @@ from certeq.risk import _compiled
 from certeq.risk._compiled import CurveCode, code_of, rows_code_of, slopes, solve, solve_rows
 from certeq.risk._rows import solve_rows as solve_rows_by_numpy
 from certeq.risk._rows import values_of_rows
+from certeq.risk._vector import solve_vector
 from certeq.utilities import Pieces
+from certeq.utilities.forms import form
 from tests.conftest import UTILITIES
 
 compiled = pytest.mark.skipif(not _compiled.AVAILABLE, reason="certeq was installed without a C compiler")
@@ -382,3 +384,56 @@ def test_rows_without_weights_are_those_of_the_general_solver(name, shape):
     values, thresholds = values_of_rows(z, None, utility)
     np.testing.assert_allclose(values, solved.value, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(thresholds, solved.threshold, rtol=1e-8, atol=1e-8)
+
+
+MIXED = {
+    "entropic_and_cvar": ce.Entropic(1.0) + ce.CVaR(0.1),
+    "halves": 0.5 * ce.Entropic(0.3).scaled(2.0) + 0.5 * ce.CVaR(0.05).normalized(),
+    "two_cvars_and_leaky": 0.3 * ce.CVaR(0.3) + 0.3 * ce.CVaR(0.01).scaled(0.1) + 0.4 * ce.LeakyCVaR(0.1),
+    "mean_variance": (0.5 * ce.MeanVariance(1.0) + 0.5 * ce.CVaR(0.2)).scaled(3.0),
+    "quartic": 0.7 * ce.Quartic() + 0.3 * ce.CVaR(0.02) + 0.2 * ce.SmoothCVaR(0.1),
+}
+
+
+@compiled
+@pytest.mark.parametrize("size", [1, 2, 7, 60, 3000])
+@pytest.mark.parametrize("kind", ["normal", "ties", "heavy", "weights", "offset", "constant"])
+@pytest.mark.parametrize("name", MIXED)
+def test_thresholds_of_sums_with_kinks_are_those_of_numpy(name, kind, size, monkeypatch):
+    rng = np.random.default_rng([size, len(name), len(kind)])
+    x = rng.standard_normal(size)
+    if kind == "ties":
+        x = np.round(x, 1)
+    elif kind == "heavy":
+        x = 3.0 * rng.standard_t(2, size)
+    elif kind == "constant":
+        x = np.full(size, 0.3)
+    elif kind == "offset":
+        x = x + 1e6
+    weights = None
+    if kind == "weights":
+        weights = rng.exponential(size=size) * (rng.random(size) < 0.8)
+        weights[0] += 0.1
+        weights /= weights.sum()
+    u = form(MIXED[name])
+    assert _compiled.mixed_code_of(u) is not None
+    found = solve_vector(x, weights, u)
+    with monkeypatch.context() as without:
+        without.setattr(_compiled, "mixed_code_of", lambda _: None)
+        expected = solve_vector(x, weights, u)
+    size_of_losses = np.abs(x).max() + 1.0
+    assert found.value == pytest.approx(expected.value, rel=0, abs=1e-13 * size_of_losses)
+    assert found.threshold == pytest.approx(expected.threshold, rel=0, abs=1e-12 * size_of_losses)
+    assert found.tilt.sum() == pytest.approx(1.0, abs=1e-13)
+    np.testing.assert_allclose(found.tilt, expected.tilt, rtol=0, atol=1e-10 + 1e-15 * size_of_losses)
+
+
+@compiled
+def test_many_ties_on_a_kink_and_a_poor_guess():
+    code = _compiled.mixed_code_of(form(ce.Entropic(1.0) + ce.CVaR(0.1)))
+    x = np.repeat(np.arange(3.0), 5000)  # more breakpoints than are kept, at three points
+    t, on_kink = _compiled.kinked(code, x, None, -1e3, 1e3, -900.0, 1e-6)
+    assert on_kink
+    assert t == 2.0  # a third of the losses is more than the tail: the mean slope passes 1 at the largest
+    left, right = form(ce.Entropic(1.0) + ce.CVaR(0.1)).slopes(x, t)
+    assert left.mean() <= 1.0 <= right.mean()

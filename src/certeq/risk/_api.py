@@ -50,7 +50,7 @@ from certeq.risk._long import (
 from certeq.risk._long_inner import solve_long_risk, solve_sample
 from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
 from certeq.risk._search import Rising
-from certeq.risk._vector import any_length, solve_vector, value_of_vector
+from certeq.risk._vector import few_passes, solve_vector, value_of_vector
 from certeq.utilities import Exponential, Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
@@ -335,7 +335,7 @@ def _of_vector(x: Floats, utility: Any, axis: Axis) -> tuple[float, float] | Non
     if not _is_vector(x, axis) or x.size > _ONE_THREAD or not isinstance(found := check_risk(utility), Utility):
         return None
     known = form(found)
-    if x.size >= LONG and not any_length(known):
+    if x.size >= LONG and not few_passes(known):
         return None
     return value_of_vector(np.ascontiguousarray(x, dtype=np.float64).reshape(-1), known)
 

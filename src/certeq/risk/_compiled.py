@@ -1,7 +1,7 @@
 """The compiled passes of ``_fused.c``: which utilities they know, and the same sums by NumPy where they were not built.
 
-A slope is compiled when it is one of five curves, whatever the scale, shift or normalization around it. Sums of
-utilities and those a user writes are NumPy's.
+A slope is compiled when it is one of five curves, whatever the scale, shift or normalization around it. Of a sum of
+such curves and of straight lines with kinks the threshold is compiled too. Utilities that a user writes are NumPy's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.utilities import Arctangent, Exponential, Logistic, Pieces, Power, Quadratic, Utility
+from certeq.utilities.forms import Form
 
 _fused: Any
 try:
@@ -78,6 +79,49 @@ def rows_code_of(utility: Utility) -> CurveCode | None:
     ):
         return CurveCode(_fused.PIECES, shape.low, shape.high)
     return code_of(utility)
+
+
+class MixedCode(NamedTuple):
+    """Curves, straight lines and kinks together: rows of (weight, kind, a, b, offset) and of (location, jump)."""
+
+    curves: Floats
+    kinks: Floats
+    level: float  # the slope of the straight lines left of all kinks
+
+
+def mixed_code_of(form: Form) -> MixedCode | None:
+    """A sum of compiled curves and of straight lines with kinks; None where an atom is neither. Kept with the form."""
+    if "mixed" not in form.facts:
+        form.facts["mixed"] = _mixed_code_of(form)
+    kept: MixedCode | None = form.facts["mixed"]
+    return kept
+
+
+def _mixed_code_of(form: Form) -> MixedCode | None:
+    curves: list[float] = []
+    level = 0.0
+    for atom in form.atoms:
+        part = atom.base.scaled(atom.scale) if atom.scale != 1.0 else atom.base
+        code = code_of(part)
+        if isinstance(part.shape, Pieces):
+            level += atom.weight * part.shape.low
+        elif code is not None and not part.kinks:
+            curves += [atom.weight, *code, part.anchor - atom.shift]
+        else:
+            return None
+    kinks = [number for kink in form.kinks for number in (kink.at, kink.jump)]
+    return None if _fused is None else MixedCode(np.array(curves, float), np.array(kinks, float), level)
+
+
+def kinked(
+    code: MixedCode, z: Floats, weights: Floats | None, low: float, high: float, guess: float, width: float
+) -> tuple[float, bool] | None:
+    """The threshold in (low, high], and whether it puts a loss on a kink; None where it is not found.
+
+    It is looked for within ``width`` of the guess at first. Weights, if any, sum to 1.
+    """
+    found: tuple[float, bool] | None = _fused.kinked(*code, z, weights, low, high, guess, width)
+    return found
 
 
 def solve_rows(code: CurveCode, x: NDArray[Any], tilt: NDArray[Any] | None) -> tuple[Floats, Floats] | None:

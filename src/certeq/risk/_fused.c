@@ -20,6 +20,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One build serves every x86-64: the wider instructions are chosen when the module is loaded. */
@@ -457,6 +458,223 @@ static int newton_from(Curve u, const double *z, Py_ssize_t n, double *s, double
     return 0;
 }
 
+/* -- curves, straight lines and kinks together --------------------------------------------------------------------- */
+
+typedef struct {
+    double weight, kind, a, b, offset; /* weight times the slope of a curve at z - (t + offset) */
+} Part;
+
+typedef struct {
+    double at, jump;
+} Kink;
+
+typedef struct {
+    const Part *parts;
+    const Kink *kinks;
+    Py_ssize_t curves, count;
+    double level; /* the slope of the straight lines left of all kinks */
+    const double *z, *w;
+    Py_ssize_t n;
+    double mass;
+} Mixed;
+
+/* The mass of losses right of a kink, by the rule of breakpoints. */
+WIDE static double right_of(const double *z, const double *w, Py_ssize_t n, double at, double t)
+{
+    double total = 0.0;
+    if (w == NULL) {
+        SUM_OF(total) for (Py_ssize_t i = 0; i < n; i++) total += z[i] - at > t ? 1.0 : 0.0;
+    } else {
+        SUM_OF(total) for (Py_ssize_t i = 0; i < n; i++) total += z[i] - at > t ? w[i] : 0.0;
+    }
+    return total;
+}
+
+/* The mean of left slopes less 1, and the mean curvature. */
+static double excess(const Mixed *u, double t, double *curvature)
+{
+    double total = u->level * u->mass, curved = 0.0;
+    for (Py_ssize_t k = 0; k < u->curves; k++) {
+        const Part *part = &u->parts[k];
+        Sums sums = pass((Curve){(int)part->kind, part->a, part->b}, u->z, u->w, u->n, 0.0, t + part->offset, NULL,
+                         NULL);
+        total += part->weight * sums.slope;
+        curved += part->weight * sums.curvature;
+    }
+    for (Py_ssize_t k = 0; k < u->count; k++)
+        total += u->kinks[k].jump * right_of(u->z, u->w, u->n, u->kinks[k].at, t);
+    if (curvature != NULL)
+        *curvature = curved / u->mass;
+    return total / u->mass - 1.0;
+}
+
+#define KEPT 1024 /* breakpoints that are looked at one by one */
+
+typedef struct {
+    double at, fall; /* what the mean slope falls by up to this one and with it */
+} Breakpoint;
+
+static int by_location(const void *a, const void *b)
+{
+    double x = ((const Breakpoint *)a)->at, y = ((const Breakpoint *)b)->at;
+    return (x > y) - (x < y);
+}
+
+/* Breakpoints in rising order, each once; returns how many there are then. */
+static Py_ssize_t in_order(Breakpoint *kept, Py_ssize_t count)
+{
+    Py_ssize_t last = 0;
+    qsort(kept, (size_t)count, sizeof(Breakpoint), by_location);
+    for (Py_ssize_t j = 1; j < count; j++)
+        if (kept[j].at == kept[last].at)
+            kept[last].fall += kept[j].fall;
+        else
+            kept[++last] = kept[j];
+    return count > 0 ? last + 1 : 0;
+}
+
+/* The breakpoints in (low, high] in rising order, each once; -1 where there are too many. */
+static Py_ssize_t breakpoints(const Mixed *u, double low, double high, Breakpoint *kept)
+{
+    Py_ssize_t count = 0;
+    for (Py_ssize_t k = 0; k < u->count; k++)
+        for (Py_ssize_t i = 0; i < u->n; i++) {
+            double at = u->z[i] - u->kinks[k].at;
+            if (!(at > low && at <= high))
+                continue;
+            double mass = u->w == NULL ? 1.0 : u->w[i];
+            if (!(mass > 0.0))
+                continue;
+            if (count == KEPT && (count = in_order(kept, count)) > KEPT / 2)
+                return -1;
+            kept[count++] = (Breakpoint){at, u->kinks[k].jump * mass / u->mass};
+        }
+    count = in_order(kept, count);
+    for (Py_ssize_t j = 1; j < count; j++)
+        kept[j].fall += kept[j - 1].fall;
+    return count;
+}
+
+typedef struct {
+    double t, excess; /* infinite where it is not known */
+} Trial;
+
+static double middle_of(Trial below, Trial above) { return 0.5 * below.t + 0.5 * above.t; }
+
+#define STEEP 4.0 /* a ratio of mean slopes from which on their logarithm is closer to a straight line than they are */
+
+static int is_steep(Trial below, Trial above)
+{
+    return above.excess > -1.0 && 1.0 + below.excess > STEEP * (1.0 + above.excess) && below.excess < INFINITY;
+}
+
+/* Where the line through both trials, or through the logarithms of their slopes, passes 1; else the middle. */
+static double on_a_line(Trial below, Trial above)
+{
+    double rise = below.excess - above.excess, share = below.excess / rise;
+    if (is_steep(below, above))
+        share = log1p(below.excess) / (log1p(below.excess) - log1p(above.excess));
+    double t = rise < INFINITY ? below.t + share * (above.t - below.t) : NAN;
+    return below.t < t && t < above.t ? t : middle_of(below, above);
+}
+
+/* Trials closer and closer around t*, until few breakpoints are left between them; returns how many. A straight line
+   through both is tried, and bisection where that gains little. */
+static Py_ssize_t few_breakpoints(const Mixed *u, double guess, double width, double noise, Trial *below, Trial *above,
+                                  Breakpoint *kept)
+{
+    double t = guess;
+    for (int trial = 0; trial < 6 && below->t < t && t < above->t; trial++) { /* strides from the guess that grow */
+        double found = excess(u, t, NULL) - noise;
+        if (found > 0.0)
+            *below = (Trial){t, found}, t += width;
+        else
+            *above = (Trial){t, found}, t -= width;
+        if (below->excess < INFINITY && above->excess > -INFINITY)
+            break;
+        width *= 8.0;
+    }
+    for (int trial = 0;; trial++) {
+        Py_ssize_t count = breakpoints(u, below->t, above->t, kept);
+        if (count >= 0)
+            return count;
+        for (int step = 0; step < 3; step++) {
+            t = step < 2 ? on_a_line(*below, *above) : middle_of(*below, *above);
+            if (!(below->t < t && t < above->t))
+                break;
+            double found = excess(u, t, NULL) - noise;
+            if (isnan(found) || trial == 1000)
+                return -1;
+            *(found > 0.0 ? below : above) = (Trial){t, found};
+        }
+    }
+}
+
+/* Between trials without a breakpoint in between: the smooth part alone. Returns 0 where floats are not dense enough. */
+static int smooth_root(const Mixed *u, Trial below, Trial above, double *t)
+{
+    const double tolerance = 1e-14;
+    double last = INFINITY;
+    *t = on_a_line(below, above);
+    for (int trial = 0; trial < 1000; trial++) {
+        double curvature, found = excess(u, *t, &curvature), error = fabs(found);
+        if (error <= tolerance || (error > 0.5 * last && error <= 64 * tolerance))
+            return 1;
+        if (found > 0.0)
+            below.t = *t;
+        else
+            above.t = *t;
+        double middle = middle_of(below, above), next = *t + found / curvature;
+        if (!(below.t < middle && middle < above.t) || isnan(found))
+            return 0;
+        int good = below.t < next && next < above.t && !(error > 0.5 * last);
+        *t = good ? next : middle;
+        last = good ? error : INFINITY;
+    }
+    return 0;
+}
+
+/* The threshold in (low, high], and whether it puts a loss on a kink. Returns 0 where it is not found. */
+static int kinked(const Mixed *u, double low, double high, double guess, double width, double *t, int *on_kink)
+{
+    const double noise = 4.0 * DBL_EPSILON;
+    Breakpoint kept[KEPT];
+    Trial below = {low, INFINITY}, above = {high, -INFINITY};
+    Py_ssize_t count = few_breakpoints(u, guess, width, noise, &below, &above, kept);
+    if (count < 0)
+        return 0;
+    double total = count > 0 ? kept[count - 1].fall : 0.0;
+    Py_ssize_t first = 0, last = count;
+    if (count > 0 && above.excess > -INFINITY && kept[count - 1].at == above.t)
+        last--; /* known already */
+    for (int in_a_row = 0; first < last;) { /* as `_narrowed` of _breakpoints.py */
+        Py_ssize_t middle = (first + last) / 2;
+        double run = above.t - below.t;
+        if (abs(in_a_row) < 2 && below.excess - above.excess < INFINITY) {
+            double fallen = first > 0 ? kept[first - 1].fall : 0.0;
+            double fall = (last < count ? kept[last].fall : total) - fallen;
+            double rate = fmin((above.excess - below.excess + fall) / run, 0.0);
+            double line = on_a_line(below, above);
+            int steep = is_steep(below, above);
+            for (middle = first; middle < last - 1; middle++)
+                if (steep ? kept[middle].at >= line
+                          : below.excess + rate * (kept[middle].at - below.t) - (kept[middle].fall - fallen) <= 0.0)
+                    break;
+        }
+        double found = excess(u, kept[middle].at, NULL) - noise;
+        if (isnan(found))
+            return 0;
+        if (found > 0.0)
+            first = middle + 1, below = (Trial){kept[middle].at, found}, in_a_row = in_a_row > 0 ? in_a_row + 1 : 1;
+        else
+            last = middle, above = (Trial){kept[middle].at, found}, in_a_row = in_a_row < 0 ? in_a_row - 1 : -1;
+    }
+    *t = above.t;
+    *on_kink = last < count && kept[last].at == above.t &&
+               above.excess + (kept[last].fall - (last > 0 ? kept[last - 1].fall : 0.0)) >= -2.0 * noise;
+    return *on_kink || smooth_root(u, below, above, t);
+}
+
 /* -- Python's side ------------------------------------------------------------------------------------------------- */
 
 /* A contiguous buffer of float64, or where it is allowed float32; the caller releases it. */
@@ -829,6 +1047,53 @@ static PyObject *sums(PyObject *self, PyObject *const *args, Py_ssize_t count)
         PyBuffer_Release(&w);
 without_weights:
     PyBuffer_Release(&z);
+    return answer;
+}
+
+PyDoc_STRVAR(kinked_doc, "kinked(parts, kinks, level, z, weights, low, high, guess, width, /) -> (t, on_kink) or None\n"
+                         "--\n\nThe threshold of curves, straight lines and kinks together, and whether it puts a loss\n"
+                         "on a kink; parts are rows of (weight, kind, a, b, offset), kinks of (at, jump).");
+
+static PyObject *kinked_of(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer parts, kinks, z, w;
+    PyObject *answer = NULL;
+    double number[5];
+    if (take(count, 9, "kinked(parts, kinks, level, z, weights, low, high, guess, width)") < 0)
+        return NULL;
+    for (int i = 0; i < 5; i++)
+        number[i] = PyFloat_AsDouble(args[i == 0 ? 2 : i + 4]);
+    if (PyErr_Occurred() || floats(args[0], &parts, 0, 0, "parts") < 0)
+        return NULL;
+    if (floats(args[1], &kinks, 0, 0, "kinks") < 0)
+        goto without_kinks;
+    if (floats(args[3], &z, 0, 0, "z") < 0)
+        goto without_losses;
+    int weighted = args[4] != Py_None;
+    if (weighted && floats(args[4], &w, 0, 0, "weights") < 0)
+        goto without_weights;
+    Py_ssize_t n = z.shape[0];
+    if (!weighted || same_size(n, w.shape[0], "weights") == 0) {
+        Mixed u = {parts.buf, kinks.buf, parts.shape[0] / 5, kinks.shape[0] / 2, number[0], z.buf,
+                   weighted ? w.buf : NULL, n, weighted ? 1.0 : (double)n};
+        double t = 0.0;
+        int good, on_kink = 0;
+        Py_BEGIN_ALLOW_THREADS good = n > 0 && kinked(&u, number[1], number[2], number[3], number[4], &t, &on_kink);
+        Py_END_ALLOW_THREADS if (good) answer = Py_BuildValue("dN", t, PyBool_FromLong(on_kink));
+        else
+        {
+            answer = Py_None;
+            Py_INCREF(answer);
+        }
+    }
+    if (weighted)
+        PyBuffer_Release(&w);
+without_weights:
+    PyBuffer_Release(&z);
+without_losses:
+    PyBuffer_Release(&kinks);
+without_kinks:
+    PyBuffer_Release(&parts);
     return answer;
 }
 
@@ -1209,6 +1474,7 @@ static PyMethodDef methods[] = {
     {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},
     {"sums", (PyCFunction)(void (*)(void))sums, METH_FASTCALL, sums_doc},
     {"moments", (PyCFunction)(void (*)(void))moments, METH_FASTCALL, moments_doc},
+    {"kinked", (PyCFunction)(void (*)(void))kinked_of, METH_FASTCALL, kinked_doc},
     {"window", (PyCFunction)(void (*)(void))window, METH_FASTCALL, window_doc},
     {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},
     {"solve_rows", (PyCFunction)(void (*)(void))solve_rows, METH_FASTCALL, solve_rows_doc},

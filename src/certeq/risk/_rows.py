@@ -223,7 +223,9 @@ def _between_breakpoints(
             found = []
             for i, row in enumerate(y):
                 w = None if weights is None else weights[i : i + 1]
-                found.append(bracket_by_breakpoints(row, partial(_mean_of_one, w), form, float(low[i]), float(high[i])))
+                one = None if w is None else w[0]
+                ends = float(low[i]), float(high[i])
+                found.append(bracket_by_breakpoints(row, one, partial(_mean_of_one, w), form, *ends))
             lows, highs, on_kink = zip(*found, strict=True)
             return np.array(lows), np.array(highs), np.array(on_kink)
         points = np.sort(np.concatenate([y - at for at in form.kink_locations], axis=1), axis=1)

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from certeq._backend import NUMPY, FloatArray
 from certeq.risk import _compiled
-from certeq.risk._breakpoints import Floats, Mean, bracket_by_breakpoints
+from certeq.risk._breakpoints import NEAR, Floats, Mean, bracket_by_breakpoints
 from certeq.utilities import Exponential, Pieces, Power, Quadratic, Shape, find_anchor
 from certeq.utilities.forms import Form
 
@@ -27,6 +27,8 @@ SMALL = 4096  # up to here a call costs more than its arithmetic: sort rather th
 COARSE = 1e-9  # a tolerance from here on asks for the digits of float32
 _EPS = float(np.finfo(np.float64).eps)
 ONE = 1.0 + 4.0 * _EPS  # a mean slope up to here is 1 in sums that are rounded
+_ROUGH = 0.05  # of the range: how far from a quantile or mean t* is looked for at first
+_OF_SOME = 2e-3  # the same from the threshold of some of the losses
 _STRIDE = 16  # of so many losses one says where about the threshold lies
 _ones = [np.ones(0)]
 
@@ -128,6 +130,11 @@ def any_length(form: Form) -> bool:
     return facts.long_value or (_compiled.AVAILABLE and isinstance(facts.shape, Pieces) and facts.tail is not None)
 
 
+def few_passes(form: Form) -> bool:
+    """The same, or a few more and some copies: for up to some hundred thousand losses."""
+    return any_length(form) or _compiled.mixed_code_of(form) is not None
+
+
 def value_of_vector(x: Floats, form: Form) -> tuple[float, float] | None:
     """OCE and threshold alone, of contiguous float64 losses without weights; None where `solve_vector` has none."""
     facts, size = facts_of(form), x.shape[0]
@@ -213,7 +220,7 @@ def _by_numpy(
             # Without this, losses over many decades leave a steep slope a bracket over many decades.
             least = 1.0 / size if weights is None else float(weights[weights > 0].min())
             first = max(first, high - center - furthest(form, 1.0 / least))
-        answer = _by_search(z, mean, form, facts, first, high - center - anchor, start, tolerance)
+        answer = _by_search(z, weights, mean, form, facts, first, high - center - anchor, start, tolerance)
     if weights is None:
         scale = 1.0 / (size * answer.total)
         tilt = np.multiply(answer.density, scale, dtype=dtype, casting="same_kind")
@@ -223,13 +230,21 @@ def _by_numpy(
 
 
 def _by_search(
-    z: Floats, mean: Mean, form: Form, facts: _Facts, low: float, high: float, start: float, tolerance: float
+    z: Floats,
+    weights: Floats | None,
+    mean: Mean,
+    form: Form,
+    facts: _Facts,
+    low: float,
+    high: float,
+    start: float,
+    tolerance: float,
 ) -> _Density:
     # Low powers and bounded slopes do not overflow on losses of a sane size; the others may, harmlessly.
     tame = (1.0 < facts.growth <= 4.0 or facts.most - facts.least < math.inf) and high - low < 1e50
     with nullcontext() if tame else np.errstate(all="ignore"):
         if form.kinks:
-            return _with_kinks(z, mean, form, low, high, tolerance)
+            return _with_kinks(z, weights, mean, form, low, high, start, tolerance)
         return by_newton(z, mean, form, low, high, start, tolerance)
 
 
@@ -348,17 +363,24 @@ def value_near(
             least = 1.0 / size if weights is None else float(weights[weights > 0].min())
             low = max(low, high + anchor - furthest(form, 1.0 / least))
         if form.kinks:
+            near = NEAR
             if guess is None and size > SMALL:
                 some = None if weights is None else weights[::_STRIDE]
                 if some is None or some.sum() > 0.0:  # where all of these have no weight, the search does without
                     share = None if some is None else some / float(some.sum())
-                    guess = value_near(np.ascontiguousarray(x[::_STRIDE]), share, form)[1]
-            low, high, on_kink = bracket_by_breakpoints(x, mean, form, low, high, guess)
+                    guess, near = value_near(np.ascontiguousarray(x[::_STRIDE]), share, form)[1], _OF_SOME
+            code = _compiled.mixed_code_of(form)
+            if code is not None:
+                start, width = (mean(x) - anchor, _ROUGH) if guess is None else (guess, near)
+                found = _compiled.kinked(code, x, weights, low, high, max(start, low), width * (high - low))
+                if found is not None:
+                    return found[0] + mean(form.utility._value(x - found[0], NUMPY)), found[0]
+            low, high, on_kink = bracket_by_breakpoints(x, weights, mean, form, low, high, guess, near)
             if on_kink:
                 return high + mean(form.utility._value(x - high, NUMPY)), high
         start = guess if guess is not None and low < guess < high else max(low, mean(x) - anchor)
-        found = by_newton(x, mean, form, low, high, start, 4.0 * _EPS, _EPS)
-        return found.value, found.threshold
+        density = by_newton(x, mean, form, low, high, start, 4.0 * _EPS, _EPS)
+        return density.value, density.threshold
 
 
 # -- closed forms ------------------------------------------------------------------------------------------------------
@@ -499,15 +521,40 @@ def _interpolate(seen: list[tuple[float, float, float]]) -> float:
     return t2 - chord * f2 + second * f1 * f2
 
 
-def _with_kinks(z: Floats, mean: Mean, form: Form, low: float, high: float, tolerance: float) -> _Density:
+def _with_kinks(
+    z: Floats,
+    weights: Floats | None,
+    mean: Mean,
+    form: Form,
+    low: float,
+    high: float,
+    start: float,
+    tolerance: float,
+) -> _Density:
     """Where the slope jumps, t* either puts a loss on a kink or lies between two such points, where Newton works."""
-    low, t, on_kink = bracket_by_breakpoints(z, mean, form, low, high)
-    if not on_kink:
-        return by_newton(z, mean, form, low, t, 0.5 * (low + t), tolerance)
+    code, found = _compiled.mixed_code_of(form), None
+    losses: FloatArray = np.ascontiguousarray(z, np.float64)
+    guess, near = min(max(start, low), high), _ROUGH
+    if z.shape[0] > SMALL and weights is None:
+        guess, near = value_near(np.ascontiguousarray(losses[::_STRIDE]), None, form)[1], _OF_SOME
+    if code is not None:
+        w = None if weights is None else np.ascontiguousarray(weights, np.float64)
+        found = _compiled.kinked(code, losses, w, low, high, guess, near * (high - low))
+        z = losses
+    if found is None:
+        low, t, on_kink = bracket_by_breakpoints(z, weights, mean, form, low, high, guess, near)
+        if not on_kink:
+            return by_newton(z, mean, form, low, t, 0.5 * (low + t), tolerance)
+    else:
+        t, on_kink = found
+        if not on_kink:
+            slope = form.left_slope(z, t)
+            return _Density(t + mean(form.utility._value(z - t, NUMPY)), t, slope, mean(slope))
     left, right = form.slopes(z, t)
     jump = right - left
     m, rise = mean(left), mean(jump)
-    density = left + jump * (min(max((1.0 - m) / rise, 0.0), 1.0) if rise > 0.0 else 0.0)
+    jump *= min(max((1.0 - m) / rise, 0.0), 1.0) if rise > 0.0 else 0.0
+    density = np.add(left, jump, out=jump)
     return _Density(t + mean(form.utility._value(z - t, NUMPY)), t, density)
 
 

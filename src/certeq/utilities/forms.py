@@ -265,11 +265,13 @@ class Form:
         left = right = self.left_slope(y, t, xp)
         if len(self.kinks) > _MANY and xp is NUMPY:
             return self._at_ties(left, y, t)
-        for kink in self.kinks:
-            tie = y - kink.at == t
+        ties = [(kink, y - kink.at == t) for kink in self.kinks]
+        if xp is NUMPY:
+            ties = [(kink, tie) for kink, tie in ties if tie.any()]
+        for kink, tie in ties:
             right = xp.where(tie, kink.right, right)
-        for kink in reversed(self.kinks):  # two kinks may lie closer than y and t can tell apart: the outer slopes hold
-            left = xp.where(y - kink.at == t, kink.left, left)
+        for kink, tie in reversed(ties):  # two kinks may lie closer than y and t can tell apart: the outer slopes hold
+            left = xp.where(tie, kink.left, left)
         return left, right
 
     def curvature(self, y: Array, t: Any = 0.0, xp: SimpleNamespace = NUMPY) -> Array:
