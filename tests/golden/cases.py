@@ -15,7 +15,7 @@ import numpy as np
 
 import certeq as ce
 from certeq._table import ArrayTable
-from certeq.optimize.exact import _solve as blocks
+from certeq.optimize.exact import _panel as blocks
 from certeq.risk._long import solve_long
 from tests.conftest import UTILITIES
 from tests.hostile import HARD, Counted, hostile_samples, reads_of

@@ -21,7 +21,7 @@ from scipy import sparse
 
 import certeq as ce
 from certeq import _table
-from certeq.optimize.exact import _solve as blocks
+from certeq.optimize.exact import _panel as blocks
 from certeq.optimize.exact import solve_exact
 from tests.referee.reference import Reference, confirm, reference
 from tests.referee.regions import Region, draw_region

@@ -26,7 +26,7 @@ CHUNKS = {
 @pytest.fixture(autouse=True)
 def not_in_memory(monkeypatch):
     """Small panels would be read as a whole; here they stand for large ones."""
-    monkeypatch.setattr("certeq.optimize.exact._solve._WHOLE", 0)
+    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
 
 
 @pytest.fixture(scope="module")

@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from certeq._table import ArrayTable, Block, Table
 from certeq.optimize.domains._polyhedron import ExtendedForm
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact, solve_panel
+from certeq.optimize.exact._risk import parts_at
 from certeq.optimize.gaps import proved_gap, violation_cost
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 
 
 def solve(
-    data: Any, utility: Utility, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
+    data: Any, utility: Risk, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
 ) -> ExactResult | PanelResult:
     """The exact solver for wherever the data are."""
     if isinstance(data, Table):
@@ -36,7 +37,7 @@ def solve(
 
 def solve_extended(
     data: Any,
-    utility: Utility,
+    utility: Risk,
     extended: ExtendedForm,
     start: Any,
     weights: Any,
@@ -81,7 +82,7 @@ def solve_extended(
 def _at(
     found: ExactResult | PanelResult,
     data: Any,
-    utility: Utility,
+    utility: Risk,
     weights: Any,
     theta: Vector,
     center: Vector,
@@ -89,17 +90,21 @@ def _at(
     outside: float,
     tol: float,
 ) -> ExactResult | PanelResult:
-    size, t = np.abs(theta) + np.abs(center), found.threshold
+    size, inner = np.abs(theta) + np.abs(center), utility.inner()
     panel = data if isinstance(data, Table) else ArrayTable(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)
-    mass, total, sizes, slopes, reach = panel.reduce(_ValuePass(theta, size, t, utility))
-    value = t + total / mass + float(linear @ theta)
-    # Roundings of a loss, times the tilt that weighs it: its sizes sum to 1 where u is monotone, and else to what the
-    # slopes at theta sum to, or little more. Then those of the sum over scenarios.
-    tilted = 1.0 if utility.is_monotone else 1.0 + 2.0 * slopes / mass
-    moved = _EPS * (len(theta) + 8.0) * (tilted * (reach + abs(t)) + float(np.abs(linear) @ size))
-    moved += 64.0 * _EPS * (abs(t) + sizes / mass)
+    value = float(inner.cost @ found.inner) + float(linear @ theta)
+    moved = _EPS * (len(theta) + 8.0) * float(np.abs(linear) @ size)
+    for part in parts_at(inner, found.inner):
+        mass, total, sizes, slopes, reach = panel.reduce(_ValuePass(theta, size, part.t, part.form.utility))
+        value += part.weight * total / mass
+        # Roundings of a loss, times the tilt that weighs it: its sizes sum to the cost of t where u is monotone, and
+        # else to what the slopes at theta sum to, or little more. Then those of the sum over scenarios.
+        cost = float(inner.cost[part.term.t])
+        tilted = cost if utility.is_monotone else cost + 2.0 * part.weight * slopes / mass
+        moved += _EPS * (len(theta) + 8.0) * tilted * (reach + abs(part.t))
+        moved += 64.0 * _EPS * (cost * abs(part.t) + part.weight * sizes / mass)
     gap = proved_gap(value, found.lower_bound, 2.0 * moved + outside)
     unit = found.gap / found.relative_gap if found.gap > 0.0 < found.relative_gap else max(abs(value), 1e-300)
     relative = gap / unit

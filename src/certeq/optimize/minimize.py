@@ -25,12 +25,12 @@ from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.solution import Solution, Trace
 from certeq.risk import UnitWarning
 from certeq.risk.solvers import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 
 def minimize(
     loss: Loss,
-    utility: Utility,
+    utility: Risk,
     *,
     domain: Domain,
     samples: Any = None,
@@ -45,8 +45,8 @@ def minimize(
     ----------
     loss : Loss
         F: `LinearLoss`, `SquaredLoss`, `LogisticLoss`, `CallableLoss` or `TorchLoss`.
-    utility : Utility
-        u, what risk means.
+    utility : Utility or Risk
+        What risk means. Risks with more inner variables than t, such as ``EVaR(0.05)`` or a `Mixture`, need "exact".
     domain : Domain
         The feasible set, such as ``Simplex()`` or ``Free()``.
     samples : optional
@@ -56,8 +56,8 @@ def minimize(
     weights : array (n,), optional
         Sample weights; they are scaled to sum to 1.
     method : "auto", "exact", "lbfgs" or "sg"
-        "exact": linear losses over polyhedra, to rounding, any utility. "lbfgs": smooth losses and utilities, all
-        samples, bounds at most. "sg": OCE-SG, for streams, for losses and sets that the others cannot take. "auto"
+        "exact": linear losses over polyhedra, to rounding, any utility or risk. "lbfgs": smooth losses and utilities,
+        all samples, bounds at most. "sg": OCE-SG, for streams, for losses and sets that the others cannot take. "auto"
         takes the first of these that can take the problem and knows the options; ``method`` of the result says which
         it was, ``reason`` why.
     **options
@@ -93,7 +93,7 @@ def minimize(
     >>> found.theta.round(6), round(found.value, 6)
     (array([0.3125, 0.6875]), 0.40625)
     """
-    check_problem(loss, utility, domain)
+    check_problem(loss, utility, domain, any_risk=method in (AUTO, "exact"))
     reason: str | None = None
     if check_choice("method", method, (AUTO, *_ALGORITHMS)) == AUTO:
         method, reason = _choose(loss, utility, domain, samples, theta0, options)
@@ -102,7 +102,7 @@ def minimize(
     found = algorithm(loss, utility, domain=domain, samples=samples, theta0=theta0, weights=weights, **options)
     if reason is not None:
         found = replace(found, reason=f"method='auto': {reason}")
-    if depends_on_unit(utility):
+    if isinstance(utility, Utility) and depends_on_unit(utility):
         warning = _blindness(loss, utility, samples, weights, found)
         if warning is not None:
             warnings.warn(warning, UnitWarning, stacklevel=2)
@@ -110,7 +110,7 @@ def minimize(
 
 
 def _choose(
-    loss: Loss, utility: Utility, domain: Domain, samples: Any, theta0: Any, options: dict[str, Any]
+    loss: Loss, utility: Risk, domain: Domain, samples: Any, theta0: Any, options: dict[str, Any]
 ) -> tuple[str, str]:
     """Return the first method that can take the problem and knows the options, and what spoke for it."""
     if callable(samples) or hasattr(samples, "__next__"):
@@ -127,7 +127,7 @@ def _choose(
             passed_over = f"{_first_unknown('exact', options)} is an option of OCE-SG"
         else:
             return "exact", "the loss is linear, the feasible set a polyhedron"
-    elif utility.kinks:
+    elif not utility.is_smooth:
         passed_over = "the utility has kinks"
     elif not math.isfinite(loss.smoothness(data)):
         passed_over = "the loss is not known to be smooth"
@@ -165,7 +165,7 @@ def _blindness(loss: Loss, utility: Utility, samples: Any, weights: Any, found: 
 
 def minimize_exact(
     loss: Loss,
-    utility: Utility,
+    utility: Risk,
     *,
     domain: Domain,
     samples: Any = None,
@@ -206,7 +206,8 @@ def minimize_exact(
         status="converged" if found.status == "optimal" else str(found.status),
         trace=_trace(found.trace, len(data)),
         iterations=int(found.iterations),
-        threshold=float(found.threshold),
+        threshold=found.threshold,
+        inner=found.inner if found.inner.size > 1 else None,
         tilt=found.tilt,
         seconds=time.perf_counter() - begin,
         method="exact",

@@ -79,7 +79,9 @@ class Solution:
     residual : float or None
         norm(theta - project(theta - g)), 0 at a stationary point whether the problem is convex or not.
     threshold, tilt : float, array (n,) or None
-        t* and the worst-case distribution over the samples at theta; None for a stream.
+        t* and the worst-case distribution over the samples at theta; None for a stream. Of a mixture one t* per part.
+    inner : array or None
+        All inner variables of the risk at theta, in the order of its ``inner()``, where it has more than t*.
     seed : int or None
         What reproduces the run; None where nothing was random or a generator was passed in.
     seconds : float
@@ -113,7 +115,7 @@ class Solution:
     trace: Trace = field(default_factory=Trace)
     iterations: int = 0
     residual: float | None = None
-    threshold: float | None = None
+    threshold: float | Floats | None = None
     tilt: Floats | None = None
     seed: int | None = None
     seconds: float = 0.0
@@ -121,6 +123,7 @@ class Solution:
     promise: str | None = None
     radius: float = float("inf")
     reason: str | None = None
+    inner: Floats | None = None
 
     @property
     def converged(self) -> bool:

@@ -23,8 +23,8 @@ from sklearn.utils.validation import validate_data
 from certeq._checks import check_choice, check_count, check_number, did_you_mean
 from certeq.portfolio._prior import ScenarioPrior
 from certeq.portfolio._problem import Costs, PortfolioProblem, Row
-from certeq.risk.solvers import check_utility
-from certeq.utilities import Utility
+from certeq.risk.solvers import check_risk
+from certeq.utilities import Risk, Utility
 
 if TYPE_CHECKING:
     from certeq.portfolio._minimum_oce import MinimumOCE
@@ -140,7 +140,7 @@ def _has_names(found: Any) -> bool:
 
 
 def read_problem(
-    model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Utility
+    model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Risk
 ) -> PortfolioProblem:
     """Check every parameter of the model against the distribution of the assets that can be held."""
     returns = np.asarray(distribution.returns, dtype=np.float64)
@@ -398,7 +398,9 @@ def read_objective(found: Any) -> str:
 def check_settings(model: MinimumOCE, method: str) -> None:
     """Refuse parameters that are wrong whatever the returns are."""
     if model.utility is not None:
-        check_utility(model.utility).anchor  # noqa: B018 - a sum whose slopes never reach 1 says so here
+        risk = check_risk(model.utility)
+        if isinstance(risk, Utility):
+            risk.anchor  # noqa: B018 - a sum whose slopes never reach 1 says so here
     read_objective(model.objective_function)
     check_choice("solver", model.solver, ("exact", "sg"))
     check_number("tol", model.tol, "a number above 0", above=0.0)

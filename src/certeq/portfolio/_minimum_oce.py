@@ -30,8 +30,8 @@ from certeq.portfolio._problem import PortfolioProblem, to_segments
 from certeq.portfolio._results import Frontier, annualize
 from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
 from certeq.risk import UnitWarning
-from certeq.risk.solvers import blindness_at, check_utility
-from certeq.utilities import CVaR, Utility
+from certeq.risk.solvers import blindness_at, check_risk
+from certeq.utilities import CVaR, Risk, Utility
 
 Floats = NDArray[np.float64]
 _UTILITY = "utility__"
@@ -74,8 +74,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
 
     Parameters
     ----------
-    utility : Utility, optional
-        What risk means; ``CVaR(0.05)`` if None. Its parameters are this estimator's, as ``utility__alpha``.
+    utility : Utility or Risk, optional
+        What risk means, a utility or a risk such as ``EVaR(0.05)``; ``CVaR(0.05)`` if None. Its parameters are this
+        estimator's, as ``utility__alpha``.
     objective_function : str or ObjectiveFunction
         "minimize_risk" or "maximize_utility", or skfolio's ``ObjectiveFunction.MINIMIZE_RISK``, ``MAXIMIZE_UTILITY``.
     risk_aversion : float
@@ -148,7 +149,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         What the solver returned, in its own variables.
     problem_values_ : dict
         objective, risk, expected_return and regularization, under skfolio's names.
-    utility_, prior_estimator_ : Utility, BasePrior
+    utility_, prior_estimator_ : Risk, BasePrior
         What was used.
 
     Notes
@@ -182,7 +183,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     @_with_hints
     def __init__(
         self,
-        utility: Utility | None = None,
+        utility: Risk | None = None,
         objective_function: Any = "minimize_risk",
         risk_aversion: float = 1.0,
         efficient_frontier_size: int | None = None,
@@ -266,7 +267,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         inner = {key[len(_UTILITY) :]: params.pop(key) for key in list(params) if key.startswith(_UTILITY)}
         super().set_params(**params)
         if inner:
-            utility = CVaR(0.05) if self.utility is None else clone(check_utility(self.utility))
+            utility = CVaR(0.05) if self.utility is None else clone(check_risk(self.utility))
             self.utility = utility.set_params(**inner)
         return self
 
@@ -339,7 +340,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         problem, weights, tilt = self._problem, np.atleast_2d(self.weights_)[0], np.atleast_2d(self.tilt_)[0]
         if self.investable_mask_ is not None:
             weights = weights[self.investable_mask_]
-        reason = blindness_at(problem.A, weights, problem.weights, self.utility_, tilt)
+        reason = None
+        if isinstance(self.utility_, Utility):  # a scale s takes the units of the losses
+            reason = blindness_at(problem.A, weights, problem.weights, self.utility_, tilt)
         if reason is not None:
             warnings.warn(reason, UnitWarning, stacklevel=5)
         if self.prior_estimator is not None and not self._covariance_said:

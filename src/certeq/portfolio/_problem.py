@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize.domains import CappedSimplex, Domain, Polyhedron
 from certeq.risk import oce
-from certeq.utilities import Utility
+from certeq.utilities import Risk
 
 if TYPE_CHECKING:
     from certeq.portfolio._inputs import Assets
@@ -39,7 +39,7 @@ class PortfolioProblem:
     assets: Assets
     A: Floats
     weights: Floats | None
-    utility: Utility
+    utility: Risk
     mu: Floats
     costs: Costs
     lower: Floats

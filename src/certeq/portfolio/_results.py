@@ -15,8 +15,8 @@ from skfolio.portfolio import BasePortfolio, FailedPortfolio
 
 from certeq.data import frequency_of
 from certeq.risk import oce
-from certeq.risk.solvers import check_utility
-from certeq.utilities import Utility
+from certeq.risk.solvers import check_risk
+from certeq.utilities import Risk
 
 Floats = NDArray[np.float64]
 
@@ -107,14 +107,14 @@ def annualize(found: Any, X: Any, dates: Any = None) -> None:
         )
 
 
-def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
+def portfolio_oce(portfolio: BasePortfolio, utility: Risk) -> float:
     r"""OCE of a skfolio portfolio's losses, net of its costs and fees: :math:`\mathrm{OCE}_u(-r_t)`.
 
     Parameters
     ----------
     portfolio : Portfolio or MultiPeriodPortfolio
         Its ``returns`` and ``sample_weight`` are used. A `FailedPortfolio` has no losses: the answer is NaN.
-    utility : Utility
+    utility : Risk
         What risk means.
 
     Notes
@@ -130,7 +130,7 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Utility) -> float:
     >>> float(portfolio_oce(Portfolio(X, [0.5, 0.5]), ce.CVaR(0.25)))
     0.02
     """
-    check_utility(utility)
+    check_risk(utility)
     if not isinstance(portfolio, BasePortfolio):
         hint = "; measure each of its portfolios" if isinstance(portfolio, Population) else ""
         raise TypeError(f"portfolio must be a skfolio Portfolio; found {type(portfolio).__name__}{hint}.")
@@ -148,7 +148,7 @@ class OCEMeasure:
 
     Parameters
     ----------
-    utility : Utility
+    utility : Risk
         What risk means.
 
     Notes
@@ -169,10 +169,10 @@ class OCEMeasure:
     0.043378
     """
 
-    utility: Utility
+    utility: Risk
 
     def __post_init__(self) -> None:
-        check_utility(self.utility)
+        check_risk(self.utility)
 
     def __call__(self, portfolio: Any, X: Any = None, y: Any = None) -> float:
         """OCE of the losses of a portfolio; of a Population, the mean over its portfolios.
@@ -196,14 +196,14 @@ class OCEMeasure:
         )
 
 
-def oce_scorer(utility: Utility) -> Callable[..., float]:
+def oce_scorer(utility: Risk) -> Callable[..., float]:
     r"""A scorer for scikit-learn's searches and cross-validation: minus the OCE of the predicted portfolio.
 
     The score is :math:`-\mathrm{OCE}_u(-r)` of the returns r, so that larger is better, as scikit-learn wants it.
 
     Parameters
     ----------
-    utility : Utility
+    utility : Risk
         What risk means. It is that of the score, whatever the estimator minimizes.
 
     Notes

@@ -19,7 +19,8 @@ from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import check_weights, explain_infeasible, in_words
 from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem, Segments
 from certeq.risk import oce, threshold, tilt
-from certeq.utilities import Utility
+from certeq.risk.solvers import solve_risk
+from certeq.utilities import Risk, Utility
 
 Floats = NDArray[np.float64]
 _USELESS = 1e-4  # a gap of this fraction of the objective is no solution
@@ -51,7 +52,7 @@ class Allocation:
     risk: float
     expected_return: float
     regularization: float
-    threshold: float
+    threshold: float | Floats
     tilt: Floats
     iterations: int
     solution: Any
@@ -97,6 +98,8 @@ def _exact(segmented: SegmentedProblem, theta0: Floats | None, tol: float, param
 
 def _stochastic(segmented: SegmentedProblem, theta0: Floats | None, params: dict[str, Any], rng: Any) -> Allocation:
     problem, domain = segmented.problem, segmented.domain()
+    if not isinstance(problem.utility, Utility):
+        raise TypeError(f"solver='sg' takes a utility; found {problem.utility!r}, which needs solver='exact'.")
     loss = RidgeLoss(segmented.A + segmented.linear, problem.l2, segmented.segments)
     if theta0 is not None:
         theta0 = domain.project(theta0)
@@ -153,19 +156,34 @@ def _outside(segmented: SegmentedProblem, w: Floats, found: ExactResult) -> floa
     return violation_cost(found.multipliers["C"], found.multipliers["G"], p.C @ v - p.c, p.G @ v - p.b)
 
 
-def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, t: float) -> float:
-    """A bound on the rounding errors of the objective at w, where the losses are x."""
+def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, v: Floats) -> float:
+    """A bound on the rounding errors of the objective at w, where the losses are x and the inner variables v."""
     # Cauchy and Schwarz on the rows: |a_i|.|w| <= |a_i| |w|, in one pass without a copy.
     lengths = np.sqrt(np.vecdot(problem.A, problem.A))
     losses = float(np.abs(q) @ lengths) * float(np.sqrt(w @ w))
-    with np.errstate(all="ignore"):
-        values = np.abs(problem.utility.value(x - t))
-    mean = float(np.average(values, weights=problem.weights))
+    inner, mean = problem.utility.inner(), 0.0
+    for term in inner.terms:
+        s = 1.0 if term.s is None else float(v[term.s])
+        if s > 0.0:  # at 0 there is nothing but t
+            u = term.form.utility if term.s is None else term.form.utility.scaled(s)
+            with np.errstate(all="ignore"):
+                mean += term.weight * float(np.average(np.abs(u.value(x - v[term.t])), weights=problem.weights))
     costs, size = problem.costs, np.abs(w)
     beside = float(np.abs(costs.fees) @ size + costs.trading @ (size + np.abs(costs.previous))) + costs.liquidation
     sums = (1.0 + problem.reward) * beside + problem.reward * float(np.abs(problem.mu) @ size)
     short = np.finfo(np.float64).eps * (len(w) + 8.0)
-    return short * (losses + sums + problem.regularization(w)) + 32.0 * np.finfo(np.float64).eps * (abs(t) + mean)
+    mean += float(np.abs(inner.cost) @ np.abs(v))
+    return short * (losses + sums + problem.regularization(w)) + 32.0 * np.finfo(np.float64).eps * mean
+
+
+def _inner_at(problem: PortfolioProblem, x: Floats) -> Floats:
+    """The inner variables of the risk of losses x: t, and others where it has more."""
+    risk, weights = problem.utility, problem.weights
+    if isinstance(risk, Utility):
+        return np.array([float(threshold(x, risk, weights))])
+    found = solve_risk(x, None if weights is None else weights / float(weights.sum()), risk)
+    assert found is not None, "losses are finite"
+    return found.inner
 
 
 def _allocation(
@@ -178,18 +196,19 @@ def _allocation(
     problem = segmented.problem
     check_weights(problem, w, segmented.target)
     x = problem.A @ w
-    t = float(threshold(x, problem.utility, problem.weights))
+    v = _inner_at(problem, x)
+    t = v[[term.t for term in problem.utility.inner().terms]]
     risk = problem.risk(w, x)
     at_w = problem.objective(w, risk)
     sign = -1.0 if problem.reward > 0.0 else 1.0
     return Allocation(
         weights=w,
         objective=sign * problem.scale * at_w,
-        gap=problem.scale * proved_gap(at_w, lower, _rounding(problem, w, x, q, t) + outside),
+        gap=problem.scale * proved_gap(at_w, lower, _rounding(problem, w, x, q, v) + outside),
         risk=risk,
         expected_return=problem.expected_return(w),
         regularization=problem.scale * problem.regularization(w),
-        threshold=t + problem.costs.at(w),
+        threshold=(float(t[0]) if len(t) == 1 else t) + problem.costs.at(w),
         tilt=q,
         iterations=solution.iterations,
         solution=solution,
@@ -229,7 +248,7 @@ def sweep(
 # -- who carries the risk: a share for each asset, and the shares add up ----------------------------------------------
 
 
-def risk_contributions(A: Floats, w: Floats, utility: Utility, weights: Floats | None, at_w: Floats) -> Floats:
+def risk_contributions(A: Floats, w: Floats, utility: Risk, weights: Floats | None, at_w: Floats) -> Floats:
     r"""Aumann-Shapley shares of the assets in OCE(A w) - OCE(0).
 
     .. math:: \mathrm{RC}_j = w_j \int_0^1 \partial_j\,\mathrm{OCE}(A\,s w)\,ds
@@ -242,8 +261,9 @@ def risk_contributions(A: Floats, w: Floats, utility: Utility, weights: Floats |
     The integral is taken by Gauss-Legendre rules until the shares add up to 1e-12 of their size; what a rule leaves
     over, because q(s) has kinks, is spread in proportion to the shares' size.
     """
-    total = float(oce(A @ w, utility, weights)) - utility.oce_of_zero
     losses = A @ w
+    zero = utility.oce_of_zero if isinstance(utility, Utility) else float(oce(np.zeros(1), utility))
+    total = float(oce(losses, utility, weights)) - zero
     if utility.is_coherent:
         shares = w * (at_w @ A)
     else:

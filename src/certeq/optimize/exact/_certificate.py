@@ -24,6 +24,18 @@ bound. They hold for the numbers q_i, y_i, y and z *as they are*, wherever they 
 trusted, not even that q_i is a subgradient. It is moved into [w_i u'(y_i-), w_i u'(y_i+)] first, and the bound is made
 of what comes out; a solver that errs makes the bound loose, never false.
 
+**Several terms, and scales.** Of a sum of terms  weight E[s u((x - t)/s)], each with its own t and perhaps s >= 0, the
+supporting lines add up. With s a variable the same line, at (x - t)/s and times s, has K as the coefficient of s: the
+term contributes  weight q.(A v - t) + s weight K  at every s, so that with the costs c_t and c_s of the inner variables
+
+    e_t = c_t - weight sum_i q_i   and   e_s = c_s + weight K
+
+take the place of e, and K leaves the constant: s e_s >= 0 for every s >= 0 as soon as e_s >= 0, which says that the
+divergence of the tilt is within the radius of the ball. Where e_s < 0, or not above its own rounding, the lines are
+mixed with those of the even tilt, of slope z0 = c_t/weight everywhere: a share lambda of them, whose own e_s is
+c_s - weight u*(z0) > 0, makes up for it, and g becomes (1 - lambda) g + lambda c_t (mean of A). As lambda is a rounding
+error, a mean of a few digits is good enough.
+
 A value below the bound is a contradiction and is raised as one (`certeq.optimize.gaps`).
 """
 
@@ -32,29 +44,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._table import Block, Table, as_block
-from certeq._table import Index as Ids
+from certeq._table import Table
 from certeq.optimize.domains import Domain, UnboundedError
 from certeq.optimize.domains._rows import Constraints, minimize_over
+from certeq.optimize.exact._evidence import EPS, SLOPE, Evidence, ProveTilt, Tilt, evidence, join, tilt_of
 from certeq.optimize.exact._problem import Problem
+from certeq.optimize.exact._risk import TermAt, bounds_of_inner, furthest_inner, parts_at, times
 from certeq.optimize.gaps import proved_gap, violation_cost
-from certeq.utilities.forms import Form
+from certeq.utilities.forms import Form, Inner
 
 Vector = NDArray[np.float64]
-Index = NDArray[np.intp]
-_EPS = float(np.finfo(np.float64).eps) / 2.0  # the rounding error of one operation
 _PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short runs
 _WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
-_SLOPE = 4.0  # roundings of a slope of u as computed; q_i may lie that far outside the slopes at its point
 _SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
-_SMALL = 1 << 20  # numbers of a table that is looked at as a whole
-_NOWHERE = np.zeros(0, dtype=np.intp)
-_EVEN = 4.0  # sqrt(sum q^2/w), which is 1 where the tilt is even and sqrt(M) where one scenario carries it
 
 
 @dataclass(frozen=True)
@@ -70,294 +76,37 @@ class Certificate:
     z: Vector
 
 
-# -- sums over scenarios ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Sums over scenarios, and the same of absolute values, from which the bound and its error follow."""
-
-    value: float  # sum w u(x - t)
-    constant: float  # K = sum w u(y) - q y
-    slope: np.longdouble  # sum q
-    gradient: Vector  # A^T q
-    size: float  # sum w (|u(x - t)| + |u(y)|) + |q y|
-    slope_size: float  # sum |q|
-    gradient_size: Vector  # |A|^T |q|
-    largest: float  # max |a|
-    run: float  # longest run of additions
-    moved: tuple[float, float]  # sums of w and of |q| over rows that are not supported where they lie
-
-
-def evidence(
-    form: Form,
-    rows: Vector,
-    w: Vector,
-    theta: Vector,
-    t: float,
-    support: Vector | None,
-    tilt: Vector | None,
-    sizes: bool = True,
-    largest: float | None = None,
-) -> Evidence:
-    """The sums over the rows at hand; supported at ``support`` with weights ``tilt``, each moved to where it may be.
-
-    Where both are None a row is supported where it lies, with its left slope. Without ``sizes`` the bounds that need a
-    pass over |rows| are left out.
-    """
-    x = rows @ theta
-    with np.errstate(all="ignore"):
-        own = x - t
-        at_theta = w * form.utility.value(own)
-        q, at_support, moved = w * form.left_slope(x, t), at_theta, _NOWHERE
-        if support is None or tilt is None:
-            support = own
-        else:
-            size = np.abs(x) + abs(t)
-            others = np.flatnonzero(~_where_it_lies(form, support, own, size))
-            given, support = support[others], own.copy()
-            support[others], q[others] = as_subgradients(form, w[others], given, tilt[others], size[others])
-            moved = others[support[others] != own[others]]
-            at_support = at_theta.copy()
-            at_support[moved] = w[moved] * form.utility.value(support[moved])
-        product, absolute = q * support, np.abs(q)
-        values = float(np.abs(at_theta).sum())
-        values += values if at_support is at_theta else float(np.abs(at_support).sum())
-        run = _run(len(rows))
-        # Where most scenarios carry nothing, as in a tail, the others are all that counts.
-        few = 2 * np.count_nonzero(q) < len(q)
-        carrying = np.flatnonzero(q) if few else slice(None)
-        some = q[carrying], rows[carrying]
-        return Evidence(
-            float(at_theta.sum()),
-            float((at_support - product).sum()),
-            some[0].sum(dtype=np.longdouble),
-            _by_runs(*some, run),
-            float(np.abs(product).sum()) + values,
-            float(absolute.sum()),
-            _by_runs(np.abs(some[0]), np.abs(some[1]), run) if sizes else np.zeros(rows.shape[1]),
-            float(np.abs(rows).max(initial=0.0)) if largest is None else largest,
-            min(run, len(rows)) + len(rows) / run + 2.0,
-            (float(w[moved].sum()), float(absolute[moved].sum())) if len(moved) else (0.0, 0.0),
-        )
-
-
-def _where_it_lies(form: Form, support: Vector, own: Vector, size: Vector) -> NDArray[np.bool_]:
-    """Whether a support point is ``own`` but for rounding, with no kink near: then the slope there is the tilt."""
-    same = np.abs(support - own) <= 64.0 * _EPS * size
-    for kink in form.kinks:  # twice as far from a kink as from each other: they lie on one side of it
-        same &= np.abs(own - kink.at) > 192.0 * _EPS * (size + abs(kink.at))
-    return same
-
-
-def as_subgradients(form: Form, w: Vector, support: Vector, tilt: Vector, size: Vector) -> tuple[Vector, Vector]:
-    """Support points y_i, and q_i moved to w_i times the nearest slope of u there, but for the rounding of that slope.
-
-    A point within rounding of a kink, for losses and threshold of the given ``size``, is put on the kink: every choice
-    of y_i is allowed, and there both slopes are.
-    """
-    support = on_kinks(form, support, size)
-    left, right = form.slopes(support)
-    left, right = w * left, w * right
-    slack = _SLOPE * _EPS
-    return support, np.minimum(np.maximum(tilt, left - slack * np.abs(left)), right + slack * np.abs(right))
-
-
-def on_kinks(form: Form, support: Vector, size: Vector) -> Vector:
-    """Support points, those within rounding of a kink moved there; losses and threshold have the given ``size``."""
-    for kink in form.kinks:
-        near = np.abs(support - kink.at) <= 8.0 * _EPS * (size + abs(kink.at))
-        support = np.where(near, kink.at, support)
-    return support
-
-
-def join(parts: Sequence[Evidence]) -> Evidence:
-    """Sums over all, each rounded once."""
-    if len(parts) == 1:
-        return parts[0]
-    return Evidence(
-        math.fsum(part.value for part in parts),
-        math.fsum(part.constant for part in parts),
-        sum((part.slope for part in parts), np.longdouble(0.0)),
-        _exactly([part.gradient for part in parts]),
-        math.fsum(part.size for part in parts),
-        math.fsum(part.slope_size for part in parts),
-        _exactly([part.gradient_size for part in parts]),
-        max(part.largest for part in parts),
-        max(part.run for part in parts) + 1.0,
-        (math.fsum(part.moved[0] for part in parts), math.fsum(part.moved[1] for part in parts)),
-    )
-
-
-def _exactly(vectors: list[Vector]) -> Vector:
-    """Their sum, rounded once where the machine has extended precision."""
-    return np.asarray(np.sum(np.array(vectors, dtype=np.longdouble), axis=0), dtype=np.float64)
-
-
-def _run(count: int) -> int:
-    """Rows added up at a time: the error of a sum grows with its longest run, and short runs cost time."""
-    return int(min(1024, max(128, math.sqrt(count))))
-
-
-def _by_runs(q: Vector, block: Vector, run: int) -> Vector:
-    """q @ block, in runs of rows and then over the runs, so that its rounding error grows with sqrt(rows)."""
-    whole = len(block) // run * run
-    total = q[whole:] @ block[whole:]
-    if whole:
-        rows = block[:whole].reshape(-1, run, block.shape[1])
-        total += np.matmul(q[:whole].reshape(-1, 1, run), rows).sum(axis=(0, 1))
-    return np.asarray(total)
-
-
-@dataclass(frozen=True)
-class Prove:
-    """The kernel of a proof: evidence of all rows, at ``support`` with weights ``tilt`` where these are given.
-
-    They are given for all rows in order, or for those at the sorted positions ``ids``. Every other row is supported
-    where it lies, with q_i = w_i u'(a_i.theta - t): a subgradient whatever the solver did.
-    """
-
-    theta: Vector
-    t: float
-    form: Form
-    mass: float
-    support: Vector
-    tilt: Vector
-    ids: Ids | None = None
-    sizes: bool = True
-    largest: float | None = None
-    wide: ClassVar[bool] = False
-
-    def __call__(self, block: Block) -> Evidence:
-        """Evidence of a block."""
-        rows, w = block.rows, _probabilities(block, self.mass)
-        if self.ids is None:
-            at = slice(block.first, block.first + len(rows)) if block.kept is None else block.ids
-            return self._evidence(rows, w, at)
-        if not len(self.ids):
-            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes, self.largest)
-        position = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
-        given = self.ids[position] == block.ids
-        if not given.any():
-            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes, self.largest)
-        others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes, self.largest)
-        return join([others, self._evidence(rows[given], w[given], position[given])])
-
-    def _evidence(self, rows: Vector, w: Vector, at: slice | Ids) -> Evidence:
-        return evidence(
-            self.form, rows, w, self.theta, self.t, self.support[at], self.tilt[at], self.sizes, self.largest
-        )
-
-    def join(self, parts: Sequence[Evidence]) -> Evidence:
-        """Add up."""
-        return join(parts)
-
-
-@dataclass(frozen=True)
-class Tilt:
-    """The tilt of the losses at theta, as a kernel: ties at a kink get ``share`` of what is between its two slopes."""
-
-    theta: Vector
-    t: float
-    form: Form
-    mass: float
-    share: float = 0.0
-    wide: ClassVar[bool] = False
-
-    def slopes(self, block: Block) -> tuple[Vector, Vector, Vector, Vector]:
-        """Support points, weights, and w times the left and right slopes there."""
-        x, w = block.rows @ self.theta, _probabilities(block, self.mass)
-        with np.errstate(all="ignore"):
-            support = on_kinks(self.form, x - self.t, np.abs(x) + abs(self.t))
-            left, right = self.form.slopes(support)
-        return support, w, w * left, w * right
-
-    def __call__(self, block: Block) -> Vector:
-        """The tilt of a block."""
-        _, _, left, right = self.slopes(block)
-        return np.asarray(left + self.share * (right - left))
-
-
-class TiltSums(Tilt):
-    """The kernel that finds the share: sums of the left and of the right slopes."""
-
-    def __call__(self, block: Block) -> tuple[float, float]:  # type: ignore[override]
-        """Those of a block."""
-        _, _, left, right = self.slopes(block)
-        return float(left.sum()), float(right.sum())
-
-    def join(self, parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Add up."""
-        return math.fsum(part[0] for part in parts), math.fsum(part[1] for part in parts)
-
-
-class ProveTilt(Tilt):
-    """The kernel of a proof by the tilt of theta alone."""
-
-    def __call__(self, block: Block) -> Evidence:  # type: ignore[override]
-        """Evidence of a block."""
-        support, w, left, right = self.slopes(block)
-        tilt = left + self.share * (right - left)
-        return evidence(self.form, block.rows, w, self.theta, self.t, support, tilt)
-
-    def join(self, parts: Sequence[Evidence]) -> Evidence:
-        """Add up."""
-        return join(parts)
-
-
-def _probabilities(block: Block, mass: float) -> Vector:
-    return np.full(len(block.rows), 1.0 / mass) if block.weights is None else block.weights / mass
-
-
-def evidence_in_memory(
-    problem: Problem, form: Form, theta: Vector, t: float, support: Vector, tilt: Vector, root_mean_square: Vector
-) -> Evidence:
-    """`evidence` of a matrix; ``root_mean_square`` of every asset's losses, or more, is used for the errors alone."""
-    # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
-    # carry the tilt; only then does a pass over absolute values pay.
-    with np.errstate(all="ignore"):
-        spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
-    direct = not spike <= _EVEN
-    # Where u has no kink every scenario is supported where it lies, and the slope there is its tilt.
-    given = None if form.kinks else _NOWHERE
-    kernel = Prove(theta, t, form, 1.0, support, tilt, given, direct, problem.largest)
-    if problem.table.size <= _SMALL:
-        sums = kernel(as_block(0, problem.table, problem.weights))
-    else:
-        sums = problem.as_table().reduce(kernel)
-    if direct:
-        return sums
-    return replace(sums, gradient_size=1.01 * spike * root_mean_square)  # the tilt may have been moved a little
-
-
 def prove_alone(
     table: Table,
-    form: Form,
+    inner: Inner,
     linear: Vector,
     q: Constraints,
     box: tuple[Vector, Vector],
     mass: float,
     theta: Vector,
-    t: float,
+    v: Vector,
     unit: float,
-) -> tuple[Certificate, Tilt]:
-    """The proof that theta and its threshold t admit, whatever the solver did; and the tilt, which sums to 1.
+    mean: Vector,
+) -> tuple[Certificate, list[Tilt]]:
+    """The proof that theta and its best inner variables v admit, whatever the solver did; and the terms' tilts.
 
-    The gap is that of Frank and Wolfe, with the best multipliers there are for that tilt. Two reads.
+    The gap is that of Frank and Wolfe, with the best multipliers there are for those tilts. Two reads a term.
     """
-    tilt = tilt_of(table, form, mass, theta, t)
-    found = table.reduce(ProveTilt(theta, t, form, mass, tilt.share))
-    g, y, z = found.gradient + linear, np.zeros(len(q.c)), np.zeros(len(q.b))
+    parts = parts_at(inner, v)
+    tilts = [tilt_of(table, inner, part, mass, theta) for part in parts]
+    sums = [table.reduce(ProveTilt(theta, tilt.t, tilt.form, mass, tilt.share)) for tilt in tilts]
+    g, y, z = _weighted_sum(parts, [one.gradient for one in sums]) + linear, np.zeros(len(q.c)), np.zeros(len(q.b))
     if np.isfinite(g).all():
         y, z = best_multipliers(g, q, *closed_box(box, theta, unit, g)[:2])
-    return conclude(found, form, linear, q, box, theta, t, y, z, unit), tilt
+    return conclude(sums, inner, linear, q, box, theta, v, y, z, unit, mean), tilts
 
 
-def tilt_of(table: Table, form: Form, mass: float, theta: Vector, t: float) -> Tilt:
-    """The tilt of the losses at theta, of which t is the threshold: one read."""
-    below, above = table.reduce(TiltSums(theta, t, form, mass))
-    share = min(max((1.0 - below) / (above - below), 0.0), 1.0) if above > below else 0.0
-    return Tilt(theta, t, form, mass, share)
+def _weighted_sum(parts: Sequence[TermAt], vectors: Sequence[Vector]) -> Vector:
+    """The terms' vectors by weight."""
+    total = times(parts[0].weight, vectors[0])
+    for part, vector in zip(parts[1:], vectors[1:], strict=True):
+        total = total + part.weight * vector
+    return total
 
 
 def certify_at(
@@ -377,19 +126,20 @@ def certify_at(
     with np.errstate(all="ignore"):
         for rows, block in blocks:
             parts.append(evidence(form, block, weights[rows], theta, t, block @ theta - t, tilt[rows]))
-    sums = join(parts)
-    away = domain.support_gap(theta, sums.gradient)
+    sums = [join(parts)]
+    away = domain.support_gap(theta, sums[0].gradient)
     none = np.zeros(0)
     far = domain.diameter(len(theta))
     low, high = theta - far, theta + far
     nothing = Constraints(low, high, np.zeros((0, len(theta))), none, np.zeros((0, len(theta))), none)
     reach = float(np.abs(theta).sum()) + math.sqrt(len(theta)) * far
-    furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)
-    drift = float(abs(1.0 - sums.slope)) * furthest
-    g, linear = sums.gradient, np.zeros(len(theta))
-    errors = _allowance(sums, form, linear, nothing, low, high, reach, furthest, theta, t, none, none, g)
-    value = t + sums.value
-    lower = sums.constant + (float(sums.gradient @ theta) - away) - drift - errors
+    inner, v = form.utility.inner(), np.array([t])
+    terms = parts_at(inner, v)
+    constant, furthest = _constant(inner, terms, sums, v, reach)
+    g, linear = sums[0].gradient, np.zeros(len(theta))
+    errors = _allowance(sums, terms, inner, linear, nothing, low, high, reach, furthest, theta, v, none, none, g)
+    value = _value(inner, terms, sums, v)
+    lower = constant + (float(g @ theta) - away) - errors
     return value, proved_gap(value, lower) if np.isfinite(lower) else np.inf
 
 
@@ -397,75 +147,130 @@ def certify_at(
 
 
 def conclude(
-    sums: Evidence,
-    form: Form,
+    sums: Sequence[Evidence],
+    inner: Inner,
     linear: Vector,
     q: Constraints,
     box: tuple[Vector, Vector],
     theta: Vector,
-    t: float,
+    v: Vector,
     y: Vector,
     z: Vector,
     unit: float,
+    mean: Vector,
 ) -> Certificate:
-    """The theorem, line by line: value, K, g, r, the corner of the box, |e| T, and the allowance for rounding."""
-    value = t + sums.value + float(linear @ theta)
-    g = sums.gradient + linear
+    """The theorem, line by line: value, K, g, r, the corner of the box, |e| T, and the allowance for rounding.
+
+    ``sums`` has the evidence of every term at the inner variables v; ``mean`` is that of the losses of every asset.
+    """
+    parts = parts_at(inner, v)
+    value = _value(inner, parts, sums, v) + float(linear @ theta)
+    shares = [_even_share(inner, part, one) for part, one in zip(parts, sums, strict=True)]
+    g = _weighted_sum(parts, [one.gradient for one in sums]) + linear
+    for part, one, share in zip(parts, sums, shares, strict=True):
+        if share > 0.0:
+            g += share * (float(inner.cost[part.term.t]) * mean - part.weight * one.gradient)
     z = np.maximum(z, 0.0)
     low, high, radius = *box, np.inf
     if not np.isfinite(high - low).all():
         low, high, radius = closed_box(box, theta, unit, g - y @ q.C + z @ q.G)
     bound, y, r = linear_minimum(g, q, low, high, y, z)
     reach = l1_reach(q, low, high)
-    furthest = sums.largest * reach + abs(form.utility.anchor) + abs(t)  # T, and the t of the value
-    drift = float(abs(1.0 - sums.slope)) * furthest
-    errors = _allowance(sums, form, linear, q, low, high, reach, furthest, theta, t, y, z, r)
+    constant, furthest = _constant(inner, parts, sums, v, reach)
+    constant -= 1e-6 * sum(shares) * sums[0].largest * reach  # the digits that the mean may lack, and lambda itself
+    errors = _allowance(sums, parts, inner, linear, q, low, high, reach, furthest, theta, v, y, z, r)
     outside = violation_cost(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
-    lower = sums.constant + bound - drift - errors - outside
+    lower = constant + bound - errors - outside
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
         return Certificate(value, -np.inf, np.inf, radius, g, y, z)
     return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z)
 
 
+def _value(inner: Inner, parts: Sequence[TermAt], sums: Sequence[Evidence], v: Vector) -> float:
+    """The risk at inner variables v."""
+    return float(inner.cost @ v) + math.fsum([part.weight * one.value for part, one in zip(parts, sums, strict=True)])
+
+
+def _even_share(inner: Inner, part: TermAt, one: Evidence) -> float:
+    """lambda, the share of the even tilt that brings e_s above 0; 0 where it is, or s is no variable."""
+    if part.term.s is None:
+        return 0.0
+    cost, even = float(inner.cost[part.term.s]), float(inner.cost[part.term.t]) / part.weight
+    rounding = (_PAIRS + 4.0) * EPS * (part.weight * one.size / part.s + cost)
+    rounding += part.weight * _shifted(part, one) / part.s
+    missing = rounding - (cost + part.weight * one.constant / part.s)
+    if missing <= 0.0:
+        return 0.0
+    spare = (1.0 - 1e-9) * cost - part.weight * float(part.term.form.utility.conjugate(even))
+    return missing / (missing + spare) if spare > 0.0 else math.nan
+
+
+def _constant(
+    inner: Inner, parts: Sequence[TermAt], sums: Sequence[Evidence], v: Vector, reach: float
+) -> tuple[float, list[float]]:
+    """K of the terms without a scale, less |e| T; and the bounds T, with v itself added."""
+    furthest = furthest_inner(bounds_of_inner(inner), max([one.largest for one in sums]) * reach, v)
+    cost, total = inner.cost.tolist(), []
+    for part, one in zip(parts, sums, strict=True):
+        t = part.term.t
+        total.append(-float(abs(cost[t] - part.weight * one.slope)) * furthest[t])
+        if part.term.s is None:
+            total.append(part.weight * one.constant)
+    return math.fsum(total), furthest
+
+
+def _shifted(part: TermAt, one: Evidence) -> float:
+    """Values of a shifted utility are differences, and rounded as such.
+
+    Where a row is supported where it lies, that of the value and that of the bound are one number, and its rounding
+    cancels.
+    """
+    level, shift = part.form.offsets
+    return 2.0 * _SHIFTED * EPS * (level * one.moved[0] + shift * one.moved[1])
+
+
 def _allowance(
-    sums: Evidence,
-    form: Form,
+    sums: Sequence[Evidence],
+    parts: Sequence[TermAt],
+    inner: Inner,
     linear: Vector,
     q: Constraints,
     low: Vector,
     high: Vector,
     reach: float,
-    furthest: float,
+    furthest: list[float],
     theta: Vector,
-    t: float,
+    v: Vector,
     y: Vector,
     z: Vector,
     r: Vector,
 ) -> float:
     """What rounding may have added to value - bound."""
-    short = _EPS * (len(theta) + 8.0)
+    short = EPS * (len(theta) + 8.0)
     rows_size = np.abs(y) @ np.abs(q.C) + z @ np.abs(q.G)
+    gradient_size = _weighted_sum(parts, [one.gradient_size for one in sums])
+    run = max([one.run for one in sums]) + len(sums) - 1.0
     # Of every entry of r, times the largest v_j at which it may be least: where its sign is certain, that is one end.
-    slack = _EPS * (sums.run + 8.0) * sums.gradient_size + short * (sums.gradient_size + np.abs(linear) + rows_size)
+    slack = EPS * (run + 8.0) * gradient_size + short * (gradient_size + np.abs(linear) + rows_size)
     ends = np.where(r > slack, np.abs(low), np.where(r < -slack, np.abs(high), np.maximum(np.abs(low), np.abs(high))))
     with np.errstate(invalid="ignore"):
         at_corner = float(slack @ ends)
     sides = np.abs(y) @ np.abs(q.c) + z @ np.abs(q.b)
-    level, shift = form.offsets
-    return math.fsum(
-        (
-            short * (abs(t) + float(np.abs(linear) @ np.abs(theta) + sides)),
-            _PAIRS * _EPS * sums.size,
-            # Values of a shifted utility are differences. Where a row is supported where it lies, that of the value
-            # and that of the bound are one number, and its rounding cancels.
-            2.0 * _SHIFTED * _EPS * (level * sums.moved[0] + shift * sums.moved[1]),
-            # Losses x_i, each a product of d terms, times their weights: sum |q_i| |a_i|.|theta|.
-            short * (float(sums.gradient_size @ np.abs(theta)) + sums.slope_size * abs(t)),
+    errors = [
+        short * (float(inner.cost @ np.abs(v)) + float(np.abs(linear) @ np.abs(theta) + sides)),
+        # Losses x_i, each a product of d terms, times their weights: sum |q_i| |a_i|.|theta|.
+        short * float(gradient_size @ np.abs(theta)),
+        min(at_corner, float(slack.max(initial=0.0)) * reach),
+    ]
+    for part, one in zip(parts, sums, strict=True):
+        errors += [
+            part.weight * _PAIRS * EPS * one.size,
+            part.weight * _shifted(part, one),
+            short * part.weight * one.slope_size * abs(part.t),
             # The sum of q, and slopes of u that are rounded themselves.
-            (_PAIRS * _WIDE + 2.0 * _SLOPE * _EPS) * sums.slope_size * furthest,
-            min(at_corner, float(slack.max(initial=0.0)) * reach),
-        )
-    )
+            part.weight * (_PAIRS * _WIDE + 2.0 * SLOPE * EPS) * one.slope_size * furthest[part.term.t],
+        ]
+    return math.fsum(errors)
 
 
 def linear_minimum(
@@ -561,11 +366,11 @@ def with_squares(
     h = problem.squares.back(s)
     half, along = 0.5 * float(s @ s), float(h @ theta)
     low, high, _ = closed_box(box, theta, unit, h)
-    slack = problem.squares.rounding(s) + _EPS * (np.abs(problem.linear) + np.abs(h))
+    slack = problem.squares.rounding(s) + EPS * (np.abs(problem.linear) + np.abs(h))
     corner = np.maximum(np.abs(low), np.abs(high))
     moved = min(float(slack @ corner), float(slack.max()) * l1_reach(problem.polyhedron, low, high))
-    moved += _EPS * (len(theta) + len(s) + 8.0) * (half + float(np.abs(h) @ np.abs(theta)))
-    moved += 4.0 * _EPS * (abs(found.value) + abs(found.lower_bound))
+    moved += EPS * (len(theta) + len(s) + 8.0) * (half + float(np.abs(h) @ np.abs(theta)))
+    moved += 4.0 * EPS * (abs(found.value) + abs(found.lower_bound))
     q = problem.polyhedron
     moved += violation_cost(found.y, z, q.C @ theta - q.c, q.G @ theta - q.b)
     value, lower = found.value - along + half, found.lower_bound - half - moved

@@ -1,33 +1,36 @@
-"""The outer method: second-order models on a working set, until the certificate of the whole problem closes.
-
-`Descent` has all losses at hand; `BlockDescent` reads a table once per step and keeps the rows near a kink alone.
-"""
+"""The outer method: second-order models on a working set, until the certificate of the whole problem closes."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq._table import ArrayTable, Table
 from certeq.optimize.domains._rows import restore
-from certeq.optimize.exact._certificate import closed_box, distance, linear_minimum
-from certeq.optimize.exact._model import Hinges, KeptHinges, Model, Point, block_subproblem, dual_pairs, pair_up
-from certeq.optimize.exact._oracle import Along, KeptRows, Look, Sums, Units, add_up, join_rows, no_rows
+from certeq.optimize.exact._certificate import closed_box, linear_minimum
+from certeq.optimize.exact._model import Hinges, Model, Point
 from certeq.optimize.exact._recession import next_radius
+from certeq.optimize.exact._risk import TermAt, all_kinks, bounds_of_inner, furthest_inner, has_kinks, parts_at, times
 from certeq.optimize.exact._working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
-from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, solve_rescaled, solve_subproblem
-from certeq.risk.solvers import solve_long
-from certeq.utilities import Pieces
+from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, solve_subproblem
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
-_KEPT = 1 << 25  # bytes of rows near a kink that are kept
 _FAR = 1e-2  # a gap, where losses have size 1, from which on the losses will still move a good deal
-_NARROW = 1e-9  # so near a kink, where losses have size 1, a row is on it: they may all be 0 but for rounding
-_LENGTHS = tuple(0.5**k for k in range(1, 16))
+
+
+@dataclass(frozen=True)
+class Supported:
+    """Where the supporting lines of a term are: the term there, points y_i, and the tilt q_i."""
+
+    part: TermAt
+    support: Vector
+    seat: Index | None  # the kink at which a scenario is supported, -1 where at none
+    tilt: Vector
+    moved: bool = False  # without kinks a scenario is supported where its loss lies, unless this says otherwise
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,7 @@ class Answer:
     """The best point with the dual evidence that goes with it, in the model's units."""
 
     point: Point
-    t: float
-    support: Vector
-    seat: Index | None  # the kink at which a scenario is supported, -1 where at none
-    tilt: Vector
+    supported: tuple[Supported, ...]
     y: Vector
     z: Vector
     gap: float
@@ -61,29 +61,34 @@ class Descent:
         self.trace: list[tuple[float, float, float, int]] = []
         self.iterations = 0
         self.best: Answer | None = None
+        self.kinked, self.bounds = has_kinks(model.inner), bounds_of_inner(model.inner)
+
+    def restart(self, model: Model, point: Point) -> None:
+        """Go on with another model, from a point of it."""
+        self.model, self.point, self.best = model, point, None
 
     def run(self, tolerance: float, max_iter: int, assets: Index | None = None, warm: bool = False) -> Answer:
         """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
         model = self.model
         assets = first_assets(model, self.point.theta, self.movable) if assets is None else assets
-        linear = not _has_curvature(model, self.point)
+        linear, kinked = not _has_curvature(self.point), self.kinked
         share = 0.15 if warm else 1.0
-        hinges = near_hinges(model, self.point, len(assets), share) if model.form.kinks else no_hinges(model)
+        hinges = near_hinges(model, self.point, len(assets), share) if kinked else no_hinges(model)
         solution: SubSolution | None = None
         fresh_sets = True
         if warm:
-            solution, fresh_sets = self._guess(assets, hinges, self.point.t), False
+            solution, fresh_sets = self._guess(assets, hinges, self.point.parts), False
         stalls = 0
         for _ in range(max_iter):
             self.iterations += 1
             problem = model.subproblem(self.point, assets, hinges, self.radius)
-            at = np.append(self.point.theta[assets], self.point.t)
+            at = np.append(self.point.theta[assets], self.point.inner)
             if fresh_sets and solution is not None:
-                solution = self._guess(assets, hinges, float(solution.v[-1]))
+                solution = self._guess(assets, hinges, parts_at(model.inner, solution.v[-len(self.point.inner) :]))
             solution = solve_subproblem(problem, at, solution)
             fresh_sets = False
             theta = self.point.theta.copy()
-            theta[assets] = solution.v[:-1]
+            theta[assets] = solution.v[: len(assets)]
             if not solution.exact:
                 theta = self._feasible(theta)
             self._watch(problem, solution, assets)
@@ -97,13 +102,15 @@ class Descent:
             if self.best.gap <= tolerance or time.perf_counter() > self.deadline:
                 break
             # What the model left out: assets that would pay, scenarios on the wrong side of a kink.
-            reduced = self._reduced(answer, solution)
-            more = missing_assets(reduced, model, self.point.theta, assets, self.movable, 0.1 * tolerance)
-            if len(more):
-                assets, fresh_sets = np.union1d(assets, more), True
-            if model.form.kinks:
+            if len(assets) < len(self.movable):
+                reduced = self._reduced(answer, solution)
+                more = missing_assets(reduced, model, self.point.theta, assets, self.movable, 0.1 * tolerance)
+                if len(more):
+                    assets, fresh_sets = np.union1d(assets, more), True
+            if kinked:
                 spread = float(np.std(self.point.losses))
-                grown = grown_hinges(model, hinges, self.point.losses, answer.t, 0.05 * spread)
+                terms = tuple(one.part for one in answer.supported)
+                grown = grown_hinges(hinges, self.point.losses, terms, 0.05 * spread)
                 if grown is not None:
                     # Far from the solution the sets of a curved model are chosen anew; later they only grow.
                     anew = not linear and (self.iterations < 8 or answer.gap > _FAR)
@@ -114,24 +121,24 @@ class Descent:
         assert self.best is not None
         return self.best
 
-    def _guess(self, assets: Index, hinges: Hinges, t: float) -> SubSolution:
+    def _guess(self, assets: Index, hinges: Hinges, parts: tuple[TermAt, ...]) -> SubSolution:
         """The active set that the start itself suggests."""
         model, here, q = self.model, self.point, self.model.polyhedron
-        theta = here.theta[assets]
-        free = np.zeros(1, dtype=bool)
+        theta, inner = here.theta[assets], here.inner
         side = np.zeros(0, dtype=np.int8)
         if len(hinges.scenario):
-            excess = here.losses[hinges.scenario] - model.form.kink_locations[hinges.which] - t
+            ends = np.array([(kink.at, part.t) for part, kink in all_kinks(parts)])[hinges.which]
+            excess = here.losses[hinges.scenario] - ends[:, 0] - ends[:, 1]
             side = np.where(np.abs(excess) <= 1e-9, 0, np.sign(excess)).astype(np.int8)
         partition = Partition(
-            np.append(theta <= q.lower[assets], free),
-            np.append((theta >= q.upper[assets]) & (theta > q.lower[assets]), free),
+            np.append(theta <= q.lower[assets], inner <= model.inner.low),
+            np.append((theta >= q.upper[assets]) & (theta > q.lower[assets]), inner >= model.inner.high),
             q.G @ here.theta >= q.b - 1e-12,
             side,
         )
-        zero = np.zeros(len(assets) + 1)
+        zero = np.zeros(len(assets) + len(inner))
         prices = Multipliers(np.zeros(len(q.c)), np.zeros(len(q.b)), 0.5 * model.caps(hinges), zero, zero)
-        return SubSolution(np.append(theta, here.t), prices, partition, False, 0)
+        return SubSolution(np.append(theta, inner), prices, partition, False, 0)
 
     def _watch(self, problem: Subproblem, solution: SubSolution, assets: Index) -> None:
         """Where a variable has no bound the model puts one at a distance; hitting it again and again is no minimum."""
@@ -162,7 +169,7 @@ class Descent:
         """Move towards theta as far as the objective falls; True for a whole step."""
         model, here = self.model, self.point
         if linear:  # the models are relaxations: their solutions are taken as they are
-            self.point = model.evaluate(theta, here.t)
+            self.point = model.evaluate(theta, here.inner)
             return True
         losses = model.scenarios.losses(theta)
         length = 1.0
@@ -170,7 +177,7 @@ class Descent:
         for _ in range(40):
             mixed = theta if length == 1.0 else here.theta + length * (theta - here.theta)
             along = losses if length == 1.0 else here.losses + length * (losses - here.losses)
-            trial = model.at(mixed, along, here.t)
+            trial = model.at(mixed, along, here.inner)
             if trial.value <= here.value + slack:
                 self.point = trial
                 return length == 1.0
@@ -181,53 +188,80 @@ class Descent:
 
     def _evidence(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
         """A tilt and multipliers for the new point, and the gap they prove (up to rounding)."""
-        model, point = self.model, self.point
-        kinks, seat = model.form.kinks, None
-        t = point.t
-        if kinks:
-            t = float(solution.v[-1])
-            support, seat, tilt = self._hinge_tilt(solution, hinges, t)
+        model, point, inner = self.model, self.point, self.model.inner
+        if self.kinked:
+            supported = self._hinge_tilts(solution, hinges, parts_at(inner, solution.v[len(assets) :]))
         else:
-            support = point.losses - t
-            with np.errstate(all="ignore"):
-                tilt = model.weights * model.form.left_slope(point.losses, t)
-        g = model.scenarios.column_sums(tilt) + model.costs(point.theta)
+            supported = tuple(self._where_it_lies(part) for part in point.parts)
+        g = model.scenarios.column_sums(total_tilt(supported)) + model.costs(point.theta)
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
         low, high, _ = closed_box((model.low, model.high), point.theta, 1.0, g)
         bound, y, _ = linear_minimum(g, model.polyhedron, low, high, y, z)
-        if kinks:
-            with np.errstate(all="ignore"):
-                constant = float(model.weights @ model.utility.value(support) - tilt @ support)
-        else:  # the supports are the losses themselves, whose value is known
-            constant = point.value - t - float(model.linear @ point.theta) - float(tilt @ support)
-            constant -= 0.0 if model.squares is None else model.squares.value(point.theta)
+        gap = point.value - bound - self._constant(supported)
         if model.squares is not None:  # in the bound their tangent stands for them
-            constant -= model.squares.value(point.theta)
-        drift = abs(1.0 - float(tilt.sum()))
-        gap = point.value - constant - bound
-        if drift > 0.0:  # times any t: a loss within reach, less the anchor
-            gap += drift * (1.0 + float(np.abs(point.losses).max()) + abs(t) + abs(model.utility.anchor))
+            gap += model.squares.value(point.theta)
         gap = float(gap) if np.isfinite(gap) else np.inf
-        return Answer(point, t, support, seat, tilt, y, z, gap, assets, self.iterations, self.trace)
+        return Answer(point, supported, y, z, gap, assets, self.iterations, self.trace)
 
-    def _hinge_tilt(self, solution: SubSolution, hinges: Hinges, t: float) -> tuple[Vector, Index, Vector]:
-        """Supports, the kinks that they are at, and the tilt, where kinks take their multipliers from the model.
+    def _where_it_lies(self, part: TermAt) -> Supported:
+        """Every scenario supported where it lies, at which a term without kinks has one slope only."""
+        losses = self.point.losses
+        with np.errstate(all="ignore"):
+            return Supported(part, losses - part.t, None, self.model.weights * part.form.left_slope(losses, part.t))
+
+    def _constant(self, supported: tuple[Supported, ...]) -> float:
+        """The constant K of the bound, less what a tilt that does not sum to 1 may cost; as `_certificate` has it."""
+        model, point, inner = self.model, self.point, self.model.inner
+        furthest = furthest_inner(self.bounds, 1.0 + float(np.abs(point.losses).max()), point.inner)
+        cost, total = inner.cost.tolist(), 0.0
+        for one in supported:
+            part, term = one.part, one.part.term
+            if one.seat is None and len(supported) == 1:  # supported where they lie: their value is known
+                value = point.value - float(inner.cost @ point.inner) - float(model.linear @ point.theta)
+                value -= 0.0 if model.squares is None else model.squares.value(point.theta)
+                value /= part.weight
+            else:
+                with np.errstate(all="ignore"):
+                    value = float(model.weights @ part.form.utility.value(one.support))
+            constant = part.weight * (value - float(one.tilt @ one.support))
+            if term.s is not None:
+                coefficient = cost[term.s] + constant / part.s
+                constant = coefficient * (furthest[term.s] if coefficient < 0.0 else float(inner.low[term.s]))
+            drift = abs(cost[term.t] - part.weight * float(one.tilt.sum()))
+            total += constant - (drift * furthest[term.t] if drift > 0.0 else 0.0)
+        return total
+
+    def _hinge_tilts(self, solution: SubSolution, hinges: Hinges, parts: tuple[TermAt, ...]) -> tuple[Supported, ...]:
+        """Of every term, where kinks take their multipliers from the model."""
+        share, first, found = solution.multipliers.p / self.model.caps(hinges), 0, []
+        for part, here in zip(parts, self.point.parts, strict=True):
+            count = len(part.form.kinks)
+            if not count:  # at its own best inner variables, where its tilt sums to 1
+                found.append(self._where_it_lies(here))
+                continue
+            mine = (hinges.which >= first) & (hinges.which < first + count)
+            own = Hinges(hinges.scenario[mine], hinges.which[mine] - first, hinges.above[first : first + count])
+            found.append(self._hinge_tilt(part, share[mine], own))
+            first += count
+        return tuple(found)
+
+    def _hinge_tilt(self, part: TermAt, share: Vector, hinges: Hinges) -> Supported:
+        """Supports, the kinks that they are at, and the tilt of a term with kinks.
 
         A scenario that the model has on its own side of every kink is supported where it lies. Of every other the
         model's multipliers say the slope, and the kink that has that slope between its own two supports it; where
         none has, whatever changes the slope least.
         """
-        model, losses, form = self.model, self.point.losses, self.model.form
-        share = solution.multipliers.p / model.caps(hinges)
+        losses, form, t = self.point.losses, part.form, part.t
         slope: Vector = form.smooth_slope(losses, t)
         astray = np.zeros(len(losses), dtype=bool)
         for k, kink in enumerate(form.kinks):
-            part = hinges.above[k].astype(float)
+            given = hinges.above[k].astype(float)
             mine = hinges.which == k
-            part[hinges.scenario[mine]] = share[mine]
-            astray |= part != (losses - kink.at > t)
-            slope = slope + kink.jump * part
+            given[hinges.scenario[mine]] = share[mine]
+            astray |= given != (losses - kink.at > t)
+            slope = slope + kink.jump * given
         support, seat = losses - t, np.full(len(losses), -1)
         rows = np.flatnonzero(astray)
         wanted = slope[rows]
@@ -244,258 +278,23 @@ class Descent:
         seat[rows] = np.where(stays, -1, sits)
         support[rows] = np.where(stays, support[rows], form.kink_locations[sits])
         slope[rows] = np.where(stays, own, at_kink)
-        return support, seat, model.weights * slope
+        return Supported(part, support, seat, self.model.weights * slope)
 
     def _reduced(self, answer: Answer, solution: SubSolution) -> Vector:
         """Reduced costs at the working set's own prices: those of the certificate would hide whoever sets them."""
         q, prices = self.model.polyhedron, solution.multipliers
         costs = self.model.costs(self.point.theta)
-        return self.model.scenarios.column_sums(answer.tilt) + costs - prices.y @ q.C + prices.z @ q.G
+        return self.model.scenarios.column_sums(total_tilt(answer.supported)) + costs - prices.y @ q.C + prices.z @ q.G
 
 
-def _has_curvature(model: Model, point: Point) -> bool:
+def total_tilt(supported: tuple[Supported, ...]) -> Vector:
+    """The tilt of all terms together: their own, by weight."""
+    total = times(supported[0].part.weight, supported[0].tilt)
+    for one in supported[1:]:
+        total = total + one.part.weight * one.tilt
+    return total
+
+
+def _has_curvature(point: Point) -> bool:
     with np.errstate(all="ignore"):
-        return bool(np.any(model.form.curvature(point.losses, point.t)))
-
-
-# -- tables read in blocks ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BlockPoint:
-    """(theta, t) with its value and the sums over all rows; ``kept`` are known row by row."""
-
-    v: Vector
-    value: float
-    sums: Sums
-    kept: KeptRows
-
-
-@dataclass(frozen=True)
-class BlockAnswer:
-    """The best point, with the multipliers that prove it, in the model's units."""
-
-    point: BlockPoint
-    covered: int  # how many of the point's rows the multipliers speak of; they come first
-    hinges: KeptHinges
-    share: Vector
-    y: Vector
-    z: Vector
-    gap: float
-
-
-class BlockDescent:
-    """Minimize a model whose scenarios are a panel, from a feasible start.
-
-    The step's model is that of the solver in memory: a quadratic, and hinges for the rows near a kink. Those rows are
-    the only ones that are kept; all others enter by their sums.
-    """
-
-    def __init__(self, panel: Table, model: Model, units: Units, movable: Index, widest: float, deadline: float):
-        self.panel, self.model, self.units, self.movable = panel, model, units, movable
-        self.widest, self.deadline = widest, deadline
-        self.curved = not isinstance(model.form.shape, Pieces)
-        self.limit = max(2000, _KEPT // (8 * panel.shape[1]))
-        self.widths = tuple(0.0 for _ in model.form.kinks)
-        self.radius = 10.0
-        self.passes = self.iterations = 0
-        self.trace: list[tuple[float, float, float, int]] = []
-        self.best: BlockAnswer | None = None
-
-    def run(self, v: Vector, width: float, tolerance: float, max_iter: int) -> BlockAnswer:
-        """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
-        began = time.perf_counter()
-        self.origin, self.radius = v[:-1], 10.0 * max(1.0, float(np.max(np.abs(v[:-1]), initial=0.0)))
-        self.widths = tuple(max(width, _NARROW) for _ in self.model.form.kinks)
-        point = self._settle(self._look(v, no_rows(self.panel.shape[1])))
-        last: SubSolution | None = None
-        stalls = 0
-        for _ in range(max_iter):
-            self.iterations += 1
-            widths = self._pairing(point.kept)
-            hinges = pair_up(point.kept, self.model.form, widths)
-            problem = block_subproblem(
-                self.model, self.units, point.v, point.sums, point.kept, hinges, self.movable, self.radius
-            )
-            columns = np.append(self.movable, len(point.v) - 1)
-            at = point.v[columns]
-            if len(hinges.row):
-                solution = solve_rescaled(problem, at, max(self._spread(point.kept, hinges), *self.widths))
-            else:
-                solution = last = solve_subproblem(problem, at, last)
-                if not problem.is_feasible(solution.v):
-                    solution = SubSolution(at, solution.multipliers, solution.partition, False, solution.iterations)
-            target = point.v.copy()
-            target[columns] = solution.v
-            self._watch(problem, solution, point)
-            self._widen(point, target)
-            fresh = self._look(target, point.kept)
-            answer = self._evidence(fresh, len(point.kept), solution, hinges)
-            whole = fresh.value <= point.value + 1e-13 * (1.0 + abs(point.value))
-            if not whole and not answer.gap <= tolerance:
-                fresh = self._shorter(point, target, fresh)
-                answer = self._evidence(fresh, len(point.kept), solution, hinges)
-            stalls = stalls + 1 if self.best is not None and not answer.gap < self.best.gap else 0
-            if self.best is None or answer.gap < self.best.gap:
-                self.best = answer
-            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - began, len(fresh.kept)))
-            if self.best.gap <= tolerance or time.perf_counter() > self.deadline or stalls >= 8:
-                break
-            point = self._settle(fresh)
-        assert self.best is not None
-        if self.curved and self.best.gap > tolerance:  # no proof, but at least the best t for the theta there is
-            settled = self._at_threshold(self.best.point)
-            if settled.value < self.best.point.value:
-                return replace(self.best, point=settled)
-        return self.best
-
-    # -- points -------------------------------------------------------------------------------------------------
-
-    def _look(self, v: Vector, kept: KeptRows) -> BlockPoint:
-        """One pass: all sums at v, and the rows near a kink there besides those kept, which come first."""
-        model, theta, t = self.model, v[:-1], float(v[-1])
-        order = np.sort(kept.ids)
-        share = 2.0 * self.limit / len(self.panel)
-        kernel = Look(theta, t, model.form, self.units, self.curved, order, self.widths, share)
-        sums, near = self.panel.reduce(kernel)
-        self.passes += 1
-        if len(kept):
-            rows = self.units.rows(kept.raw)
-            x = rows @ theta
-            kept = KeptRows(kept.ids, kept.raw, kept.weights, x - t)
-            sums = sums.plus(add_up(rows, kept.weights, kept.at, x, model.form, self.curved))
-        value = t + sums.value + float(model.linear @ theta)
-        return BlockPoint(v, value if np.isfinite(value) else np.inf, sums, join_rows([kept, near]))
-
-    def _stay(self, point: BlockPoint, kept: KeptRows) -> BlockPoint:
-        """The same point with more rows kept."""
-        at = self.units.rows(kept.raw) @ point.v[:-1] - point.v[-1]
-        return BlockPoint(point.v, point.value, point.sums, KeptRows(kept.ids, kept.raw, kept.weights, at))
-
-    def _shorter(self, point: BlockPoint, target: Vector, there: BlockPoint) -> BlockPoint:
-        """Where to go instead of a target that is no better: to its theta with a better t, or part of the way.
-
-        Where u is steep a small change of theta asks for another t, which the model is too straight to know.
-        """
-        if self.curved:
-            settled = self._at_threshold(there)
-            if settled.value < point.value:
-                return settled
-        found = self._line(point, target)
-        # Where nothing on the way is better the point stays, with the rows that the step was wrong about.
-        return self._stay(point, there.kept) if found is None else self._look(found, point.kept)
-
-    def _at_threshold(self, point: BlockPoint) -> BlockPoint:
-        """The same theta with the t that is best for it."""
-        theta = point.v[:-1]
-        losses = self.panel.losses(theta / self.units.scale)
-        found = solve_long(losses, self.model.utility)
-        self.passes += found.passes + 1
-        t = found.threshold - float(self.units.center @ theta) / self.units.scale
-        return point if t == point.v[-1] else self._look(np.append(theta, t), point.kept)
-
-    def _settle(self, point: BlockPoint) -> BlockPoint:
-        """Keep few rows enough; where the model could not balance the mean slope, find the threshold before it."""
-        if not np.isfinite(point.value) or not self._balanced(point):
-            point = self._at_threshold(point)
-        if len(point.kept) > self.limit:
-            far = np.min(np.abs(point.kept.at[:, None] - self.model.form.kink_locations), axis=1)
-            nearest = np.sort(np.argpartition(far, self.limit)[: self.limit])
-            point = BlockPoint(point.v, point.value, point.sums, point.kept.pick(nearest))
-        return point
-
-    def _balanced(self, point: BlockPoint) -> bool:
-        """Whether the hinges at hand, by going to either end, can bring the mean slope to 1.
-
-        Without curvature a model that cannot is unbounded in t; with it, it is a poor one.
-        """
-        hinges = pair_up(point.kept, self.model.form, self._pairing(point.kept))
-        above = point.kept.at[hinges.row] > hinges.location
-        down, up = float(hinges.cap[above].sum()), float(hinges.cap[~above].sum())
-        margin = 0.25 if self.curved or not self.widths else 0.0
-        return bool(point.sums.slope - down <= 1.0 + margin and point.sums.slope + up >= 1.0 - margin)
-
-    def _line(self, point: BlockPoint, target: Vector) -> Vector | None:
-        """The best of some points on the way to the target, all tried in one pass; None if none is better."""
-        here, there = point.v, target
-        kernel = Along(
-            here[:-1], float(here[-1]), there[:-1], float(there[-1]), _LENGTHS, self.model.utility, self.units
-        )
-        values = self.panel.reduce(kernel)
-        self.passes += 1
-        steps = np.array(_LENGTHS)
-        values = values + (1 - steps) * here[-1] + steps * there[-1]
-        values = values + (1 - steps) * float(self.model.linear @ here[:-1])
-        values = values + steps * float(self.model.linear @ there[:-1])
-        values = np.where(np.isfinite(values), values, np.inf)
-        k = int(np.argmin(values))
-        return here + steps[k] * (there - here) if values[k] < point.value else None
-
-    def _widen(self, point: BlockPoint, target: Vector) -> None:
-        """How near a kink a row must be to be kept: as far as the rows at hand are about to move.
-
-        A model that moves them far beyond the rows it knows is not to be trusted so far.
-        """
-        if not len(point.kept):
-            self.widths = tuple(2.0 * width for width in self.widths)
-            return
-        step = target - point.v
-        most = float(np.max(np.abs(self.units.rows(point.kept.raw) @ step[:-1] - step[-1])))
-        self.widths = tuple(max(min(most, 2.0 * width), _NARROW) for width in self.widths)
-
-    def _spread(self, kept: KeptRows, hinges: KeptHinges) -> float:
-        """How far from their kinks the hinges are."""
-        return float(np.max(np.abs(kept.at[hinges.row] - hinges.location)))
-
-    def _pairing(self, kept: KeptRows) -> tuple[float, ...]:
-        """How near a kink a kept row must be to have its hinge: never so near that few rows determine the step."""
-        few = 40 * len(self.movable) + 400
-        widths = []
-        for kink, width in zip(self.model.form.kinks, self.widths, strict=True):
-            far = np.abs(kept.at - kink.at)
-            least = float(np.partition(far, few)[few]) if len(far) > few else np.inf
-            widths.append(max(width, least))
-        return tuple(widths)
-
-    # -- evidence -----------------------------------------------------------------------------------------------
-
-    def _evidence(self, point: BlockPoint, count: int, solution: SubSolution, hinges: KeptHinges) -> BlockAnswer:
-        """The gap at a point that the model's multipliers prove, up to rounding."""
-        model, theta, t = self.model, point.v[:-1], float(point.v[-1])
-        share = solution.multipliers.p / hinges.cap if len(hinges.cap) else np.zeros(0)
-        if solution.exact:  # a share of 1 but for rounding would support its row at the kink instead of where it is
-            side = solution.partition.side
-            share = np.where(side > 0, 1.0, np.where(side < 0, 0.0, share))
-        constant, slope, column_sums = point.sums.constant, point.sums.slope, point.sums.column_sums
-        if len(hinges.row):
-            kept = point.kept.pick(slice(0, count))
-            support, slopes = dual_pairs(kept.at, hinges, share, model.form)
-            with np.errstate(all="ignore"):
-                old = model.form.left_slope(kept.at)
-                moved = kept.weights * (slopes - old)
-                values = kept.weights * (model.utility.value(support) - model.utility.value(kept.at))
-                constant += float(np.sum(values - kept.weights * (slopes * support - old * kept.at)))
-                slope += float(moved.sum())
-                column_sums = column_sums + moved @ self.units.rows(kept.raw)
-        far = distance(theta, 1.0)
-        low = np.where(np.isinf(model.low), theta - far, model.low)
-        high = np.where(np.isinf(model.high), theta + far, model.high)
-        y, z = solution.multipliers.y, solution.multipliers.z
-        with np.errstate(all="ignore"):  # sums that overflowed prove nothing, as the gap will say
-            bound, y, _ = linear_minimum(column_sums + model.linear, model.polyhedron, low, high, y, z)
-        widest = self.widest if np.isfinite(self.widest) else 1.0 + point.sums.reach
-        gap = point.value - constant - bound + abs(1.0 - slope) * (widest + abs(t))
-        return BlockAnswer(point, count, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)
-
-    # -- no minimum ---------------------------------------------------------------------------------------------
-
-    def _watch(self, problem: Subproblem, solution: SubSolution, point: BlockPoint) -> None:
-        """As in memory."""
-
-        def losses(direction: Vector) -> tuple[Table, float]:
-            self.passes += 1
-            way = direction / self.units.scale
-            return self.panel.losses(way), float(self.units.center @ way)
-
-        here = point.v[:-1]
-        self.radius = next_radius(self.model, problem, solution.v, self.movable, here, self.origin, self.radius, losses)
+        return any(bool(np.any(part.form.curvature(point.losses, part.t))) for part in point.parts)

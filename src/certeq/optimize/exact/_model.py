@@ -11,23 +11,33 @@ from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact._certificate import l1_reach
 from certeq.optimize.exact._oracle import KeptRows, Scenarios, Sums, Units
 from certeq.optimize.exact._problem import Problem, Squares
+from certeq.optimize.exact._risk import (
+    TermAt,
+    best_inner,
+    parts_at,
+    plain_form,
+    scales_of,
+    times,
+    total_cost,
+    with_least,
+)
 from certeq.optimize.qp import Subproblem
-from certeq.risk.solvers import value_near
 from certeq.utilities import Quadratic, Utility
-from certeq.utilities.forms import Form
-from certeq.utilities.forms import form as form_of
+from certeq.utilities.forms import Form, Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+LEAST_SCALE = 1e-13  # of a scale s, where losses have size 1: it adds that times its cost to the minimum
 
 
 @dataclass(frozen=True)
 class Point:
-    """A feasible theta with its losses, threshold and value."""
+    """A feasible theta with its losses, the best inner variables, the risk's terms there, and its value."""
 
     theta: Vector
     losses: Vector
-    t: float
+    inner: Vector
+    parts: tuple[TermAt, ...]
     value: float
 
 
@@ -35,7 +45,8 @@ class Point:
 class Hinges:
     """Kinks that a model treats exactly: pairs (scenario, kink); every other one keeps the side it is on.
 
-    ``above`` has one row per kink: whether a scenario outside the pairs counts as above that kink.
+    Kinks are those of all terms, one after the other. ``above`` has one row per kink: whether a scenario outside the
+    pairs counts as above that kink.
     """
 
     scenario: Index
@@ -45,10 +56,10 @@ class Hinges:
 
 @dataclass(frozen=True)
 class Model:
-    """Minimize OCE(scenarios @ theta) + linear.theta + squares over the polyhedron, all of size about 1."""
+    """Minimize risk(scenarios @ theta) + linear.theta + squares over the polyhedron, all of size about 1."""
 
     scenarios: Scenarios
-    form: Form
+    inner: Inner
     linear: Vector
     polyhedron: Constraints
     low: Vector  # the box that the rows imply
@@ -63,47 +74,42 @@ class Model:
         return self.scenarios.weights
 
     @property
+    def form(self) -> Form:
+        """The form of u where the risk is a plain OCE, in these units."""
+        return self.inner.terms[0].form
+
+    @property
     def utility(self) -> Utility:
-        """u, in these units."""
+        """u of a plain OCE, in these units."""
         return self.form.utility
 
-    def with_form(self, form: Form) -> Model:
-        """The same problem under another utility."""
-        return replace(self, form=form)
+    def with_inner(self, inner: Inner) -> Model:
+        """The same problem under another risk."""
+        return replace(self, inner=inner)
 
-    def evaluate(self, theta: Vector, guess: float | None = None) -> Point:
-        """Losses, threshold and value at theta."""
+    def evaluate(self, theta: Vector, guess: Vector | None = None) -> Point:
+        """Losses, inner variables and value at theta."""
         return self.at(theta, self.scenarios.losses(theta), guess)
 
-    def at(self, theta: Vector, losses: Vector, guess: float | None = None) -> Point:
+    def at(self, theta: Vector, losses: Vector, guess: Vector | None = None) -> Point:
         """The same where the losses are known already."""
         with np.errstate(all="ignore"):
-            value, t = value_near(losses, None if self.scenarios.even else self.weights, self.form, guess)
+            value, inner = best_inner(losses, None if self.scenarios.even else self.weights, self.inner, guess)
             value += float(self.linear @ theta)
             if self.squares is not None:
                 value += self.squares.value(theta)
-        return Point(theta, losses, t, value)
+        return Point(theta, losses, inner, parts_at(self.inner, inner), value)
 
     def costs(self, theta: Vector) -> Vector:
         """The slope in theta of all but the risk."""
         return self.linear if self.squares is None else self.linear + self.squares.slope(theta)
 
-    def slopes(self, losses: Vector, t: float, hinges: Hinges) -> tuple[Vector, Vector, Vector]:
-        """Slope and curvature of u at losses less t, without the kinks in ``hinges``; and w times the slope."""
-        with np.errstate(all="ignore"):
-            slope, curvature = self.form.derivatives(losses, t)
-        for k, kink in enumerate(self.form.kinks):
-            chosen = np.zeros(len(losses), dtype=bool)
-            chosen[hinges.scenario[hinges.which == k]] = True
-            wanted = hinges.above[k] & ~chosen
-            slope = slope + kink.jump * (wanted.astype(float) - (losses - kink.at > t))
-        return slope, curvature, self.weights * slope
-
     def caps(self, hinges: Hinges) -> Vector:
         """The largest multiplier of each hinge: w times the jump."""
-        if not self.form.kinks:
+        jumps = [term.weight * term.form.jumps for term in self.inner.terms if term.form.kinks]
+        if not jumps:
             return np.zeros(0)
-        return np.asarray(self.weights[hinges.scenario] * self.form.jumps[hinges.which])
+        return np.asarray(self.weights[hinges.scenario] * np.concatenate(jumps)[hinges.which])
 
     def as_subproblem(self) -> Subproblem | None:
         """The whole problem, where u is quadratic and every asset bounded; None otherwise.
@@ -111,34 +117,91 @@ class Model:
         The losses are centered, so that  E u(x - t) + t + linear.theta  has the slope c*Cov theta + linear in theta
         and c*(t + anchor) in t, with c the constant curvature: one product of the table with itself says it all.
         """
-        q, shape = self.polyhedron, self.form.shape
+        form = plain_form(self.inner)
+        shape = None if form is None else form.shape
         if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
             return None
-        H = self.scenarios.gram(shape.bend * self.weights, np.arange(len(self.linear)))
+        diagonal = shape.bend * self.weights
+        H = self.scenarios.gram(diagonal, np.arange(len(self.linear)), {0: diagonal}, 1)
+        H[-1, -1] = diagonal.sum()
         if self.squares is not None:
             self.squares.add_hessian(H, np.arange(len(self.linear)))
         g = np.append(self.linear, shape.bend * self.utility.anchor)
-        return _in_theta_and_t(g, H, q, None)
+        return self._in_theta_and_inner(g, H, self.polyhedron, None)
 
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
-        """The second-order model at a point in the variables (theta[assets], t), kinks kept as hinges."""
-        _, curvature, tilt = self.slopes(point.losses, point.t, hinges)
-        g = np.append((self.scenarios.column_sums(tilt) + self.costs(point.theta))[assets], 1.0 - float(tilt.sum()))
+        """The second-order model at a point in the variables (theta[assets], inner), kinks kept as hinges.
+
+        A term in t and s has the row (losses, -1, -(x-t)/s) for each scenario: curvature times that row's square.
+        """
+        losses, w, count = point.losses, self.weights, len(assets)
+        slope = self.inner.cost.copy()
+        block = np.zeros((len(slope), len(slope)))
+        columns: dict[int, Vector] = {}
+        total: Vector | None = None
+        curved: Vector | None = None
+        first = 0
+        for part in point.parts:
+            weight, t, s = part.weight, part.term.t, part.term.s
+            with np.errstate(all="ignore"):
+                tilt, curvature = part.form.derivatives(losses, part.t)
+                if s is not None:
+                    y = losses - part.t
+                    slope[s] += weight * float(w @ (part.form.utility.value(y) - tilt * y)) / part.s
+            for k, kink in enumerate(part.form.kinks, first):
+                chosen = np.zeros(len(losses), dtype=bool)
+                chosen[hinges.scenario[hinges.which == k]] = True
+                wanted = hinges.above[k] & ~chosen
+                moved = kink.jump * (wanted.astype(float) - (losses - kink.at > part.t))
+                tilt = tilt + moved
+                if s is not None:
+                    slope[s] -= weight * (kink.at / part.s) * float(w @ moved)
+            first += len(part.form.kinks)
+            tilt = times(weight, w * tilt)
+            slope[t] -= float(tilt.sum())
+            total = tilt if total is None else total + tilt
+            if curvature.any():
+                diagonal = times(weight, w * curvature)
+                curved = diagonal if curved is None else curved + diagonal
+                columns[t] = diagonal
+                block[t, t] = diagonal.sum()
+                if s is not None:
+                    z = y / part.s
+                    columns[s] = diagonal * z
+                    block[t, s] = block[s, t] = float(diagonal @ z)
+                    block[s, s] = float(diagonal @ (z * z))
+        assert total is not None
+        g = np.concatenate([(self.scenarios.column_sums(total) + self.costs(point.theta))[assets], slope])
         H = None
-        if np.any(curvature):
-            H = self.scenarios.gram(self.weights * curvature, assets)
+        if curved is not None:
+            H = self.scenarios.gram(curved, assets, columns, len(slope))
+            H[count:, count:] = block
         if self.squares is not None:
             H = np.zeros((len(g), len(g))) if H is None else H
             self.squares.add_hessian(H, assets)
-        v = np.append(point.theta, point.t)
-        kinked = None
-        if len(hinges.scenario):
-            B, kink = self.scenarios.rows(hinges.scenario, assets), self.form.kink_locations[hinges.which]
-            rest = _without(point.theta, assets)
-            if np.any(rest):
-                kink = kink - self.scenarios.losses(rest)[hinges.scenario]
-            kinked = B, kink, self.caps(hinges)
-        return self.around(v, assets, g, H, kinked, radius)
+        kinked = self._hinge_rows(point, assets, hinges) if len(hinges.scenario) else None
+        return self.around(np.concatenate([point.theta, point.inner]), assets, g, H, kinked, radius)
+
+    def _hinge_rows(self, point: Point, assets: Index, hinges: Hinges) -> tuple[Vector, Vector, Vector]:
+        """B, kink and cap of the hinges: where s is a variable, the location of a kink is its multiple."""
+        size = len(assets)
+        B = np.zeros((len(hinges.scenario), size + len(self.inner.cost)))
+        B[:, :size] = self.scenarios.rows(hinges.scenario, assets)
+        kink, first = np.zeros(len(hinges.scenario)), 0
+        for part in point.parts:
+            locations = part.form.kink_locations
+            mine = (hinges.which >= first) & (hinges.which < first + len(locations))
+            at = locations[hinges.which[mine] - first]
+            B[mine, size + part.term.t] = -1.0
+            if part.term.s is None:
+                kink[mine] = at
+            else:
+                B[mine, size + part.term.s] = at / -part.s
+            first += len(locations)
+        rest = _without(point.theta, assets)
+        if np.any(rest):
+            kink = kink - self.scenarios.losses(rest)[hinges.scenario]
+        return B, kink, self.caps(hinges)
 
     def around(
         self,
@@ -149,20 +212,39 @@ class Model:
         hinges: tuple[Vector, Vector, Vector] | None,
         radius: float,
     ) -> Subproblem:
-        """The quadratic with slope g and Hessian H at v = (theta, t) in (theta[assets], t), all others as they are.
+        """The quadratic with slope g and Hessian H at v = (theta, inner) in (theta[assets], inner), others as they are.
 
         A variable that nothing bounds is given bounds at the ``radius``.
         """
-        q, rest = self.polyhedron, _without(v[:-1], assets)
-        at = v[np.append(assets, len(v) - 1)]
+        count = len(self.linear)
+        q, rest = self.polyhedron, _without(v[:count], assets)
+        at = v[np.append(assets, np.arange(count, len(v)))]
         if H is not None:
             g = g - H @ at
+        own = at[: len(assets)]
         lower, upper = q.lower[assets], q.upper[assets]
-        lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), at[:-1] - radius, lower)
-        upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), at[:-1] + radius, upper)
+        lower = np.where(np.isneginf(lower) & np.isneginf(self.low[assets]), own - radius, lower)
+        upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), own + radius, upper)
         C, G = q.C[:, assets], q.G[:, assets]
         chosen = Constraints(lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest)
-        return _in_theta_and_t(g, H, chosen, hinges)
+        if H is not None and len(C) and scales_of(self.inner):
+            # A risk with a scale is as much larger as its losses are: no curvature along (theta, inner) itself. A
+            # multiple of |C v - c|^2, which is 0, gives it some.
+            size = len(assets)
+            unit = float(H.diagonal().max())
+            H[:size, :size] += unit * (C.T @ C)
+            g[:size] -= unit * (chosen.c @ C)
+        return self._in_theta_and_inner(g, H, chosen, hinges)
+
+    def _in_theta_and_inner(
+        self, g: Vector, H: Vector | None, q: Constraints, hinges: tuple[Vector, Vector, Vector] | None
+    ) -> Subproblem:
+        """A subproblem in (theta, inner) from constraints on theta alone."""
+        inner = self.inner
+        C, G = (np.hstack([rows, np.zeros((len(rows), len(inner.cost)))]) for rows in (q.C, q.G))
+        lower, upper = np.append(q.lower, inner.low), np.append(q.upper, inner.high)
+        B, kink, cap = hinges or (np.zeros((0, len(g))), np.zeros(0), np.zeros(0))
+        return Subproblem(g, H, lower, upper, C, q.c, G, q.b, B, kink, cap, len(inner.cost))
 
 
 def _without(theta: Vector, assets: Index) -> Vector:
@@ -170,16 +252,6 @@ def _without(theta: Vector, assets: Index) -> Vector:
     rest = theta.copy()
     rest[assets] = 0.0
     return rest
-
-
-def _in_theta_and_t(
-    g: Vector, H: Vector | None, q: Constraints, hinges: tuple[Vector, Vector, Vector] | None
-) -> Subproblem:
-    """A subproblem in (theta, t) from constraints on theta alone."""
-    C, G = (np.hstack([rows, np.zeros((len(rows), 1))]) for rows in (q.C, q.G))
-    lower, upper = np.append(q.lower, -np.inf), np.append(q.upper, np.inf)
-    B, kink, cap = hinges or (np.zeros((0, len(g))), np.zeros(0), np.zeros(0))
-    return Subproblem(g, H, lower, upper, C, q.c, G, q.b, B, kink, cap)
 
 
 def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:
@@ -191,7 +263,7 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding
     c_norm, g_norm = q.lengths()
-    inner = Constraints(
+    rows = Constraints(
         q.lower / holding,
         q.upper / holding,
         q.C / c_norm[:, None],
@@ -199,10 +271,19 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         q.G / g_norm[:, None],
         q.b / g_norm / holding,
     )
-    linear = (problem.linear + scenarios.center) / scenarios.scale
-    form = form_of(problem.utility).scaled(1.0 / loss)  # kink by kink, as the certificate will ask for them
+    linear = (problem.linear + total_cost(problem.inner) * scenarios.center) / scenarios.scale
     squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
-    return Model(scenarios, form, linear, inner, low / holding, high / holding, holding, loss, squares)
+    inner = _in_units(problem.inner, loss)
+    return Model(scenarios, inner, linear, rows, low / holding, high / holding, holding, loss, squares)
+
+
+def _in_units(inner: Inner, loss: float) -> Inner:
+    """The risk of losses divided by ``loss``, kink by kink, as the certificate will ask for them."""
+    terms = [  # s u(x/s) has the same form in every unit
+        Term(term.weight, term.form.scaled(1.0 / loss) if term.s is None else term.form, term.t, term.s)
+        for term in inner.terms
+    ]
+    return with_least(Inner(inner.cost, inner.low, inner.high, tuple(terms)), LEAST_SCALE)
 
 
 @dataclass(frozen=True)

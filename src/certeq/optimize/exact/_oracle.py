@@ -105,49 +105,49 @@ class Scenarios:
         parts = self._by_block(lambda rows, block: tilt[rows] @ block)
         return np.asarray(sum(parts, -float(tilt.sum()) * self.center) / self.scale)
 
-    def gram(self, diagonal: Vector, assets: Index) -> Vector:
-        """B^T diag B with rows B_i = (losses of the chosen assets, -1): the Hessian in (theta, t)."""
+    def gram(self, diagonal: Vector, assets: Index, columns: dict[int, Vector], inner: int) -> Vector:
+        """The Hessian in (theta, inner) but for the block of the ``inner`` variables, which is 0.
+
+        That of theta is B^T diag B, B the losses of the chosen assets; beside it -B^T c for each of the ``columns`` c,
+        by its inner variable, with an entry for each scenario that is 0 where the diagonal is.
+        """
         size = len(assets)
-        out = np.zeros((size + 1, size + 1))
+        out = np.zeros((size + inner, size + inner))
         if self._turned is not None:
             chosen = self._columns(assets)
             if (diagonal == diagonal[0]).all():  # a constant curvature: nothing to weigh
                 out[:size, :size] = (diagonal[0] / self._unit**2) * (chosen @ chosen.T)
-                out[:size, size] = (chosen @ diagonal) / -self._unit
             else:
                 root = np.sqrt(diagonal) / self._unit
                 live = diagonal.nonzero()[0]
                 if 2 * len(live) < self.count:
-                    chosen, root = chosen[:, live], root[live]
+                    chosen, root = chosen.take(live, axis=1), root[live]
+                    columns = {j: column[live] for j, column in columns.items()}
                 half = chosen * root
                 out[:size, :size] = half @ half.T
-                out[:size, size] = (half @ root) * -self._unit
+            for j, column in columns.items():
+                out[:size, size + j] = (chosen @ column) / -self._unit
         else:
 
-            def part(rows: slice, block: Vector) -> tuple[Vector, Vector]:
-                root = np.sqrt(diagonal[rows])
+            def part(rows: slice, block: Vector) -> tuple[Vector, dict[int, Vector]]:
                 some = block if size == self.assets else block[:, assets]
-                half = (some - self.center[assets]) * (root / self.scale)[:, None]
-                return half.T @ half, root @ half
+                some = (some - self.center[assets]) / self.scale
+                half = some * np.sqrt(diagonal[rows])[:, None]
+                return half.T @ half, {j: column[rows] @ some for j, column in columns.items()}
 
             for square, cross in self._by_block(part):
                 out[:size, :size] += square
-                out[:size, size] -= cross
-        out[size, :size] = out[:size, size]
-        out[size, size] = diagonal.sum()
+                for j, product in cross.items():
+                    out[:size, size + j] -= product
+        out[size:, :size] = out[:size, size:].T
         return out
 
     def rows(self, scenarios: Index, assets: Index) -> Vector:
-        """The rows B_i = (losses of the chosen assets, -1) of the chosen scenarios."""
-        out = np.empty((len(scenarios), len(assets) + 1))
+        """Losses of the chosen scenarios and assets."""
         if self._turned is not None:
-            out[:, :-1] = self._columns(assets)[:, scenarios].T
-            out[:, :-1] /= self._unit
-        else:
-            some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
-            out[:, :-1] = (some - self.center[assets]) / self.scale
-        out[:, -1] = -1.0
-        return out
+            return np.asarray(self._columns(assets).take(scenarios, axis=1).T / self._unit)
+        some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
+        return np.asarray((some - self.center[assets]) / self.scale)
 
 
 @dataclass(frozen=True)

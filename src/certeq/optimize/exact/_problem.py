@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from certeq._checks import as_real, check_array, check_bound, check_finite, check_instance, check_weights, probabilities
 from certeq._table import ArrayTable, Table, refuse_table
 from certeq.optimize.domains._rows import Constraints
-from certeq.utilities import Utility
+from certeq.optimize.exact._risk import read_inner, total_cost
+from certeq.utilities import Risk
+from certeq.utilities.forms import Inner
 
 Vector = NDArray[np.float64]
 _FAR = 1024.0  # deviations from 0 at which the mean of an asset's losses is taken off: ten of their digits are the mean
@@ -19,14 +21,15 @@ _FAR = 1024.0  # deviations from 0 at which the mean of an asset's losses is tak
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimize OCE(table @ v) + linear.v + squares over the polyhedron; ``kept`` are scenarios of positive weight.
+    """Minimize risk(table @ v) + linear.v + squares over the polyhedron; ``kept`` are scenarios of positive weight.
 
     No loss of the table is above ``largest`` in size.
     """
 
     table: NDArray[np.floating]
     weights: Vector
-    utility: Utility
+    utility: Risk
+    inner: Inner
     linear: Vector
     polyhedron: Constraints
     kept: NDArray[np.intp] | None
@@ -53,10 +56,8 @@ def read_problem(
     quadratic: Any = None,
 ) -> Problem:
     """Check every argument; errors name it, say what was found and what would be right."""
-    check_instance("utility", utility, Utility, "a certeq utility such as CVaR(0.05)")
-    if not getattr(utility, "has_curvature", True):
-        raise TypeError(f"The exact solver needs the curvature of {utility!r}: pass d2u= when making it.")
-    utility.anchor  # noqa: B018 - a sum whose slope never passes 1 is refused here, with its own reason
+    check_instance("utility", utility, Risk, "a certeq utility or risk such as CVaR(0.05)")
+    inner = read_inner(utility)
     table, largest = _table(A)
     count, assets = table.shape
     kept, mass = None, np.full(count, 1.0 / count)
@@ -73,13 +74,13 @@ def read_problem(
     )
     slope = np.zeros(assets) if linear is None else check_array("linear", linear, size=assets)
     squares = read_squares(quadratic, assets)
-    return Problem(table, mass, utility, slope, polyhedron, kept, count, largest, squares)
+    return Problem(table, mass, utility, inner, slope, polyhedron, kept, count, largest, squares)
 
 
 def without_offsets(problem: Problem, mean: Vector, deviation: Vector) -> tuple[Problem, Vector]:
     """The same problem with small losses where those of an asset lie far from 0, and what was taken off each asset.
 
-    OCE moves with a constant: OCE((A + 1 b^T) v) = OCE(A v) + b.v, so that an offset goes into the linear term and
+    A risk moves with a constant: OCE((A + 1 b^T) v) = OCE(A v) + b.v, so that an offset goes into the linear term and
     rounds nothing there that a proof multiplies by scenarios. It is taken off only where no digit is lost: where every
     loss lies between half and twice the offset, their difference is exact (Sterbenz).
     """
@@ -92,7 +93,8 @@ def without_offsets(problem: Problem, mean: Vector, deviation: Vector) -> tuple[
     exact = far & (ratio.min(axis=0) >= 0.5) & (ratio.max(axis=0) <= 2.0)
     offset = np.where(exact, mean, 0.0)
     table -= offset
-    return replace(problem, table=table, linear=problem.linear + offset, largest=float(np.abs(table).max())), offset
+    linear = problem.linear + total_cost(problem.inner) * offset
+    return replace(problem, table=table, linear=linear, largest=float(np.abs(table).max())), offset
 
 
 def read_squares(quadratic: Any, size: int) -> Squares | None:
@@ -252,14 +254,16 @@ class ExactResult:
     theta : array
         The point: within its bounds exactly, on the equality rows to rounding.
     value : float
-        OCE(A theta) + linear.theta.
+        The risk of A theta, plus linear.theta.
     gap, lower_bound : float
         No feasible point has a value below ``lower_bound = value - gap``. Found from theta, a tilt and multipliers
         by weak duality, with every rounding error allowed for; not a solver's residual.
     relative_gap : float
         gap over the larger of |value| and a hundredth of the losses' spread (one asset's, times what is held).
-    threshold : float
-        t* of the losses at theta.
+    threshold : float or array
+        t* of the losses at theta; one for each term of a mixture.
+    inner : array
+        All inner variables of the risk at theta, in the order of its ``inner()``: thresholds and scales.
     tilt : array
         Worst-case probabilities, one per scenario, which sum to 1. Where the status is "optimal" they prove the bound,
         and ties at a kink carry the shares that the dual problem gives them; otherwise they are the tilt of theta's
@@ -297,7 +301,8 @@ class ExactResult:
     gap: float
     lower_bound: float
     relative_gap: float
-    threshold: float
+    threshold: float | Vector
+    inner: Vector
     tilt: Vector = field(repr=False)
     status: str
     iterations: int

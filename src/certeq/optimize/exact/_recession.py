@@ -1,4 +1,4 @@
-"""Does the objective fall for ever? The slope of OCE far out along a direction, in closed form."""
+"""Does the objective fall for ever? The slope of the risk far out along a direction, in closed form."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._table import Table, summary
+from certeq._table import ArrayTable, Table, summary
 from certeq.optimize.exact._model import Model
+from certeq.optimize.exact._risk import alone, best_inner, with_least
 from certeq.optimize.qp import Subproblem
 from certeq.risk.solvers import solve_long
 from certeq.utilities import CVaR
+from certeq.utilities.forms import Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -42,7 +44,7 @@ def next_radius(
     the step, or along the way from the ``origin``.
     """
     q = model.polyhedron
-    v, low, high = v[:-1], problem.lower[:-1], problem.upper[:-1]
+    v, low, high = (vector[: problem.outer] for vector in (v, problem.lower, problem.upper))
     slack = _SMALL * radius
     hit = ((low != q.lower[assets]) & (v <= low + slack)) | ((high != q.upper[assets]) & (v >= high - slack))
     if not hit.any():
@@ -62,8 +64,6 @@ def next_radius(
 def falls_for_ever(model: Model, direction: Vector, losses: Callable[[Vector], tuple[Table, float]]) -> bool:
     """Whether direction lies in the set's cone and the objective's slope along it stays below 0.
 
-    Far out OCE(X + s Y)/s tends to the largest mean of Y under tilts q with q/w in the range of the slope of u:
-    between low and high it is low * mean + (1 - low) * (mean of the worst tail), tail = (1 - low)/(high - low).
     ``losses`` are those of a direction, and their mean; the model's own are less it.
     """
     d = direction / float(np.max(np.abs(direction)))
@@ -74,15 +74,28 @@ def falls_for_ever(model: Model, direction: Vector, losses: Callable[[Vector], t
         return False
     if model.squares is not None and not model.squares.flat_along(d):
         return False
-    low, high = model.utility.slope_range
-    if low == high:
-        far = 0.0
-    elif high == np.inf or low == -np.inf:
-        table, mean = losses(d)
-        ends = summary(table)
-        level = ends.high - ends.low <= _SMALL
-        far = (0.0 if level else np.inf) if low == -np.inf else (1.0 - low) * (ends.high - mean)
-    else:
-        table, mean = losses(d)
-        far = (1.0 - low) * (solve_long(table, CVaR._of((1.0 - low) / (high - low))).value - mean)
+    far = sum(_slope_far_out(model.inner, term, lambda: losses(d)) for term in model.inner.terms)
     return far + float(model.linear @ d) < -10.0 * _SMALL
+
+
+def _slope_far_out(inner: Inner, term: Term, losses: Callable[[], tuple[Table, float]]) -> float:
+    """The slope of a term far out along a direction, whose losses less their mean are asked for where they matter.
+
+    OCE(X + s Y)/s tends to the largest mean of Y under tilts q with q/w in the range of the slope of u: between low
+    and high it is low * mean + (1 - low) * (mean of the worst tail), tail = (1 - low)/(high - low). A term with a
+    scale is as much larger as its losses are: it tends to the term's own risk of Y.
+    """
+    if term.s is not None:
+        table, _ = losses()
+        assert isinstance(table, ArrayTable)  # tables that are read in blocks have plain terms
+        return best_inner(table.values, table.weights, with_least(alone(inner, term), 0.0))[0]
+    low, high = term.form.utility.slope_range
+    if low == high:
+        return 0.0
+    table, mean = losses()
+    if high < np.inf and low > -np.inf:
+        return term.weight * (1.0 - low) * (solve_long(table, CVaR._of((1.0 - low) / (high - low))).value - mean)
+    ends = summary(table)
+    if low == -np.inf:
+        return 0.0 if ends.high - ends.low <= _SMALL else np.inf
+    return term.weight * (1.0 - low) * (ends.high - mean)

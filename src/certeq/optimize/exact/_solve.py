@@ -1,16 +1,17 @@
-"""solve_exact and solve_panel: check the problem, find a start, descend, and prove how good the answer is."""
+"""solve_exact: check the problem, find a start, descend, and prove how good the answer is."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_count, check_number
-from certeq._table import Block, Table
+from certeq._table import Block
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.domains._rows import (
@@ -22,37 +23,29 @@ from certeq.optimize.domains._rows import (
     presolve_rows,
     restore,
 )
-from certeq.optimize.exact._certificate import (
-    Certificate,
-    Prove,
-    conclude,
-    evidence_in_memory,
-    l1_reach,
-    prove_alone,
-    tangent_problem,
-    tilt_of,
-    with_squares,
-)
-from certeq.optimize.exact._descent import Answer, BlockDescent, Descent
-from certeq.optimize.exact._model import Model, dual_pairs, normalize
-from certeq.optimize.exact._oracle import Scenarios, Units
+from certeq.optimize.exact._certificate import Certificate, conclude, prove_alone, tangent_problem, with_squares
+from certeq.optimize.exact._descent import Answer, Descent, total_tilt
+from certeq.optimize.exact._evidence import evidence_in_memory, tilt_of
+from certeq.optimize.exact._model import Model, normalize
+from certeq.optimize.exact._oracle import Scenarios
 from certeq.optimize.exact._problem import ExactResult, Problem, read_problem, read_start, without_offsets
 from certeq.optimize.exact._recession import UnboundedDirection
-from certeq.optimize.exact._start import ScenarioSummary, Worst, at_once, first_point, scan
+from certeq.optimize.exact._risk import best_inner, parts_at, plain_form, thresholds_of, with_least
+from certeq.optimize.exact._scales import bounded_scales, with_smaller_scales
+from certeq.optimize.exact._start import at_once, first_point
 from certeq.optimize.exact._working_set import FEW
-from certeq.risk.solvers import solve_long, value_near
-from certeq.utilities import Quadratic, Utility
-from certeq.utilities.forms import form as form_of
+from certeq.utilities import Quadratic, Risk
 
 Vector = NDArray[np.float64]
 
 _ANEW = 20  # steps from which on half of them are kept for a second start
+_FEW_DIGITS = 1e-8  # the least scale s beside losses of size 1 where a tilt is made of it
 _MANY = 60_000  # from this many scenarios on, a third of that number is solved first
 
 
 def solve_exact(
     A: Any,
-    utility: Utility,
+    utility: Risk,
     *,
     weights: Any = None,
     linear: Any = None,
@@ -150,11 +143,12 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     rows = presolve_rows(asked)
     if rows.constraints is not asked:
         problem = replace(problem, polyhedron=rows.constraints)
-    single = isinstance(problem.utility.shape, Quadratic) and problem.table.shape[1] <= FEW
+    form = plain_form(problem.inner)
+    single = form is not None and isinstance(form.shape, Quadratic) and problem.table.shape[1] <= FEW
     if given is None and len(problem.weights) >= _MANY and not single:
         step = max(2, 3 * len(problem.weights) // _MANY)
         some = np.ascontiguousarray(problem.table[::step])
-        given = _from_a_part(problem, some, problem.weights[::step], tol, deadline)
+        given = from_a_part(problem, some, problem.weights[::step], tol, deadline)
     scenarios = Scenarios(problem.table, problem.weights)
     problem, offset = without_offsets(problem, scenarios.center, scenarios.deviation)
     if offset.any():
@@ -162,18 +156,27 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     order = np.argsort(problem.linear + scenarios.center + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
     model = normalize(problem, scenarios, start, *box)
-    theta, movable = start / model.holding, _movable(model)
+    theta, movable = start / model.holding, movable_assets(model)
     answer = None if given is not None else at_once(model, theta, movable)
     proof = None if answer is None else _prove(problem, box, model, answer)
     if answer is None or proof is None or proof.relative > tol:
+        proof = None
         try:
-            answer = _descend(model, theta, movable, given is not None, tol, max_iter, deadline)
+            for answer in _descend(model, theta, movable, given is not None, tol, max_iter, deadline):
+                proved = _prove(problem, box, model, answer)
+                proof = proved if proof is None or proved.relative < proof.relative else proof
+                if proof.relative <= tol:
+                    break
         except UnboundedDirection as found_direction:
             raise unbounded_error(problem, found_direction.direction) from None
-        proof = _prove(problem, box, model, answer)
+    assert answer is not None
+    assert proof is not None
     if proof.relative > tol:
         proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
+    inner, free = proof.inner.copy(), thresholds_of(problem.inner)
+    inner[free] += float(offset @ proof.theta)
+    thresholds = inner[free]
     steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in answer.trace]
     return ExactResult(
         theta=proof.theta,
@@ -181,12 +184,13 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         gap=found.gap,
         lower_bound=found.lower_bound,
         relative_gap=proof.relative,
-        threshold=proof.t + float(offset @ proof.theta),
+        threshold=float(thresholds[0]) if len(thresholds) == 1 else thresholds,
+        inner=inner,
         tilt=_all_scenarios(problem, _summing_to_one(problem, proof)),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
-        multipliers=_multipliers(found, rows, asked),
+        multipliers=multipliers_of(found, rows, asked),
         radius=found.radius,
     )
 
@@ -196,7 +200,7 @@ class _Proof:
     """The answer in the caller's units, with its certificate."""
 
     theta: Vector
-    t: float
+    inner: Vector
     tilt: Vector
     certificate: Certificate
     relative: float
@@ -208,16 +212,22 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     theta = tidied(problem, model, answer.point.theta)
     c_norm, g_norm = q.lengths()
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
-    t = answer.point.t * model.loss + float(scenarios.center @ theta)
-    support, form = answer.support * model.loss, form_of(problem.utility)
-    if answer.seat is not None:  # on a kink in the caller's units as well, whose rounding is another
-        support = np.where(answer.seat >= 0, form.kink_locations[answer.seat], support)
+    inner = answer.point.inner * model.loss
+    inner[thresholds_of(problem.inner)] += float(scenarios.center @ theta)
     spread = np.minimum(model.scenarios.root_mean_square(), problem.largest)
     tangent = tangent_problem(problem, theta)
-    sums = evidence_in_memory(tangent, form, theta, t, support, answer.tilt, spread)
-    found = conclude(sums, form, tangent.linear, problem.polyhedron, box, theta, t, y, z, model.holding)
+    sums = []
+    for part, one in zip(parts_at(problem.inner, inner), answer.supported, strict=True):
+        # The lines may belong to another s than the value: they are the same ones in units of s.
+        support = one.support * (part.s / one.part.s if part.term.s is not None else model.loss)
+        if one.seat is not None:  # on a kink in the caller's units as well, whose rounding is another
+            support = np.where(one.seat >= 0, part.form.kink_locations[one.seat], support)
+        sums.append(evidence_in_memory(tangent, part.form, theta, part.t, support, one.tilt, spread, one.moved))
+    mean = scenarios.center
+    found = conclude(sums, problem.inner, tangent.linear, q, box, theta, inner, y, z, model.holding, mean)
     found = with_squares(found, problem, box, theta, z, model.holding)
-    return _Proof(theta, t, answer.tilt, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
+    relative = found.gap / max(abs(found.value), 1e-2 * model.loss)
+    return _Proof(theta, inner, total_tilt(answer.supported), found, relative)
 
 
 def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Model, proof: _Proof) -> _Proof:
@@ -225,20 +235,27 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
 
     The tilt that is returned is that of theta in any case: it sums to 1 whatever the solver did.
     """
-    theta, form, table = proof.theta, form_of(problem.utility), problem.as_table()
-    t, linear = _threshold_at(problem, theta), tangent_problem(problem, theta).linear
-    found, kernel = prove_alone(table, form, linear, problem.polyhedron, box, 1.0, theta, t, model.holding)
+    theta, table = proof.theta, problem.as_table()
+    inner, linear = _inner_at(problem, theta), tangent_problem(problem, theta).linear
+    found, tilts = prove_alone(
+        table, problem.inner, linear, problem.polyhedron, box, 1.0, theta, inner, model.holding, model.scenarios.center
+    )
     found = with_squares(found, problem, box, theta, found.z, model.holding)
-    tilt = table.elementwise(kernel)
+    weights = [term.weight for term in problem.inner.terms]
+    tilt = sum(weight * table.elementwise(kernel) for weight, kernel in zip(weights, tilts, strict=True))
     if found.gap < proof.certificate.gap:
-        return _Proof(theta, t, tilt, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
+        return _Proof(theta, inner, tilt, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
     return replace(proof, tilt=tilt)
 
 
-def _threshold_at(problem: Problem, theta: Vector) -> float:
+def _inner_at(problem: Problem, theta: Vector) -> Vector:
+    """The best inner variables for theta."""
     losses = problem.as_table().elementwise(_Losses(theta))
     even = bool((problem.weights == problem.weights[0]).all())
-    return value_near(losses, None if even else problem.weights, form_of(problem.utility))[1]
+    # Where s is nearly 0 the tilt has as many digits as s is longer than the roundings of losses.
+    spread = float(losses.max() - losses.min()) or float(np.abs(losses).max()) or 1.0
+    inner = with_least(problem.inner, _FEW_DIGITS * spread)
+    return best_inner(losses, None if even else problem.weights, inner)[1]
 
 
 @dataclass(frozen=True)
@@ -251,7 +268,7 @@ class _Losses:
         return np.asarray(block.rows @ self.theta)
 
 
-def _multipliers(found: Certificate, rows: PresolvedRows, asked: Constraints) -> dict[str, Vector]:
+def multipliers_of(found: Certificate, rows: PresolvedRows, asked: Constraints) -> dict[str, Vector]:
     """Those of the caller's rows and bounds."""
     q = rows.constraints
     reduced = found.slope - found.y @ q.C + found.z @ q.G
@@ -281,8 +298,11 @@ def _summing_to_one(problem: Problem, proof: _Proof) -> Vector:
     """
     tilt, total = proof.tilt, float(proof.tilt.sum())
     if abs(total - 1.0) >= 1e-9:
-        table, t = problem.as_table(), _threshold_at(problem, proof.theta)
-        tilt = table.elementwise(tilt_of(table, form_of(problem.utility), 1.0, proof.theta, t))
+        table, inner = problem.as_table(), problem.inner
+        tilt = sum(
+            part.weight * table.elementwise(tilt_of(table, inner, part, 1.0, proof.theta))
+            for part in parts_at(inner, _inner_at(problem, proof.theta))
+        )
         total = float(tilt.sum())
     return tilt / total if problem.utility.is_monotone and abs(total - 1.0) < 1e-9 else tilt
 
@@ -304,7 +324,7 @@ def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
         check_number("time_limit", time_limit, "a number of seconds above 0", above=0.0, finite=False)
 
 
-def _from_a_part(problem: Problem, table: Vector, weights: Vector | None, tol: float, deadline: float) -> Vector | None:
+def from_a_part(problem: Problem, table: Vector, weights: Vector | None, tol: float, deadline: float) -> Vector | None:
     """The solution for some of the scenarios: a start so near that a few steps on all of them are enough."""
     squares = problem.squares
     try:
@@ -316,19 +336,19 @@ def _from_a_part(problem: Problem, table: Vector, weights: Vector | None, tol: f
             quadratic=None if squares is None else squares.given(),
             **problem.polyhedron.as_arguments(),
             tol=max(tol, 1e-6),
-            time_limit=_left(deadline, 0.5),
+            time_limit=time_left(deadline, 0.5),
         )
     except UnboundedError:  # fewer scenarios can be unbounded where all of them are not
         return None
     return found.theta
 
 
-def _left(deadline: float, share: float = 1.0) -> float | None:
+def time_left(deadline: float, share: float = 1.0) -> float | None:
     """A share of the time that is left."""
     return None if deadline == np.inf else max(1e-3, share * (deadline - time.perf_counter()))
 
 
-def _movable(model: Model) -> NDArray[np.intp]:
+def movable_assets(model: Model) -> NDArray[np.intp]:
     """The assets that their bounds do not fix."""
     width = np.where(np.isfinite(model.low), 1.0 + np.abs(model.low), 1.0)
     return (model.high - model.low > 1e-13 * width).nonzero()[0]
@@ -342,17 +362,21 @@ def _descend(
     tol: float,
     max_iter: int,
     deadline: float,
-) -> Answer:
+) -> Iterator[Answer]:
+    """Answers, each to be proved where the one before was not good enough: there is a second only if s tends to 0."""
+    assets: NDArray[np.intp] | None = None
     if warm:
-        point, assets = model.evaluate(theta), None
+        model, point = bounded_scales(model, model.evaluate(theta))
     else:
-        point, assets = first_point(model, theta, movable, deadline)
+        model, point, assets = first_point(model, theta, movable, deadline)
     descent = Descent(model, point, movable, deadline)
     size = min(1.0, max(abs(point.value), 1e-2))
     # A tilt sums to 1 up to rounding, which the largest loss multiplies: no step makes an estimated gap less than that.
     rounding = min(2e-15 * float(np.abs(point.losses).max()), 1e-2 * tol * size)
     target = max(1e-3 * tol * size, 2e-15 * max(1.0, abs(point.value)), rounding)
-    return descent.run(target, max_iter, assets, warm)
+    answer = descent.run(target, max_iter, assets, warm)
+    yield answer
+    yield from with_smaller_scales(descent, answer, target, max_iter)
 
 
 def unbounded_error(problem: Problem, along: Vector) -> UnboundedError:
@@ -366,186 +390,3 @@ def unbounded_error(problem: Problem, along: Vector) -> UnboundedError:
         "Add bounds, a budget or a utility that fears such losses.",
         direction,
     )
-
-
-_RESCUES = 6  # starts from the worst scenarios, where the first one got nowhere
-_DRAWN = 1 << 26  # bytes of rows that are solved in memory first
-_WHOLE = 1 << 25  # bytes of a panel that is read as a whole
-
-
-@dataclass(frozen=True)
-class PanelResult:
-    """As `ExactResult`, without a tilt: it has one entry per scenario and stays where the scenarios are.
-
-    ``passes`` counts how often the panel was read; ``trace`` holds (value, gap, seconds, rows kept near a kink).
-    """
-
-    theta: Vector
-    value: float
-    gap: float
-    lower_bound: float
-    relative_gap: float
-    threshold: float
-    status: str
-    iterations: int
-    passes: int
-    trace: list[tuple[float, float, float, int]] = field(repr=False)
-    multipliers: dict[str, Vector] = field(repr=False)
-    radius: float = np.inf
-    tilt: None = None
-
-
-def solve_panel(
-    panel: Table,
-    utility: Utility,
-    *,
-    weights: Any = None,
-    linear: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    C: Any = None,
-    c: Any = None,
-    G: Any = None,
-    b: Any = None,
-    theta0: Any = None,
-    tol: float = 1e-9,
-    max_iter: int = 200,
-    time_limit: float | None = None,
-) -> PanelResult:
-    """`solve_exact` for scenarios that are read in blocks, from a file or on a cluster; the same arguments.
-
-    Notes
-    -----
-    One pass checks the rows and draws a few of them, whose solution is the start. From there each step is one pass at
-    a trial (theta, t): sums of u, u' and u'' over the rows, and, where u has kinks, the rows near them, which alone
-    are kept. The subproblem is that of the solver in memory. A last pass proves the gap in the caller's units.
-    A panel of 32 MB at most is brought into memory by its first pass, and solved there.
-    Where that leads nowhere the worst scenarios at the point reached are brought in beside the draw, for a new start.
-    Where more scenarios than fit the memory set aside lie at a kink (one loss repeated a million times), the method
-    may end as "stalled", with a gap that is valid; merge equal scenarios into one with a weight then.
-    """
-    began = time.perf_counter()
-    check_limits(tol, max_iter, time_limit)
-    panel = panel if weights is None else panel.with_weights(weights)
-    deadline = np.inf if time_limit is None else began + time_limit
-    assets = panel.shape[1]
-    # The arguments are checked as those of the solver in memory, beside a row that stands for all.
-    asked = read_problem(np.zeros((1, assets)), utility, None, linear, lower, upper, C, c, G, b)
-    given = read_start(theta0, assets)
-    box, rows = implied_box(asked.polyhedron), presolve_rows(asked.polyhedron)
-    with one_blas_thread():
-        whole = 8 * len(panel) * assets <= _WHOLE
-        rows_drawn = min(max(len(panel) // 4, 16), max(1000, _DRAWN // (8 * assets)))
-        summary = scan(panel, len(panel) if whole else rows_drawn)
-        if whole:
-            return _in_memory(asked, summary, given, tol, max_iter, deadline)
-        problem = replace(asked, polyhedron=rows.constraints)
-        if given is None:
-            given = _from_a_part(problem, summary.drawn, summary.drawn_weights, tol, deadline)
-        order = np.argsort(problem.linear + summary.center + summary.deviation, kind="stable")
-        start = feasible_point(rows, *box, given, order, FEW)
-        # Only center and scale are asked of the scenarios here, and both are known for the whole panel.
-        model = normalize(problem, cast(Scenarios, summary), start, *box)
-        units = Units(summary.center, summary.scale, summary.mass)
-        widest = summary.biggest * l1_reach(rows.constraints, *box) + abs(utility.anchor)
-        descent = BlockDescent(panel, model, units, _movable(model), widest / model.loss, deadline)
-        t, width = _first_threshold(model, units, summary, start / model.holding)
-        # The size of the objective, which a relative gap is relative to.
-        size = min(1.0, max(abs(t + float(model.linear @ start) / model.holding), 1e-2))
-        try:
-            answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
-            for _ in range(_RESCUES):
-                if answer.gap <= tol * size or descent.iterations >= max_iter or time.perf_counter() > deadline:
-                    break
-                # Where u is steep a few of the worst scenarios decide, and no draw holds them all.
-                theta = answer.point.v[:-1]
-                worst, _, worst_weights = panel.reduce(Worst(theta, rows_drawn))
-                descent.passes += 1
-                part = summary.with_tail(panel.take(worst), worst_weights, theta)
-                better = _from_a_part(problem, part.drawn, part.drawn_weights, tol, deadline)
-                if better is None:
-                    break
-                start = feasible_point(rows, *box, better, order, FEW)
-                t, width = _first_threshold(model, units, part, start / model.holding)
-                answer = descent.run(np.append(start / model.holding, t), width, 1e-2 * tol * size, max_iter)
-        except UnboundedDirection as found_direction:
-            raise unbounded_error(problem, found_direction.direction) from None
-        point = answer.point
-        theta = tidied(problem, model, point.v[:-1])
-        q, scale = rows.constraints, summary.scale
-        y = answer.y * scale / np.linalg.norm(q.C, axis=1)
-        z = answer.z * scale / np.linalg.norm(q.G, axis=1)
-        t = float(point.v[-1]) * model.loss + float(summary.center @ theta)
-        kept = point.kept.pick(slice(0, answer.covered))
-        order_of_ids = np.argsort(kept.ids)
-        support, slope = dual_pairs(kept.raw @ theta - t, answer.hinges, answer.share, form_of(utility))
-        kernel = Prove(
-            theta,
-            t,
-            form_of(utility),
-            units.mass,
-            support[order_of_ids],
-            (kept.weights * slope)[order_of_ids],
-            kept.ids[order_of_ids],
-        )
-        proof = conclude(panel.reduce(kernel), kernel.form, problem.linear, q, box, theta, t, y, z, model.holding)
-        # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain
-        # point.
-        plain = feasible_point(rows, *box, None, order, FEW)
-        unit = max(model.loss, normalize(problem, cast(Scenarios, summary), plain, *box).loss)
-        if proof.gap > tol * max(abs(proof.value), 1e-2 * unit):
-            found = solve_long(panel.losses(theta), utility)
-            descent.passes += found.passes + 2
-            alone, _ = prove_alone(
-                panel, form_of(utility), problem.linear, q, box, units.mass, theta, found.threshold, model.holding
-            )
-            if alone.gap < proof.gap:
-                proof, t = alone, found.threshold
-    relative = proof.gap / max(abs(proof.value), 1e-2 * unit)
-    late, exhausted = time.perf_counter() > deadline, descent.iterations >= max_iter
-    return PanelResult(
-        theta=theta,
-        value=proof.value,
-        gap=proof.gap,
-        lower_bound=proof.lower_bound,
-        relative_gap=relative,
-        threshold=t,
-        status=status_of(relative <= tol, exhausted, late),
-        iterations=descent.iterations,
-        passes=descent.passes + 2,
-        trace=[(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in descent.trace],
-        multipliers=_multipliers(proof, rows, asked.polyhedron),
-        radius=proof.radius,
-    )
-
-
-def _in_memory(
-    asked: Problem, summary: ScenarioSummary, given: Vector | None, tol: float, max_iter: int, deadline: float
-) -> PanelResult:
-    """A panel so small that the pass which looks at it brings it along: as a table in memory."""
-    found = solve_exact(
-        summary.drawn,
-        asked.utility,
-        weights=summary.drawn_weights,
-        linear=asked.linear,
-        **asked.polyhedron.as_arguments(),
-        theta0=given,
-        tol=tol,
-        max_iter=max_iter,
-        time_limit=_left(deadline),
-    )
-    shared = {name: getattr(found, name) for name in PanelResult.__dataclass_fields__ if name not in ("passes", "tilt")}
-    return PanelResult(**shared, passes=1)
-
-
-def _first_threshold(model: Model, units: Units, summary: ScenarioSummary, theta: Vector) -> tuple[float, float]:
-    """The threshold of the rows drawn, and how near a kink a row must be to be kept at first.
-
-    The solution of m rows is off by about sqrt(d/m) of a deviation, and so are the losses there.
-    """
-    losses = units.rows(summary.drawn) @ theta
-    count = len(losses)
-    raw = summary.drawn_weights
-    t = value_near(losses, None if raw is None else raw / raw.sum(), model.form)[1]
-    spread = float(np.std(losses)) or 1.0
-    return t, 3.5 * spread * min(1.0, float(np.sqrt(len(theta) / count)))

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from certeq._table import Block, Table, first_bad, summary
 from certeq._table import Index as Ids
-from certeq.optimize.exact._descent import Answer, Descent
+from certeq.optimize.exact._descent import Answer, Descent, Supported
 from certeq.optimize.exact._model import Model, Point
+from certeq.optimize.exact._risk import has_kinks, plain_form, scales_of, times
+from certeq.optimize.exact._scales import bounded_scales
 from certeq.optimize.exact._working_set import FEW
 from certeq.optimize.qp import SubSolution, solve_subproblem
 from certeq.utilities import MeanVariance, Quadratic
-from certeq.utilities.forms import form
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -35,10 +36,11 @@ def at_once(model: Model, theta: Vector, movable: Index) -> Answer | None:
     if solution is None or not solution.exact:
         return None
     point = model.evaluate(solution.v[:-1])
-    support = point.losses - point.t
-    tilt = model.weights * model.form.left_slope(point.losses, point.t)
+    (part,) = point.parts
+    tilt = model.weights * part.form.left_slope(point.losses, part.t)
     prices = solution.multipliers
-    return Answer(point, point.t, support, None, tilt, prices.y, prices.z, np.nan, movable, 1, [])
+    supported = (Supported(part, point.losses - part.t, None, tilt),)
+    return Answer(point, supported, prices.y, prices.z, np.nan, movable, 1, [])
 
 
 def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
@@ -48,60 +50,75 @@ def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
     return None if problem is None else solve_subproblem(problem, np.append(theta, -model.utility.anchor), None)
 
 
-def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Point, Index | None]:
-    """A point near the solution, and the assets that led to it; the start itself where nothing easier is needed."""
+def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Model, Point, Index | None]:
+    """A point near the solution, and the assets that led to it; the start itself where nothing easier is needed.
+
+    Scales s of the model that is returned have a bound below which they do not fall; see `_scales`.
+    """
     assets: Index | None = None
-    if model.form.kinks:
+    kinked = has_kinks(model.inner)
+    if kinked or scales_of(model.inner):
         # One deviation priced like a tail: mean + deviation, linearized in the variance at the start.
         spread = float(np.std(model.scenarios.losses(theta)))
-        easy = model.with_form(form(MeanVariance(1.0 / max(spread, 1e-3))))
+        easy = model.with_inner(MeanVariance(1.0 / max(spread, 1e-3)).inner())
         solution = _single(easy, theta, movable)
         if solution is not None:
             theta, assets = solution.v[:-1], movable
         else:
             answer = Descent(easy, easy.evaluate(theta), movable, deadline).run(_ROUGHLY, 50)
             theta, assets = answer.point.theta, answer.assets
-    point = model.evaluate(theta)
-    scale, t = _comfortable_scale(model, point, len(movable))
+    model, point = bounded_scales(model, model.evaluate(theta))
+    scale, inner = _comfortable_scale(model, point, len(movable))
     if scale == 1.0:
-        return point, assets
-    wide, warm = model.with_form(model.form.scaled(scale)), False
-    point = wide.at(theta, point.losses, t)
+        return model, point, assets
+    wide, warm = _widened(model, scale), False
+    point = wide.at(theta, point.losses, inner)
     while scale > 1.0:
         answer = Descent(wide, point, movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
         assets, warm = answer.assets, True
         for factor in (4.0, 2.0, 1.5):
             narrower = max(scale / factor, 1.0)
-            wide = model.with_form(model.form.scaled(narrower))
-            point = wide.at(answer.point.theta, answer.point.losses, answer.point.t)
-            if not model.form.kinks or point.value - answer.point.value <= _LEAP:
+            wide = _widened(model, narrower)
+            point = wide.at(answer.point.theta, answer.point.losses, answer.point.inner)
+            if not kinked or point.value - answer.point.value <= _LEAP:
                 break
         scale = narrower
-    return point, assets
+    return model, point, assets
 
 
-def _comfortable_scale(model: Model, point: Point, assets: int) -> tuple[float, float]:
-    """The least power of 4 by which u must be widened so that its curvature rests on enough scenarios; and t then.
+def _widened(model: Model, scale: float) -> Model:
+    """The model with s*u(x/s) for every u, and at least that many times the least s where s is a variable."""
+    inner = model.inner
+    terms = tuple(replace(term, form=term.form.scaled(scale)) if term.s is None else term for term in inner.terms)
+    low = inner.low.copy()
+    low[scales_of(inner)] *= scale
+    return model.with_inner(replace(inner, low=low, terms=terms))
+
+
+def _comfortable_scale(model: Model, point: Point, assets: int) -> tuple[float, Vector]:
+    """The least power of 4 by which u must be widened so that its curvature rests on enough scenarios; inner then.
 
     A utility that is sharp compared with the losses has curvature at a few scenarios only: its quadratic model is then
     good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
-    if isinstance(model.form.shape, Quadratic):  # the same curvature everywhere
-        return 1.0, point.t
-    scale, wide, weights = 1.0, model, model.weights
+    form = plain_form(model.inner)
+    if form is not None and isinstance(form.shape, Quadratic):  # the same curvature everywhere
+        return 1.0, point.inner
+    scale, wide, weights, kinked = 1.0, model, model.weights, has_kinks(model.inner)
     enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights)))
     for _ in range(16):
         with np.errstate(all="ignore"):
-            curvature = wide.form.curvature(point.losses, point.t)
+            curved = [times(part.weight, part.form.curvature(point.losses, part.t)) for part in point.parts]
+        curvature = curved[0] if len(curved) == 1 else np.sum(curved, axis=0)
         total, square = float(weights @ curvature), float(weights @ np.square(curvature))
-        if square == 0.0 and (wide.form.kinks or not wide.utility.kappa > 0.0):
+        if square == 0.0 and (kinked or not any(part.form.utility.kappa > 0.0 for part in point.parts)):
             break
         if total * total >= enough * square and total > 0.0:
-            return scale, point.t
+            return scale, point.inner
         scale *= 4.0
-        wide = model.with_form(model.form.scaled(scale))
-        point = wide.at(point.theta, point.losses, point.t)
-    return 1.0, point.t
+        wide = _widened(model, scale)
+        point = wide.at(point.theta, point.losses, point.inner)
+    return 1.0, point.inner
 
 
 _GOLDEN = 0.6180339887498949  # multiples of it spread evenly over the unit interval, whatever the order of the rows

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact._model import Hinges, Model, Point
+from certeq.optimize.exact._risk import TermAt, all_kinks
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -50,7 +51,7 @@ def missing_assets(reduced: Vector, model: Model, theta: Vector, assets: Index, 
 def no_hinges(model: Model) -> Hinges:
     """For a utility without kinks."""
     empty = np.zeros(0, dtype=np.intp)
-    return Hinges(empty, empty, np.zeros((len(model.form.kinks), model.scenarios.count), dtype=bool))
+    return Hinges(empty, empty, np.zeros((0, model.scenarios.count), dtype=bool))
 
 
 def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> Hinges:
@@ -60,8 +61,8 @@ def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> 
     nearest are taken, whichever kink it is: all losses move alike, and a solution ties no more than it has variables.
     """
     scenario, which, above, far = [], [], [], []
-    for k, kink in enumerate(model.form.kinks):
-        excess = point.losses - kink.at - point.t
+    for k, (part, kink) in enumerate(all_kinks(point.parts)):
+        excess = point.losses - kink.at - part.t
         over = excess > 0.0
         tail = int(over.sum())
         chosen = np.concatenate(
@@ -77,7 +78,7 @@ def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> 
         above.append(over)
         far.append(np.abs(excess[chosen]))
     hinges = Hinges(np.concatenate(scenario), np.concatenate(which), np.array(above))
-    most = max(int(share * _WORK / (assets + 1) ** 2), 8 * assets + 200)
+    most = max(int(share * _WORK / (assets + len(model.inner.cost)) ** 2), 8 * assets + 200)
     if len(hinges.scenario) <= most:
         return hinges
     distance = np.concatenate(far)
@@ -95,12 +96,12 @@ def _nearest(excess: Vector, among: NDArray[np.bool_], count: int) -> Index:
     return candidates[np.argpartition(-values, count)[:count]]
 
 
-def grown_hinges(model: Model, hinges: Hinges, losses: Vector, t: float, margin: float) -> Hinges | None:
+def grown_hinges(hinges: Hinges, losses: Vector, parts: tuple[TermAt, ...], margin: float) -> Hinges | None:
     """Add the scenarios that are not on the side the model took them to be; None where there are none."""
     scenario, which = [hinges.scenario], [hinges.which]
     found = False
-    for k, kink in enumerate(model.form.kinks):
-        excess = losses - kink.at - t
+    for k, (part, kink) in enumerate(all_kinks(parts)):
+        excess = losses - kink.at - part.t
         wrong = np.where(hinges.above[k], excess < 0.0, excess > 0.0)
         wrong[hinges.scenario[hinges.which == k]] = False
         if not wrong.any():

@@ -134,6 +134,8 @@ class InteriorMethod:
             return excess, excess
         width = 0.5 * max(float(np.std(excess)), 1e-6)
         for k in range(q.outer, len(v)):
+            if np.isfinite(q.lower[k]):  # a scale: it stays within its bound
+                continue
             mine = np.ones(len(excess), dtype=bool) if q.inner == 1 else q.B[:, k] == -1.0
             if mine.any():
                 moved = self._balanced(v, k, excess[mine], q.cap[mine], width)

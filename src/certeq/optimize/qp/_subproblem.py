@@ -15,8 +15,8 @@ class Subproblem:
     r"""Minimize  g.v + v.H v/2 + sum_j cap_j (B_j v - kink_j)^+  over  lower <= v <= upper, C v = c, G v <= b.
 
     H is None where nothing has any curvature, and the problem is then a linear program in disguise. The last ``inner``
-    variables are those of a risk measure, such as the threshold t: they are in no row and have no bounds, and each
-    enters the hinges of its own by -1.
+    variables are those of a risk measure: thresholds t, which have no bounds and enter the hinges of their own by -1,
+    and scales s, which have a lower bound. They are in no row.
     """
 
     g: Vector

@@ -43,7 +43,7 @@ from certeq.optimize.sg._schedules import (
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
 from certeq.risk.solvers import TiltKernel, solve_table
-from certeq.utilities import Pieces, Utility
+from certeq.utilities import Pieces, Risk, Utility
 
 
 def minimize_sg(
@@ -231,12 +231,17 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
 # -- what it may be given, checked once before the first iteration ----------------------------------------------------
 
 
-def check_problem(loss: Any, utility: Any, domain: Any) -> None:
-    """Refuse what is not a loss, a utility and a feasible set."""
+def check_problem(loss: Any, utility: Any, domain: Any, any_risk: bool = False) -> None:
+    """Refuse what is not a loss, a utility (or, with ``any_risk``, another risk) and a feasible set."""
     if not isinstance(loss, Loss):
         hint = "; wrap it: LinearLoss(A), or CallableLoss(function)"
         raise TypeError(f"loss must be a Loss; found {type(loss).__name__}{hint}.")
-    check_instance("utility", utility, Utility, "a Utility such as CVaR(0.05)")
+    hint = (
+        "; risks with more inner variables than t need linear losses and method='exact'"
+        if isinstance(utility, Risk)
+        else ""
+    )
+    check_instance("utility", utility, Risk if any_risk else Utility, "a Utility such as CVaR(0.05)", hint)
     check_instance("domain", domain, Domain, "a feasible set such as Simplex() or Free()")
 
 
