@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.optimize.domains import Free, Simplex
+from certeq.optimize.domains import Box, Free, Simplex
 from certeq.optimize.losses import CallableLoss, LinearLoss, Objective
-from certeq.optimize.sg import minimize_sg
-
-pytestmark = pytest.mark.slow
+from certeq.optimize.sg import inverse, minimize_sg
 
 # Entropic risk of Gaussian losses is mean + beta/2 variance, so everything below has a closed form.
 DEVIATIONS = np.array([1.0, 1.5, 2.0])
@@ -37,6 +35,7 @@ def slope(n, error):
     return np.polyfit(np.log(n), np.log(error), 1)[0]
 
 
+@pytest.mark.slow
 def test_strongly_convex_squared_error_falls_as_one_over_n():
     # The gradient at the optimum is lambda 1, not 0: the printed theorem would not apply.
     horizon, runs = [32, 64, 128, 256, 512, 1024], 60
@@ -53,6 +52,7 @@ def test_strongly_convex_squared_error_falls_as_one_over_n():
     assert slope(horizon, errors.mean(axis=0)) == pytest.approx(-1.0, abs=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utility", [ce.CVaR(0.2), ce.Entropic(BETA)], ids=repr)
 def test_convex_suboptimality_falls_at_least_as_one_over_sqrt_n(utility):
     # CVaR of a Gaussian portfolio is mean + c * deviation: not smooth, not strongly convex in this direction.
@@ -81,6 +81,7 @@ def test_convex_suboptimality_falls_at_least_as_one_over_sqrt_n(utility):
     assert errors.min() > -1e-12
 
 
+@pytest.mark.slow
 def test_a_kinked_objective_shows_the_square_root():
     # OCE = abs(theta) with steps 1/sqrt(k): the mean of theta_{k-1} oscillates at the rate the bound allows.
     def distance(theta, xi):
@@ -101,6 +102,7 @@ def test_a_kinked_objective_shows_the_square_root():
     assert -1.2 < slope(horizon, errors) < -0.4
 
 
+@pytest.mark.slow
 def test_nonconvex_gradient_norm_falls_as_one_over_n():
     # F(theta, xi) = 1 - exp(-(theta - xi)^2 / 2): a bounded, non-convex well; OCE is smooth with L = 1 + beta M^2.
     def well(theta, xi):
@@ -135,6 +137,7 @@ SIZES = [16, 32, 64, 128, 256, 512]
     [(ce.Entropic(BETA), SIZES), (ce.MonotoneMeanVariance(2), SIZES), (ce.CVaR(0.25), SIZES)],
     ids=repr,
 )
+@pytest.mark.slow
 def test_gradient_estimate_mean_squared_error_and_bias_fall_as_one_over_m(utility, sizes):
     theta, rng = np.array([0.5, 0.3, 0.2]), np.random.default_rng(17)
     loss = LinearLoss()
@@ -161,3 +164,57 @@ def test_gradient_estimate_mean_squared_error_and_bias_fall_as_one_over_m(utilit
         biases.append(np.linalg.norm(total / (runs // 10)))
     assert slope(sizes, errors) == pytest.approx(-1.0, abs=0.15)
     assert slope(sizes[:4], biases[:4]) == pytest.approx(-1.0, abs=0.35)
+
+
+# -- default steps, and c/(k + k0): instances on which the rates of docs/theory/rates.rst are attained ----------------
+
+
+def distances(horizon, runs, **options):
+    """Mean squared distance from the optimum, of what would be returned after each number of iterations."""
+    star, errors = optimum(), np.zeros((runs, len(horizon)))
+    for seed in range(runs):
+        seen = {}
+        minimize_sg(
+            LinearLoss(), ce.Entropic(BETA), domain=Simplex(), samples=gaussian, theta0=np.full(3, 1 / 3),
+            iterations=horizon[-1], rng=seed, log_every=horizon[0],
+            callback=lambda at, seen=seen: seen.update({at.iteration: at.theta.copy()}), **options,
+        )  # fmt: skip
+        errors[seed] = [np.sum((seen[n] - star) ** 2) for n in horizon]
+    return errors.mean(axis=0)
+
+
+def test_steps_c_over_k_plus_k0_have_a_squared_error_of_one_over_samples():
+    # mu = 0.5 along the simplex at least, L = 2: c > 1/mu and k0 >= c L.
+    horizon = [32, 64, 128, 256]
+    found = distances(horizon, 30, regime="strongly_convex", step=inverse(2.2, 4.4), average="last", batch="growing")
+    assert slope(horizon, found) == pytest.approx(-2.0, abs=0.3)
+
+
+def test_default_steps_have_a_squared_error_of_one_over_samples():
+    horizon = [64, 128, 256, 512]
+    assert slope(horizon, distances(horizon, 30)) == pytest.approx(-2.0, abs=0.3)
+
+
+def test_a_drift_hidden_in_noise_costs_one_over_sqrt_n():
+    # No method does better: the sign of a drift of 1/sqrt(n) is not to be told from n samples.
+    horizon, runs, errors = [64, 256, 1024], 40, []
+    for n in horizon:
+        drift = n**-0.5
+        sampler = lambda rng, m, drift=drift: drift + rng.normal(size=(m, 1))
+        ends = [
+            minimize_sg(
+                LinearLoss(), ce.Mean(), domain=Box(-1.0, 1.0), samples=sampler, theta0=np.zeros(1), batch=1,
+                iterations=n, rng=seed, log_every=n,
+            ).theta[0]
+            for seed in range(runs)
+        ]  # fmt: skip
+        errors.append(drift * (1.0 + np.mean(ends)))
+    assert slope(horizon, errors) == pytest.approx(-0.5, abs=0.15)
+
+
+def test_full_batches_are_at_least_as_fast_as_promised():
+    A = gaussian(np.random.default_rng(0), 200)
+    loss, horizon = LinearLoss(A), [25, 50, 100, 200]
+    best = ce.minimize(loss, ce.Entropic(BETA), domain=Simplex(), method="exact").value
+    run = lambda n: minimize_sg(loss, ce.Entropic(BETA), domain=Simplex(), batch="full", iterations=n).value - best
+    assert slope(horizon, [run(n) + 1e-15 for n in horizon]) <= -1.5
