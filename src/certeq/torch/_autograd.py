@@ -20,8 +20,9 @@ from certeq.risk import threshold as risk_threshold
 from certeq.risk import tilt as risk_tilt
 from certeq.risk.solvers import SMALL, Solved, solve_each, solve_rows, solve_vector
 from certeq.torch._checks import check_values, check_weights
+from certeq.torch._risks import reduce_risk, solve_row, threshold_of
 from certeq.torch._tensor import as_rows, from_rows, is_traced, reduce_tensor
-from certeq.utilities import Exponential, Utility
+from certeq.utilities import Exponential, Risk, Utility
 from certeq.utilities.forms import form
 
 _TOGETHER = 1 << 16  # losses of as many rows as fit the cache are solved together
@@ -31,7 +32,7 @@ class _BatchQuery(NamedTuple):
     """What was asked of some losses."""
 
     want: str  # "oce", "threshold" or "tilt"
-    utility: Utility
+    utility: Risk
     weight: Tensor | None
     dims: tuple[int, ...]
     allow_inf: bool
@@ -41,7 +42,7 @@ class _BatchQuery(NamedTuple):
 def reduce_on_host(
     want: str,
     losses: Tensor,
-    utility: Utility,
+    utility: Risk,
     weight: Tensor | None,
     dims: tuple[int, ...],
     allow_inf: bool,
@@ -103,6 +104,10 @@ def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved
     _, utility, weight, _, allow_inf, validate = problem
     dtype = losses.dtype
     kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
+    if not isinstance(utility, Utility):
+        if validate and not np.isfinite(x).all():
+            check_values(losses, allow_inf, weight)
+        return _solve_risk(x, w, problem, kept)
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
     shape = form(utility)
@@ -121,6 +126,13 @@ def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved
     return Solved(value, value, x * math.nan)
 
 
+def _solve_risk(x: Any, w: Any, problem: _BatchQuery, kept: Any) -> Solved:
+    """`Solved` of a risk with more inner variables; the threshold, where it is asked for, may be several."""
+    found = solve_row(x, w, problem.utility)
+    t: Any = threshold_of(found, problem.utility) if problem.want == "threshold" else math.nan
+    return Solved(found.value, t, found.tilt.astype(kept, copy=False))
+
+
 def _is_low(x: Any, utility: Utility) -> bool:
     """Whether a loss is -inf, which an exponential would not mind: in training it is a mistake all the same."""
     return isinstance(utility.shape, Exponential) and bool(x.min() == -math.inf)
@@ -134,7 +146,7 @@ class _SolvedBatch(NamedTuple):
     tilt: Any
 
 
-def _solve_rows(rows: Tensor, weights: Tensor | None, utility: Utility, with_tilt: bool) -> _SolvedBatch | None:
+def _solve_rows(rows: Tensor, weights: Tensor | None, utility: Risk, with_tilt: bool) -> _SolvedBatch | None:
     """Each row by itself, samples last; None where a loss that counts is not finite, or a weight is none."""
     x = np.ascontiguousarray(_as_array(rows))
     size, shape = x.shape[-1], x.shape[:-1]
@@ -145,7 +157,7 @@ def _solve_rows(rows: Tensor, weights: Tensor | None, utility: Utility, with_til
             return None
         x = np.where(w > 0.0, x, 0.0)  # such a loss may be anything
         w = None if (w == w[:, :1]).all() else _normalized(w)
-    if _is_low(x, utility):
+    if not isinstance(utility, Utility) or _is_low(x, utility):
         return None
     tilts = np.empty(x.shape, x.dtype)
     found = solve_each(x, form(utility), tilts) if w is None else None
@@ -179,6 +191,15 @@ def _as_tensor(a: Any, dtype: torch.dtype) -> Tensor:
     return found if dtype is torch.float64 else found.to(dtype)
 
 
+def _reduced(
+    want: str, losses: Tensor, utility: Risk, weight: Tensor | None, dims: tuple[int, ...], allow_inf: bool
+) -> Tensor:
+    """The same as a function of the losses that can be differentiated."""
+    if isinstance(utility, Utility):
+        return reduce_tensor(want, losses, utility, weight, dims, allow_inf)
+    return reduce_risk(want, losses, utility, weight, dims, allow_inf)
+
+
 class _KnownAnswer(torch.autograd.Function):
     """An answer that is known, of losses."""
 
@@ -197,13 +218,13 @@ class _KnownAnswer(torch.autograd.Function):
             return grad * _as_tensor(ctx.tilt.reshape(losses.shape), losses.dtype), None, None, None
         if want == "oce":
             if again:
-                q = reduce_tensor("tilt", losses, utility, weight, dims, False)
+                q = _reduced("tilt", losses, utility, weight, dims, False)
             else:
                 q = _as_tensor(ctx.tilt, losses.dtype)
             return from_rows(grad.unsqueeze(-1) * q, losses.shape, dims), None, None, None
         with torch.enable_grad():
             x = losses if again else losses.detach().requires_grad_()
-            found = reduce_tensor(want, x, utility, weight, dims, allow_inf)
+            found = _reduced(want, x, utility, weight, dims, allow_inf)
             if not found.requires_grad:  # the tilt of linear pieces
                 return torch.zeros_like(losses), None, None, None
             (slope,) = torch.autograd.grad(found, x, grad.reshape(found.shape), create_graph=again)

@@ -10,15 +10,21 @@ import torch
 from torch import Tensor
 
 from certeq._checks import check_instance
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 Dim = int | tuple[int, ...] | None
 
 
 def check_utility(utility: object) -> None:
-    """A Utility, not its class and not its name."""
-    if not isinstance(utility, Utility):
-        check_instance("utility", utility, Utility, "a certeq Utility such as CVaR(alpha=0.05)")
+    """A Utility, or a risk with more inner variables; not its class and not its name."""
+    if isinstance(utility, Utility):
+        return
+    check_instance("utility", utility, Risk, "a certeq Utility such as CVaR(alpha=0.05)")
+    if isinstance(utility, Risk) and utility._learned_parameter() is not None:
+        raise TypeError(
+            f"parameters of {type(utility).__name__} cannot be learned, only those of a Utility; found a tensor in "
+            f"{utility!r}. Pass its number."
+        )
 
 
 def check_losses(losses: object, name: str = "losses", may_be_empty: bool = False) -> None:

@@ -18,13 +18,14 @@ from certeq.torch._checks import (
     check_weights,
     normalize_dim,
 )
+from certeq.torch._risks import reduce_risk
 from certeq.torch._tensor import from_rows, is_traced, reduce_tensor
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 
 def oce(
     losses: Tensor,
-    utility: Utility,
+    utility: Risk,
     *,
     weight: Tensor | None = None,
     dim: Dim = None,
@@ -42,8 +43,9 @@ def oce(
     ----------
     losses : Tensor
         Losses, lower is better, of any sign; floating. Not changed.
-    utility : Utility
-        What risk means, for instance ``CVaR(0.05)``. Its parameters may be tensors: they get gradients too.
+    utility : Risk
+        What risk means: a `Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get gradients
+        too; or a risk with more inner variables, ``EVaR(0.05)``, whose parameters are numbers.
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
         ``dim``, one per sample; normalized to sum 1. A loss of weight 0 is no sample: it may be NaN or infinite, and
@@ -79,6 +81,8 @@ def oce(
     share the mass that is left in proportion to their weights. With a learned utility the function cannot be part of
     a ``fullgraph`` compilation: compile the network and leave the loss outside. A sum of utilities can, once its
     anchor is known: `OCELoss` looks for it when it is made, this function when it is first called outside a graph.
+    Risks with more inner variables (balls, `certeq.EVaR`, mixtures) break the graph of compiled code here, and are
+    refused inside `torch.func`; a ball of a utility with kinks has first derivatives only.
 
     With a ``process_group`` every rank must call, with shards of any size, none at all included; t* is that of all
     losses together. Backward gives the local losses their part of the global tilt **times the number of ranks**, so
@@ -110,7 +114,7 @@ def oce(
 
 def threshold(
     losses: Tensor,
-    utility: Utility,
+    utility: Risk,
     *,
     weight: Tensor | None = None,
     dim: Dim = None,
@@ -139,7 +143,7 @@ def threshold(
 
 def tilt(
     losses: Tensor,
-    utility: Utility,
+    utility: Risk,
     *,
     weight: Tensor | None = None,
     dim: Dim = None,
@@ -182,7 +186,7 @@ class _Batch(NamedTuple):
 def _batch(
     asked: str,
     losses: Tensor,
-    utility: Utility,
+    utility: Risk,
     weight: Tensor | None,
     dim: Dim,
     allow_inf: bool,
@@ -201,20 +205,24 @@ def _batch(
 
 
 def pool_losses(
-    losses: Tensor, utility: Utility, weight: Tensor | None, validate: bool, process_group: Any
+    losses: Tensor, utility: Risk, weight: Tensor | None, validate: bool, process_group: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Losses and weights of this process, or those of all ranks in vectors, for whoever makes a batch of them."""
     return _batch("memory", losses, utility, weight, None, False, validate, process_group)[:2]
 
 
-def _reduce(want: str, batch: _Batch, utility: Utility, allow_inf: bool = False) -> Tensor:
+def _reduce(want: str, batch: _Batch, utility: Risk, allow_inf: bool = False) -> Tensor:
     losses, weight, dims, validate, _ = batch
+    if not isinstance(utility, Utility) and torch.compiler.is_compiling():
+        return _risk_outside_the_graph(want, batch, utility, allow_inf)
     found = reduce_on_host(want, losses, utility, weight, dims, allow_inf, validate)
     return _reduce_tensor(want, batch, utility, allow_inf) if found is None else found
 
 
-def _reduce_tensor(want: str, batch: _Batch, utility: Utility, allow_inf: bool) -> Tensor:
+def _reduce_tensor(want: str, batch: _Batch, utility: Risk, allow_inf: bool) -> Tensor:
     losses, weight, dims, validate, _ = batch
+    if not isinstance(utility, Utility):
+        return reduce_risk(want, losses, utility, weight, dims, allow_inf, validate and not is_traced())
     learned = utility._learned_parameter() is not None
     if learned and torch.compiler.is_compiling():
         # A graph would hold the thresholds and kinks of the parameters' present values for good.
@@ -228,6 +236,8 @@ def _reduce_tensor(want: str, batch: _Batch, utility: Utility, allow_inf: bool) 
     return reduce_tensor(want, losses, utility, weight, dims, allow_inf)
 
 
+# Its inner variables are found as numbers, of which a graph knows nothing.
+_risk_outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_reduce)  # type: ignore[no-untyped-call]
 _outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_reduce_tensor)  # type: ignore[no-untyped-call]
 
 

@@ -15,7 +15,7 @@ from certeq.torch._checks import Dim, as_weights, check_utility, check_weights, 
 from certeq.torch._functional import oce, pool_losses, threshold
 from certeq.torch._ranks import check_process_group
 from certeq.torch._tensor import TORCH
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 Base = Callable[..., Tensor]
 
@@ -28,7 +28,7 @@ class OCELoss(nn.Module):
 
     Parameters
     ----------
-    utility : Utility
+    utility : Risk
         What risk means, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
         and learned with the rest; what is registered counts, whoever has put it there (``load_state_dict``,
         ``torch.func.functional_call``, a parametrization). May be set to another one later.
@@ -94,12 +94,12 @@ class OCELoss(nn.Module):
     tensor(6.5000)
     """
 
-    _utility: Utility
+    _utility: Risk
     _learned: dict[str, Any]  # its parameters by the names they are registered under
 
     def __init__(
         self,
-        utility: Utility,
+        utility: Risk,
         base: Base | None = None,
         *,
         dim: Dim = None,
@@ -118,7 +118,7 @@ class OCELoss(nn.Module):
         self.process_group = process_group
 
     @property
-    def utility(self) -> Utility:
+    def utility(self) -> Risk:
         """What risk means; its learned parameters are those registered here, whoever has put them there."""
         if not self._learned:
             return self._utility
@@ -133,7 +133,7 @@ class OCELoss(nn.Module):
         return found
 
     @utility.setter
-    def utility(self, utility: Utility) -> None:
+    def utility(self, utility: Risk) -> None:
         check_utility(utility)
         params = {f"utility_{name}": item for name, item in utility.get_params().items()}
         learned = {name: item for name, item in params.items() if isinstance(item, nn.Parameter)}
@@ -276,6 +276,11 @@ class MemoryOCELoss(OCELoss):
         validate: bool = True,
         process_group: Any = None,
     ) -> None:
+        if isinstance(utility, Risk) and not isinstance(utility, Utility):
+            raise TypeError(
+                f"utility must be a Utility: the memory gives a threshold, and {utility!r} has other inner variables "
+                "as well. Use OCELoss, with a larger batch."
+            )
         super().__init__(utility, base, validate=validate, process_group=process_group)
         self.memory = check_count("memory", memory)
         self.register_buffer("bank", torch.zeros(memory))
@@ -308,7 +313,9 @@ class MemoryOCELoss(OCELoss):
         self._store(x, w)
         known, known_weight = torch.cat([x.detach(), past]), torch.cat([w, past_weight])
         t = threshold(known, self.utility, weight=known_weight, validate=self.validate).detach()
-        over: Tensor = self.utility._value(x - t, TORCH)
+        utility = self.utility
+        assert isinstance(utility, Utility)
+        over: Tensor = utility._value(x - t, TORCH)
         return (t + (over.mean() if weight is None else (w * over).sum() / w.sum())).to(losses.dtype)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -341,8 +348,10 @@ class MemoryOCELoss(OCELoss):
         return f"{self.utility!r}, memory={self.memory}"
 
 
-def _search_now(utility: Utility) -> None:
+def _search_now(utility: Risk) -> None:
     """A sum whose slopes never reach 1 says so here, and compiled code finds known what takes a search."""
+    if not isinstance(utility, Utility):
+        return
     utility.anchor, utility.kinks  # noqa: B018
     inner = getattr(utility, "utility", None)
     if isinstance(inner, Utility):

@@ -23,9 +23,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from certeq.torch._checks import Dim, as_weights, check_losses, check_values, check_weights, normalize_dim
+from certeq.torch._risks import solve_row
 from certeq.torch._tensor import as_rows
-from certeq.utilities import Utility
-from certeq.utilities.forms import Form, form
+from certeq.utilities import Risk, Utility
+from certeq.utilities.forms import form
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +61,7 @@ def uncompiled(function: F) -> F:
 @uncompiled
 def pool(
     losses: Tensor,
-    utility: Utility,
+    utility: Risk,
     weight: Tensor | None,
     dim: Dim,
     allow_inf: bool,
@@ -83,8 +84,8 @@ def pool(
     shard, text = None, ""
     try:
         shard = _shard(losses, weight, dim, allow_inf, validate)
-        plain = form(utility).plain
-        text = re.sub(" at 0x[0-9a-fA-F]+", "", repr(plain.utility))  # where a function is differs from rank to rank
+        plain = form(utility).plain.utility if isinstance(utility, Utility) else utility
+        text = re.sub(" at 0x[0-9a-fA-F]+", "", repr(plain))  # where a function is differs from rank to rank
         mine.digest = _digest(plain, text)
     except _ERRORS as error:
         mine.error = error  # the others are told, or they would wait for this rank until their timeout
@@ -134,18 +135,21 @@ def _shard(losses: Tensor, weight: Tensor | None, dim: Dim, allow_inf: bool, val
 # -- agreement ---------------------------------------------------------------------------------------------------------
 
 
-def _digest(plain: Form, text: str) -> int:
+def _digest(plain: Risk, text: str) -> int:
     """63 bits that differ where utilities do: parameters to the last digit, functions by what they answer.
 
     Answers to nine digits, as libraries differ in the last; what is left of a difference of large numbers has fewer.
     """
-    if "digest" not in plain.facts:
+    facts = form(plain).facts if isinstance(plain, Utility) else {}
+    if "digest" not in facts:
         with np.errstate(all="ignore"):
-            values = np.asarray(plain.utility.value(_PROBES), dtype=float)
+            values = np.asarray(
+                plain.value(_PROBES) if isinstance(plain, Utility) else solve_row(_PROBES, None, plain).tilt
+            )
         values = np.where(np.abs(values) < 1e-7 * (1.0 + np.abs(_PROBES)), 0.0, values)
         answers = text + ",".join(f"{value:.9g}" for value in values)
-        plain.facts["digest"] = int.from_bytes(hashlib.blake2b(answers.encode(), digest_size=8).digest(), "little") >> 1
-    return int(plain.facts["digest"])
+        facts["digest"] = int.from_bytes(hashlib.blake2b(answers.encode(), digest_size=8).digest(), "little") >> 1
+    return int(facts["digest"])
 
 
 def _raise_errors(found: list[Message], own: Exception | None) -> None:

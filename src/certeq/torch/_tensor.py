@@ -70,7 +70,7 @@ def reduce_tensor(
     w = None
     if weight is not None:
         w = normalized(as_rows(weight, dims), dtype)
-        x = _with_least_for_zero_weight(x, w)
+        x = with_least_for_zero_weight(x, w)
     if not allow_inf:
         return OF_ROWS[want](x, w, utility).to(losses.dtype)
     hit = (x == torch.inf).any(-1, keepdim=True)
@@ -79,7 +79,7 @@ def reduce_tensor(
     return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found).to(losses.dtype)
 
 
-def _with_least_for_zero_weight(x: Tensor, weights: Tensor) -> Tensor:
+def with_least_for_zero_weight(x: Tensor, weights: Tensor) -> Tensor:
     """Rows of x with the least loss that counts in place of those without weight, which get no gradient.
 
     Such a loss may be anything, NaN too, and must not overflow anything; the least has the least slope.
