@@ -85,7 +85,8 @@ def by_sections(x, w, risk):
         s = np.exp(log_s)
 
         def objective(t):
-            return t + cost * s + term.weight * (w * s * u._value((y - t) / s, xp)).sum()
+            with np.errstate(all="ignore"):  # far from the answer it overflows
+                return t + cost * s + term.weight * (w * s * u._value((y - t) / s, xp)).sum()
 
         reach = s * (abs(anchor) + 2.0)
         return least(objective, -1 - reach - s * 40, reach)
