@@ -308,6 +308,26 @@ def test_falling_and_rising_markets_are_judged_by_the_risks_named_for_them():
     assert "own table has the opposite in 2 of 15 pairs" in rising[1].why
 
 
+def test_the_sensitivity_table_varies_step_parameter_and_start():
+    asked = []
+
+    class Once:
+        quick, seeds = False, 2
+
+        def map(self, function, items, vectors=True):
+            assert function is fit_sg
+            asked.extend(items)
+            return [{"metrics": dict.fromkeys(portfolios.KEYS, 0.1)} for _ in items]
+
+    table = portfolios.sensitivity_table(Once(), "sp500", load_panel("sp500"))
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert len(table.rows) == len(asked) == (4 * 4 + 3) * 3 * 3  # four rows with four parameters, three without
+    assert {item["step"] for item in asked} == {None, 6234**-0.5, 15_000**-0.5}
+    assert {item["start"] for item in asked} == {None, 0, 1}
+    assert "smooth" not in {item["row"] for item in asked}  # as printed it is the risk-neutral row
+    assert {item["parameter"] for item in asked if item["row"] == "cvar"} == set(_markets.ALPHAS)
+
+
 # -- the whole experiment ---------------------------------------------------------------------------------------------
 
 
