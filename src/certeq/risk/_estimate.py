@@ -40,23 +40,27 @@ from certeq.risk._inference import (
     memory_warnings,
     much_larger,
     normal_quantile,
+    power_sums,
     reliability,
+    standardized,
 )
+from certeq.risk._influence import RiskInfluence, influence_of, solve_for_estimate, sums_of
 from certeq.risk._input import (
     Floats,
     as_vector,
     as_weights,
     check_aligned,
     check_answer,
-    check_utility,
+    check_risk,
     free_to_overflow,
     span_of,
 )
 from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_table, summarize
+from certeq.risk._long_inner import LongRisk
 from certeq.risk._rows import slope_and_curvature
 from certeq.risk._sketch import centered, shifted, weighted_sum
 from certeq.risk._units import blindness_of, depends_on_unit
-from certeq.utilities import Exponential, Utility
+from certeq.utilities import Exponential, Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
 _STRETCH = 0.25  # share of the standard error that OCE may change by along a stretch of thresholds
@@ -90,7 +94,7 @@ class Estimate:
     value : float
         OCE of the sample.
     threshold : float
-        t*, the minimizer.
+        t*, the minimizer; of a mixture one for each part, of a distortion NaN.
     stderr : float
         Standard error of ``value`` by the central limit theorem: the standard deviation of u(X - t*) over sqrt(n), or
         with ``dependence`` the root of its long-run variance over n.
@@ -101,8 +105,10 @@ class Estimate:
         Effective sample size of the tilt, 1 / sum q_i**2: how many samples carry the risk.
     n : int
         Number of samples.
-    utility : Utility
+    utility : Risk
         What risk meant.
+    inner : tuple of float
+        All inner variables: the threshold, a ball's scale s after it, those of a mixture part by part.
     dependence : None, "auto" or int
         How the order of the samples was understood.
     memory : float
@@ -129,12 +135,13 @@ class Estimate:
     """
 
     value: float
-    threshold: float
+    threshold: Any
     stderr: float
     bias: float
     ess: float
     n: int
-    utility: Utility
+    utility: Risk
+    inner: tuple[float, ...]
     dependence: int | str | None
     memory: float
     df: float
@@ -242,7 +249,7 @@ class Estimate:
         digits = interval_digits(low, high)
         parts = [
             f"{self.value:.6g}, 95 % interval {low:.{digits}g} to {high:.{digits}g}",
-            f"threshold={self.threshold:.6g}",
+            f"threshold={_short(self.threshold)}",
             f"bias={self.bias:.2g}",
             f"ess={self.ess:.4g} of n={self.n}",
         ]
@@ -256,6 +263,13 @@ class Estimate:
         return f"Estimate({', '.join(parts)})"
 
 
+def _short(threshold: Any) -> str:
+    """One threshold or several in few digits."""
+    if np.ndim(threshold) == 0:
+        return f"{threshold:.6g}"
+    return "(" + ", ".join(f"{one:.6g}" for one in threshold) + ")"
+
+
 def interval_digits(low: float, high: float) -> int:
     """Significant digits that show an interval's ends to a hundredth of its width."""
     size, width = max(abs(low), abs(high)), high - low
@@ -264,7 +278,7 @@ def interval_digits(low: float, high: float) -> int:
 
 @free_to_overflow
 def estimate(
-    x: ArrayLike, utility: Utility, weights: ArrayLike | None = None, dependence: int | str | None = None
+    x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, dependence: int | str | None = None
 ) -> Estimate:
     r"""OCE of a sample with its threshold, tilt, standard error, bias and intervals.
 
@@ -279,8 +293,9 @@ def estimate(
     x : array_like
         Losses, one-dimensional, in the order of time where that matters; a memory-mapped array is read in blocks, a
         Dask array or column where its chunks live.
-    utility : Utility
-        What risk means.
+    utility : Risk
+        What risk means: a `Utility`, or a risk with more inner variables such as ``EVaR(0.05)``, whose influence
+        values are those of its utilities at the best scales.
     weights : array_like, optional
         Non-negative weights, one per loss, understood as importance weights: the standard error is that of a weighted
         mean, sqrt(sum w_i**2 (u_i - mean u)**2). Weights that count repetitions should be repeated instead. With
@@ -319,7 +334,10 @@ def estimate(
     >>> bool(series.stderr > 3 * ce.estimate(monthly, ce.CVaR(0.05)).stderr)
     True
     """
-    check_utility(utility)
+    known = check_risk(utility)
+    if not isinstance(known, Utility):
+        return _estimate_risk(x, known, weights, dependence)
+    utility = known
     takes_low = isinstance(utility.shape, Exponential)
     sample, losses, given_weights, size = _as_sample(x, weights, takes_low)
     dependence = check_dependence(dependence, size)
@@ -358,11 +376,66 @@ def estimate(
         ess=moments.ess,
         n=size,
         utility=utility,
+        inner=(solved.threshold,),
         dependence=dependence,
         memory=remembered,
         df=bars.df,
         assumptions=assumptions_of(utility),
         warnings=(*_unit(solved, utility, order), *reasons),
+        _bars=bars,
+        _x=losses,
+        _weights=given_weights,
+    )
+
+
+def _estimate_risk(x: Any, risk: Risk, weights: Any, dependence: int | str | None) -> Estimate:
+    """`estimate` of a risk with more inner variables than the threshold."""
+    sample, losses, given_weights, size = _as_sample(x, weights, False)
+    dependence = check_dependence(dependence, size)
+    reasons = [] if is_remote(losses, given_weights) else check_order(x, dependence)
+    solved = solve_for_estimate(sample, risk)
+    order = Order(sample, fine=not risk.is_smooth)
+    influence = influence_of(solved, _ROUNDING)
+    powers, density_square, bias = sums_of(solved, influence, order)
+    effective = 1.0 / solved.summary.square
+    variance, skewness, kurtosis = standardized(*powers, len(sample), solved.summary.mass)
+    moments = _Moments(
+        variance, skewness, kurtosis, 0.0, 0.0, 1.0 / density_square, 0.0, effective, 1.0, nearly_flat=np.inf
+    )
+    found, remembered = Memory(), 0.0
+    if dependence == "auto" or not is_remote(losses, given_weights):
+        found = _memory(sample if dependence == "auto" else _first_part(sample), influence, order)
+    if dependence is not None:
+        remembered = lifetime_of_overlap(dependence) if isinstance(dependence, int) else found.lifetime
+    alone = _error_bars(solved, influence, moments, 0.0)[0].stderr
+    bars = _error_bars(solved, influence, moments, remembered)[0]
+    bias *= (bars.stderr / alone) ** 2 if alone > 0.0 else 1.0  # as long a memory as that of the influence values
+    check_answer("risk", solved.value, risk)
+    check_answer("standard error", bars.stderr, risk)
+    if bars.stderr == 0.0 and size > 1:
+        reasons.append(NO_WIDTH)
+    evidence = ErrorEvidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, moments.effective)
+    reasons = [*reliability(order, influence.utility, evidence), *reasons]
+    reasons += memory_warnings(dependence, found, moments.effective)
+    threshold: Any = np.nan
+    if solved.parts:
+        thresholds = tuple(float(solved.inner[term.t]) for term in risk.inner().terms)
+        threshold = thresholds if isinstance(risk, Mixture) else thresholds[0]
+    needs = assumptions_of(influence.utility).partition(" With known bounds")[0] if solved.parts else ""
+    return Estimate(
+        value=solved.value,
+        threshold=threshold,
+        stderr=bars.stderr,
+        bias=float(max(bias, -0.5 * bars.stderr)) + 0.0,
+        ess=moments.ess,
+        n=size,
+        utility=risk,
+        inner=tuple(map(float, solved.inner)),
+        dependence=dependence,
+        memory=remembered,
+        df=bars.df,
+        assumptions=needs,
+        warnings=tuple(reasons),
         _bars=bars,
         _x=losses,
         _weights=given_weights,
@@ -430,6 +503,11 @@ class _Influence:
             return np.zeros(np.shape(y))
         return np.asarray((np.asarray(self.utility.value(y - self.t)) - self.level) / self.unit)
 
+    def density(self, y: Floats, share: float) -> Floats:
+        """The tilt of centered losses over their weights; a loss on a kink counts for a share of its jump."""
+        left, right = form(self.utility).slopes(y, self.t)
+        return np.asarray(left + share * (right - left))
+
 
 def _influence(solved: LongSolved, utility: Utility) -> _Influence:
     level, low, high = solved.value - solved.threshold, solved.summary.low, solved.summary.high
@@ -485,7 +563,7 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
             slopes, slopes2 = weighted_sum(slope, w), weighted_sum(slope * slope, w2)
             spread = weighted_sum((slope - 1.0) ** 2, w2)
             del slope
-            return *_power_sums(values(y), w), spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, curvatures
+            return *power_sums(values(y), w), spread, slopes2, mixed, jumps2, jumps_w2, slopes, jumps, curvatures
 
     sums = solved.table.reduce(SumKernel(kernel))
     square, cube, fourth, spread, slope2, mixed, jump2, jump_w2, slope, jump, curvature = sums
@@ -511,7 +589,7 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
         nearly_flat = np.min(np.where(matters, distances, np.inf)) / error
     for kink in shape.kinks:
         curvature += mass * kink.jump * order.density_at(solved.threshold + kink.at)
-    variance, skewness, kurtosis = _standardized(square, cube, fourth, size, mass)
+    variance, skewness, kurtosis = standardized(square, cube, fourth, size, mass)
     return _Moments(
         variance=variance,
         skewness=skewness,
@@ -524,21 +602,6 @@ def _moments(solved: LongSolved, influence: _Influence, order: Order) -> _Moment
         curvature=float(curvature / mass),
         nearly_flat=float(nearly_flat),
     )
-
-
-def _power_sums(psi: Floats, w: Floats | None) -> tuple[float, float, float]:
-    """Sums of squares, cubes and fourth powers of influence values times their weights."""
-    if w is not None:
-        psi *= w
-    square = psi * psi
-    return float(square.sum()), float((square * psi).sum()), float((square * square).sum())
-
-
-def _standardized(square: float, cube: float, fourth: float, size: int, mass: float) -> tuple[float, float, float]:
-    """Variance, skewness and kurtosis from such sums."""
-    if not square > 0.0:
-        return 0.0, 0.0, 0.0
-    return size * square / mass**2, float(np.sqrt(size)) * cube / square**1.5, size * fourth / square**2
 
 
 def _may_be_on_one_value(order: Order, influence: _Influence) -> bool:
@@ -576,9 +639,9 @@ def _lower_influence(
     lower = replace(influence, t=t, level=solved.table.reduce(SumKernel(total))[0] / mass, unit=1.0)
     top = float(np.abs(lower.values(np.array([solved.summary.low, solved.summary.high]) - center)).max())
     lower = replace(lower, unit=top)
-    kernel = SumKernel(lambda z, w: _power_sums(lower.values(centered(z, center)), w))
+    kernel = SumKernel(lambda z, w: power_sums(lower.values(centered(z, center)), w))
     square, cube, fourth = solved.table.reduce(kernel)
-    variance, skewness, kurtosis = _standardized(square, cube, fourth, len(solved.table), mass)
+    variance, skewness, kurtosis = standardized(square, cube, fourth, len(solved.table), mass)
     if not variance * lower.unit**2 > least * moments.variance * influence.unit**2:
         return None
     return lower, moments._replace(variance=variance, skewness=skewness, kurtosis=kurtosis)
@@ -588,7 +651,7 @@ def _lower_influence(
 class _Remembered:
     """The kernel for the memory of a series: of influence values, of losses, and of their distance from the median."""
 
-    influence: _Influence
+    influence: _Influence | RiskInfluence
     median: float
     typical: tuple[float, float]  # mean of the losses less the median, and of their distance from it
     lags: int
@@ -608,7 +671,7 @@ class _Remembered:
         return join_lags(parts)
 
 
-def _memory(sample: Table, influence: _Influence, order: Order) -> Memory:
+def _memory(sample: Table, influence: _Influence | RiskInfluence, order: Order) -> Memory:
     """What the series remembers."""
     count = lags_for(len(sample))
     if count == 0:
@@ -625,7 +688,7 @@ def _first_part(sample: Table) -> Table:
 
 
 def _error_bars(
-    solved: LongSolved, influence: _Influence, moments: _Moments, remembered: float
+    solved: LongSolved | LongRisk, influence: _Influence | RiskInfluence, moments: _Moments, remembered: float
 ) -> tuple[ErrorBars, float]:
     """Error bars and bias, for a series that remembers its last periods."""
     size = len(solved.table)
@@ -656,7 +719,7 @@ def _error_bars(
 class _CosineSums:
     """The kernel for the lowest frequencies of influence values, in their unit, and of slopes, times their weights."""
 
-    influence: _Influence
+    influence: _Influence | RiskInfluence
     share: float  # of its jump that a loss on a kink counts for
     size: int
     mass: float
@@ -665,8 +728,7 @@ class _CosineSums:
 
     def __call__(self, block: Block) -> Floats:
         y = centered(block.rows, self.influence.center)
-        left, right = form(self.influence.utility).slopes(y, self.influence.t)
-        series = np.stack([self.influence.values(y), left + self.share * (right - left) - 1.0])
+        series = np.stack([self.influence.values(y), self.influence.density(y, self.share) - 1.0])
         if block.weights is not None:
             series = np.where(block.weights > 0, series, 0.0) * (block.weights * (self.size / self.mass))
         return cosine_sums(series, block.first, self.size, self.cosines)

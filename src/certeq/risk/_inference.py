@@ -35,6 +35,21 @@ def normal_quantile(p: float) -> float:
     return float(ndtri(p))
 
 
+def power_sums(psi: Floats, w: Floats | None) -> tuple[float, float, float]:
+    """Sums of squares, cubes and fourth powers of influence values times their weights."""
+    if w is not None:
+        psi *= w
+    square = psi * psi
+    return float(square.sum()), float((square * psi).sum()), float((square * square).sum())
+
+
+def standardized(square: float, cube: float, fourth: float, size: int, mass: float) -> tuple[float, float, float]:
+    """Variance, skewness and kurtosis from such sums."""
+    if not square > 0.0:
+        return 0.0, 0.0, 0.0
+    return size * square / mass**2, float(np.sqrt(size)) * cube / square**1.5, size * fourth / square**2
+
+
 class Order:
     """The losses of positive weight in rising order; of a long sample, those of a random draw.
 

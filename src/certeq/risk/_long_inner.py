@@ -38,6 +38,7 @@ class LongPart:
     term: Term
     scale: float  # NaN where there is none
     solved: LongSolved
+    cost: float = 0.0  # of the scale
 
 
 @dataclass
@@ -51,6 +52,7 @@ class LongRisk:
     inner: FloatArray
     parts: tuple[LongPart, ...]
     passes: int
+    sorted_tilt: FloatArray | None = None  # of a distortion, which has no parts
 
     def tilt(self) -> RiskTiltKernel:
         """The kernel of the tilt; it takes one pass for every part."""
@@ -88,7 +90,7 @@ def solve_long_risk(table: Table, risk: Risk) -> LongRisk:
                     table, draw, size, term.form, float(inner.cost[term.s]) / share, term.weight / share
                 )
                 part, solutions = ball.solve_long()
-                own = [LongPart(share * mixed, term, part.s, one) for mixed, one in solutions]
+                own = [LongPart(share * mixed, term, part.s, one, ball.cost) for mixed, one in solutions]
                 value, size = value + share * part.value, ball.size
                 found[term.t], found[term.s] = part.t, part.s
                 passes += ball.passes
