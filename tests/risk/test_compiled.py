@@ -432,8 +432,9 @@ def test_thresholds_of_sums_with_kinks_are_those_of_numpy(name, kind, size, monk
 def test_many_ties_on_a_kink_and_a_poor_guess():
     code = _compiled.mixed_code_of(form(ce.Entropic(1.0) + ce.CVaR(0.1)))
     x = np.repeat(np.arange(3.0), 5000)  # more breakpoints than are kept, at three points
-    t, on_kink = _compiled.kinked(code, x, None, -1e3, 1e3, -900.0, 1e-6)
-    assert on_kink
+    slopes = np.empty(x.size)
+    t, mean = _compiled.kinked(code, x, None, -1e3, 1e3, -900.0, 1e-6, slopes)
+    assert mean == pytest.approx(slopes.mean(), abs=1e-13)
     assert t == 2.0  # a third of the losses is more than the tail: the mean slope passes 1 at the largest
     left, right = form(ce.Entropic(1.0) + ce.CVaR(0.1)).slopes(x, t)
     assert left.mean() <= 1.0 <= right.mean()

@@ -114,13 +114,21 @@ def _mixed_code_of(form: Form) -> MixedCode | None:
 
 
 def kinked(
-    code: MixedCode, z: Floats, weights: Floats | None, low: float, high: float, guess: float, width: float
-) -> tuple[float, bool] | None:
-    """The threshold in (low, high], and whether it puts a loss on a kink; None where it is not found.
+    code: MixedCode,
+    z: Floats,
+    weights: Floats | None,
+    low: float,
+    high: float,
+    guess: float,
+    width: float,
+    slopes: Floats | None = None,
+) -> tuple[float, float] | None:
+    """The threshold in (low, high], and the mean of the slopes, which are written if wanted; None where it finds none.
 
-    It is looked for within ``width`` of the guess at first. Weights, if any, sum to 1.
+    It is looked for within ``width`` of the guess at first. Weights, if any, sum to 1. Losses that the threshold puts on
+    a kink share what is missing from a mean slope of 1.
     """
-    found: tuple[float, bool] | None = _fused.kinked(*code, z, weights, low, high, guess, width)
+    found: tuple[float, float] | None = _fused.kinked(*code, z, weights, low, high, guess, width, slopes)
     return found
 
 

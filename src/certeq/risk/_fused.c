@@ -675,6 +675,50 @@ static int kinked(const Mixed *u, double low, double high, double guess, double 
     return *on_kink || smooth_root(u, below, above, t);
 }
 
+/* q += weight times the slopes of a curve, or a jump where a loss is right of a kink: without a branch. */
+WIDE static void add_slopes(double *q, const double *slope, Py_ssize_t n, double weight)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        q[i] += weight * slope[i];
+}
+
+WIDE static void add_jump(double *q, const double *z, Py_ssize_t n, double at, double t, double jump)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        q[i] += z[i] - at > t ? jump : 0.0;
+}
+
+/* Slopes at z - t; where t puts losses on a kink, they get the share of its jump that makes the mean 1. Returns it. */
+static double mixed_slopes(const Mixed *u, double t, int on_kink, double *q, double *work)
+{
+    double m = u->level, rise = 0.0;
+    for (Py_ssize_t i = 0; i < u->n; i++)
+        q[i] = u->level;
+    for (Py_ssize_t k = 0; k < u->curves; k++) {
+        const Part *part = &u->parts[k];
+        Sums sums = pass((Curve){(int)part->kind, part->a, part->b}, u->z, u->w, u->n, 0.0, t + part->offset, work,
+                         NULL);
+        m += part->weight * sums.slope / u->mass;
+        add_slopes(q, work, u->n, part->weight);
+    }
+    for (Py_ssize_t k = 0; k < u->count; k++) {
+        m += u->kinks[k].jump * right_of(u->z, u->w, u->n, u->kinks[k].at, t) / u->mass;
+        add_jump(q, u->z, u->n, u->kinks[k].at, t, u->kinks[k].jump);
+    }
+    if (!on_kink)
+        return m;
+    for (int round = 0; round < 2; round++) { /* how much all of the jump would add, then the share of it that is due */
+        double share = round == 0 || !(rise > 0.0) ? 0.0 : fmin(fmax((1.0 - m) / rise, 0.0), 1.0);
+        for (Py_ssize_t k = 0; k < u->count; k++)
+            for (Py_ssize_t i = 0; i < u->n; i++)
+                if (u->z[i] - u->kinks[k].at == t) {
+                    rise += round == 0 ? u->kinks[k].jump * (u->w == NULL ? 1.0 : u->w[i]) / u->mass : 0.0;
+                    q[i] += share * u->kinks[k].jump;
+                }
+    }
+    return 1.0;
+}
+
 /* -- Python's side ------------------------------------------------------------------------------------------------- */
 
 /* A contiguous buffer of float64, or where it is allowed float32; the caller releases it. */
@@ -1050,16 +1094,17 @@ without_weights:
     return answer;
 }
 
-PyDoc_STRVAR(kinked_doc, "kinked(parts, kinks, level, z, weights, low, high, guess, width, /) -> (t, on_kink) or None\n"
-                         "--\n\nThe threshold of curves, straight lines and kinks together, and whether it puts a loss\n"
-                         "on a kink; parts are rows of (weight, kind, a, b, offset), kinks of (at, jump).");
+PyDoc_STRVAR(kinked_doc, "kinked(parts, kinks, level, z, weights, low, high, guess, width, q, /) -> (t, mean) or None\n"
+                         "--\n\nThe threshold of curves, straight lines and kinks together, and the mean of the slopes\n"
+                         "written into q unless that is None; losses on a kink share what is missing from a mean of 1.\n"
+                         "Parts are rows of (weight, kind, a, b, offset), kinks of (at, jump).");
 
 static PyObject *kinked_of(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    Py_buffer parts, kinks, z, w;
+    Py_buffer parts, kinks, z, w, q;
     PyObject *answer = NULL;
     double number[5];
-    if (take(count, 9, "kinked(parts, kinks, level, z, weights, low, high, guess, width)") < 0)
+    if (take(count, 10, "kinked(parts, kinks, level, z, weights, low, high, guess, width, q)") < 0)
         return NULL;
     for (int i = 0; i < 5; i++)
         number[i] = PyFloat_AsDouble(args[i == 0 ? 2 : i + 4]);
@@ -1069,23 +1114,37 @@ static PyObject *kinked_of(PyObject *self, PyObject *const *args, Py_ssize_t cou
         goto without_kinks;
     if (floats(args[3], &z, 0, 0, "z") < 0)
         goto without_losses;
-    int weighted = args[4] != Py_None;
+    int weighted = args[4] != Py_None, written = args[9] != Py_None;
     if (weighted && floats(args[4], &w, 0, 0, "weights") < 0)
         goto without_weights;
+    if (written && floats(args[9], &q, 1, 0, "q") < 0)
+        goto without_slopes;
     Py_ssize_t n = z.shape[0];
-    if (!weighted || same_size(n, w.shape[0], "weights") == 0) {
+    if ((!weighted || same_size(n, w.shape[0], "weights") == 0) && (!written || same_size(n, q.shape[0], "q") == 0)) {
         Mixed u = {parts.buf, kinks.buf, parts.shape[0] / 5, kinks.shape[0] / 2, number[0], z.buf,
                    weighted ? w.buf : NULL, n, weighted ? 1.0 : (double)n};
-        double t = 0.0;
+        double t = 0.0, mean = 1.0;
         int good, on_kink = 0;
+        double *work = written ? PyMem_Malloc((size_t)(n + 1) * sizeof(double)) : NULL;
+        if (written && work == NULL) {
+            PyErr_NoMemory();
+            goto done;
+        }
         Py_BEGIN_ALLOW_THREADS good = n > 0 && kinked(&u, number[1], number[2], number[3], number[4], &t, &on_kink);
-        Py_END_ALLOW_THREADS if (good) answer = Py_BuildValue("dN", t, PyBool_FromLong(on_kink));
-        else
-        {
+        if (good && written)
+            mean = mixed_slopes(&u, t, on_kink, q.buf, work);
+        Py_END_ALLOW_THREADS PyMem_Free(work);
+        if (good)
+            answer = Py_BuildValue("dd", t, mean);
+        else {
             answer = Py_None;
             Py_INCREF(answer);
         }
     }
+done:
+    if (written)
+        PyBuffer_Release(&q);
+without_slopes:
     if (weighted)
         PyBuffer_Release(&w);
 without_weights:

@@ -532,24 +532,20 @@ def _with_kinks(
     tolerance: float,
 ) -> _Density:
     """Where the slope jumps, t* either puts a loss on a kink or lies between two such points, where Newton works."""
-    code, found = _compiled.mixed_code_of(form), None
     losses: FloatArray = np.ascontiguousarray(z, np.float64)
     guess, near = min(max(start, low), high), _ROUGH
     if z.shape[0] > SMALL and weights is None:
         guess, near = value_near(np.ascontiguousarray(losses[::_STRIDE]), None, form)[1], _OF_SOME
+    code = _compiled.mixed_code_of(form)
     if code is not None:
-        w = None if weights is None else np.ascontiguousarray(weights, np.float64)
-        found = _compiled.kinked(code, losses, w, low, high, guess, near * (high - low))
-        z = losses
-    if found is None:
-        low, t, on_kink = bracket_by_breakpoints(z, weights, mean, form, low, high, guess, near)
-        if not on_kink:
-            return by_newton(z, mean, form, low, t, 0.5 * (low + t), tolerance)
-    else:
-        t, on_kink = found
-        if not on_kink:
-            slope = form.left_slope(z, t)
-            return _Density(t + mean(form.utility._value(z - t, NUMPY)), t, slope, mean(slope))
+        w, slope = None if weights is None else np.ascontiguousarray(weights, np.float64), np.empty(z.shape[0])
+        found = _compiled.kinked(code, losses, w, low, high, guess, near * (high - low), slope)
+        if found is not None:
+            t, m = found
+            return _Density(t + mean(form.utility._value(losses - t, NUMPY)), t, slope, m if m > 0.0 else 1.0)
+    low, t, on_kink = bracket_by_breakpoints(z, weights, mean, form, low, high, guess, near)
+    if not on_kink:
+        return by_newton(z, mean, form, low, t, 0.5 * (low + t), tolerance)
     left, right = form.slopes(z, t)
     jump = right - left
     m, rise = mean(left), mean(jump)
