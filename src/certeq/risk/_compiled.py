@@ -125,8 +125,8 @@ def kinked(
 ) -> tuple[float, float] | None:
     """The threshold in (low, high], and the mean of the slopes, which are written if wanted; None where it finds none.
 
-    It is looked for within ``width`` of the guess at first. Weights, if any, sum to 1. Losses that the threshold puts on
-    a kink share what is missing from a mean slope of 1.
+    It is looked for within ``width`` of the guess at first. Weights, if any, sum to 1. Losses that the threshold puts
+    on a kink share what is missing from a mean slope of 1.
     """
     found: tuple[float, float] | None = _fused.kinked(*code, z, weights, low, high, guess, width, slopes)
     return found
