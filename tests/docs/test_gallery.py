@@ -14,7 +14,7 @@ import certeq as ce
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
-SLOW = {"plot_torchrun.py"}  # starts processes of its own
+SLOW = {"plot_torchrun.py", "plot_sample_complexity.py"}  # starts processes of its own; runs hundreds of problems
 SUBJECTS = {
     "plot_interval_coverage.py",
     "plot_dependence.py",

@@ -102,6 +102,23 @@ def test_full_batches_are_accelerated():
     assert values[None] < 1e-3 < values["weighted"]
 
 
+def test_a_short_run_does_not_return_its_start():
+    loss, domain = breast_cancer()
+    found = minimize_sg(loss, ce.Entropic(1.0), domain=domain, iterations=20, rng=0)
+    assert found.value < 0.9 * Objective(loss, ce.Entropic(1.0)).evaluate(np.zeros(30)).value
+
+
+def test_a_batch_that_knows_no_risk_does_not_lead_far_away():
+    # The first batches are smaller than theta, and their mean-variance has no minimum.
+    sampler = lambda rng, m: 0.5 + rng.normal(size=(m, 6))
+    for seed in range(4):
+        found = minimize_sg(
+            ce.LinearLoss(), ce.MeanVariance(1.0), domain=ce.Free(), samples=sampler, theta0=np.zeros(6),
+            iterations=200, rng=seed, log_every=200,
+        )  # fmt: skip
+        np.testing.assert_allclose(found.theta, np.full(6, -0.25), atol=0.05)
+
+
 def test_a_flat_loss_stays_where_it_is():
     for options in ({"batch": 4}, {"batch": 4, "average": "mean"}, {"batch": "full"}, {"regime": "nonconvex"}):
         found = minimize_sg(ce.LinearLoss(np.zeros((9, 3))), ce.CVaR(0.5), domain=ce.Simplex(), iterations=5, **options)

@@ -4,7 +4,7 @@ With weights w_k = k^p, p = 2 where OCE is convex and 0 where it is not known to
 the start so far, at least a part of the feasible set's diameter (of 1 + norm(theta0) where it has none) and never above
 it,
 
-    alpha_k = r_k w_k / sqrt(S_{k-1}),   S_k = sum_{i <= k} w_i^2 norm(g_i)^2
+    alpha_k = r_k w_k / max(sqrt(S_{k-1}), w_k norm(g_k)),   S_k = sum_{i <= k} w_i^2 norm(g_i)^2
 
 `DistanceSteps` takes such steps; averages of its iterates have the rates of docs/theory/rates.rst. `AcceleratedSteps`
 takes gradients at a running mean of its iterates and expects each gradient to be like the last, which pays where they
@@ -74,15 +74,16 @@ class AdaptiveSteps(ABC):
 
 
 class DistanceSteps(AdaptiveSteps):
-    """theta_k = project(theta_{k-1} - alpha_k g_k), alpha_k known before g_k is (but for the first)."""
+    """theta_k = project(theta_{k-1} - alpha_k g_k), alpha_k known before g_k is unless that would be a long step."""
 
     def move(self, k: int, theta: Floats, gradient: Floats, project: Stepper) -> Floats:
         """Return the next iterate; ``weight`` is then that of theta in the average."""
         weight, square = float(k) ** self.power, float(np.dot(gradient, gradient))
         if self.total == 0.0:
             self.total = square
-        # Without a slope there is nowhere to go, and nothing to divide by.
-        self.step = self.distance * weight / math.sqrt(self.total) if self.total > 0.0 else self.distance
+        # No step is longer than the distance, whatever a gradient; without one there is nothing to divide by.
+        scale = math.sqrt(max(self.total, weight * weight * square))
+        self.step = self.distance * weight / scale if scale > 0.0 else self.distance
         self.weight = self.distance * weight if self.power else float(k) ** POWER
         after = project(theta - self.step * gradient, theta)
         if k > 1:
@@ -143,8 +144,8 @@ class Correction:
 
     The gradient of a batch less its gradient at that point, plus the one over all samples there: noise and bias are
     those of a difference, and vanish as the points approach. It is taken anew when as many samples have been drawn as
-    there are; of the points where that was done the one with the least value is what a run returns, and returns to
-    when another has a larger value than the start.
+    there are. Of the points where that was done the one with the least value is what a run goes back to when another
+    has a larger value than the start, and what it returns unless its last point is better.
     """
 
     def __init__(self, size: int, d: int) -> None:

@@ -135,8 +135,9 @@ def minimize_sg(
 
     Notes
     -----
-    Adaptive steps have the length r_k w_k / sqrt(sum_{i<k} w_i^2 norm(g_i)^2): r_k is the largest distance from theta0
-    so far, bounded by the diameter of the feasible set, and w_k is k^2 where OCE is convex, else 1. On a fixed set of
+    Adaptive steps have the length r_k w_k / sqrt(sum_{i<k} w_i^2 norm(g_i)^2), and do not move theta by more than r_k:
+    r_k is the largest distance from theta0 so far, bounded by the diameter of the feasible set, and w_k is k^2 where
+    OCE is convex, else 1. On a fixed set of
     samples of which a hundred batches make a pass, and convex OCE, one pass in the number of its batches is made to
     correct the gradients of the batches for noise and bias, and steps are accelerated; pass ``average`` for plain ones.
     Theorems and proofs are on the page on rates.

@@ -200,10 +200,18 @@ class Run:
                 self.status = "stopped by callback"
 
     def _point(self) -> Floats:
-        """What would be returned now: the average, the best point seen with all samples, or the iterate."""
-        if self.correction is not None and self.correction.value < math.inf:
-            return self.correction.best
-        return self.average.pick(self.theta)
+        """What would be returned now: the average, the iterate, or the best point of a pass where it is better."""
+        if self.correction is None or self._is_best(self.correction.value):
+            return self.average.pick(self.theta)
+        return self.correction.best
+
+    def _is_best(self, value: float) -> bool:
+        """Say whether the iterate has a lower value over all samples than this one."""
+        assert self.objective is not None
+        samples = self.objective.samples
+        if not (isinstance(samples, Table) or np.isfinite(self.loss.losses(self.theta, samples)).all()):
+            return False  # a step too long, which the next pass takes back
+        return self.objective.evaluate(self.theta).value < value
 
     def _value(self, theta: Floats) -> tuple[float, float | None]:
         """Return OCE and gap at theta over all samples; over the last batch and without a gap for a stream."""
