@@ -47,6 +47,9 @@ class TestReproduced:
                             "ours": "2",
                             "verdict": "not reproduced",
                             "why": "early",
+                            "whose": "paper",
+                            "line": 12,
+                            "quote": "it converges",
                         }
                     ],
                     "notes": ["One | note."],
@@ -67,13 +70,30 @@ class TestReproduced:
         assert "- 0.0226\n" in text
         assert ".. figure:: /paper/results/table-one/path.png" in text
         assert "**not reproduced**: early" in text
-        assert r"It \*converges\*" in text
+        assert r"It \*converges\* (line 12: “it converges”)" in text
         assert r"One \| note." in text
 
+    def full(self, result, **changes):
+        found = json.loads(result.read_text()) | {"quick": False, "seeds_asked": 20, "commit": "0123456789ab"} | changes
+        result.write_text(json.dumps(found))
+        return found
+
     def test_commit_and_command_of_the_run(self, result, tmp_path):
-        (result.parents[1] / "run.json").write_text('{"command": "certeq reproduce", "commit": "0123456789abcdef"}')
+        self.full(result)
         text = "\n".join(self.reproduced.experiment(result, tmp_path))
-        assert "Made by ``certeq reproduce`` at commit ``0123456789abcdef``" in text
+        assert "Made by ``certeq reproduce table-one`` at commit ``0123456789ab``" in text
+        assert "quick run" not in text
+
+    def test_the_summary_counts_the_claims_of_the_paper_apart(self, result):
+        found = self.full(result)
+        ours = found["claims"][0] | {"whose": "ours", "verdict": "reproduced"}
+        lines = self.reproduced.summary([found | {"claims": [*found["claims"], ours]}])
+        paper, checks = (
+            lines.index("      * - **All claims of the paper**"),
+            lines.index(f"      * - {self.reproduced.WHOSE['ours']}"),
+        )
+        assert [line.split("- ")[1] for line in lines[paper + 1 : paper + 6]] == ["0", "0", "1", "0", "0"]
+        assert [line.split("- ")[1] for line in lines[checks + 1 : checks + 6]] == ["1", "0", "0", "0", "0"]
 
     def test_a_failure_is_told(self, result, tmp_path):
         found = json.loads(result.read_text()) | {"failure": "no data"}
@@ -84,16 +104,22 @@ class TestReproduced:
         spec = importlib.util.spec_from_file_location("certeq_docs_take", DOCS / "paper" / "take.py")
         taker = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(taker)
+        self.full(result)
         (result.parent / "path.html").write_text("large")
         target = tmp_path / "taken"
-        assert taker.take(result.parents[1], target, "certeq reproduce", "abc") == ["table-one"]
+        assert taker.take(result.parents[1], target) == ["table-one"]
         names = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-        assert names == {"run.json", "table-one/result.json", "table-one/risks.csv", "table-one/path.png"}
+        assert names == {"table-one/result.json", "table-one/risks.csv", "table-one/path.png"}
         with pytest.raises(FileNotFoundError, match="holds no experiment"):
-            taker.take(tmp_path / "nowhere", target, "", "")
-
-    def test_nothing_yet(self):
-        assert any("python docs/paper/take.py" in line for line in self.reproduced.empty())
+            taker.take(tmp_path / "nowhere", target)
+        for changes, said in (
+            ({"quick": True}, "a quick run"),
+            ({"commit": "0123-dirty"}, "commit 0123-dirty"),
+            ({"failure": "no data"}, "no data"),
+        ):
+            self.full(result, **changes)
+            with pytest.raises(ValueError, match=f"must be a full run at a commit without changes; found {said}"):
+                taker.take(result.parents[1], target)
 
 
 class TestMeasured:
