@@ -19,6 +19,7 @@ from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, 
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+_TRUST = 4.0  # how much further than the last step, where that was cut short, the next may go without bounds
 _FAR = 1e-2  # a gap, where losses have size 1, from which on the losses will still move a good deal
 
 
@@ -78,23 +79,26 @@ class Descent:
         fresh_sets = True
         if warm:
             solution, fresh_sets = self._guess(assets, hinges, self.point.parts), False
-        stalls = 0
+        stalls, inner = 0, self.point.inner
         for _ in range(max_iter):
             self.iterations += 1
             problem = model.subproblem(self.point, assets, hinges, self.radius)
-            at = np.append(self.point.theta[assets], self.point.inner)
+            at = np.append(self.point.theta[assets], self.point.inner / self.point.units)
             if fresh_sets and solution is not None:
-                solution = self._guess(assets, hinges, parts_at(model.inner, solution.v[-len(self.point.inner) :]))
+                solution = self._guess(assets, hinges, parts_at(model.inner, inner))
             solution = solve_subproblem(problem, at, solution)
+            inner = solution.v[len(assets) :] * self.point.units
             fresh_sets = False
             theta = self.point.theta.copy()
             theta[assets] = solution.v[: len(assets)]
             if not solution.exact:
                 theta = self._feasible(theta)
             self._watch(problem, solution, assets)
-            before = self.point.value
+            before, start = self.point.value, self.point.theta
             whole = self._step(theta, linear)
-            answer = self._evidence(solution, hinges, assets)
+            if not whole:  # where curvature is scarce a model without bounds goes on for ever; it was not right so far
+                self.radius = min(self.radius, _TRUST * float(np.max(np.abs(self.point.theta - start), initial=0.0)))
+            answer = self._evidence(solution, inner, hinges, assets)
             self.trace.append((answer.point.value, answer.gap, time.perf_counter() - self.began, len(assets)))
             stalls = 0 if self.best is None or answer.gap < 0.5 * self.best.gap else stalls + 1
             if self.best is None or answer.gap < self.best.gap:
@@ -138,7 +142,7 @@ class Descent:
         )
         zero = np.zeros(len(assets) + len(inner))
         prices = Multipliers(np.zeros(len(q.c)), np.zeros(len(q.b)), 0.5 * model.caps(hinges), zero, zero)
-        return SubSolution(np.append(theta, inner), prices, partition, False, 0)
+        return SubSolution(np.append(theta, inner / here.units), prices, partition, False, 0)
 
     def _watch(self, problem: Subproblem, solution: SubSolution, assets: Index) -> None:
         """Where a variable has no bound the model puts one at a distance; hitting it again and again is no minimum."""
@@ -186,11 +190,14 @@ class Descent:
 
     # -- evidence -----------------------------------------------------------------------------------------------
 
-    def _evidence(self, solution: SubSolution, hinges: Hinges, assets: Index) -> Answer:
-        """A tilt and multipliers for the new point, and the gap they prove (up to rounding)."""
-        model, point, inner = self.model, self.point, self.model.inner
+    def _evidence(self, solution: SubSolution, inner: Vector, hinges: Hinges, assets: Index) -> Answer:
+        """A tilt and multipliers for the new point, and the gap they prove (up to rounding).
+
+        Where u has kinks the tilt is that of the model's solution, at its own inner variables.
+        """
+        model, point = self.model, self.point
         if self.kinked:
-            supported = self._hinge_tilts(solution, hinges, parts_at(inner, solution.v[len(assets) :]))
+            supported = self._hinge_tilts(solution, hinges, parts_at(model.inner, inner))
         else:
             supported = tuple(self._where_it_lies(part) for part in point.parts)
         g = model.scenarios.column_sums(total_tilt(supported)) + model.costs(point.theta)

@@ -40,6 +40,15 @@ class Point:
     parts: tuple[TermAt, ...]
     value: float
 
+    @property
+    def units(self) -> Vector:
+        """Of the inner variables in the model of a step: a scale s is counted in multiples of itself."""
+        units = np.ones(len(self.inner))
+        for part in self.parts:
+            if part.term.s is not None:
+                units[part.term.s] = part.s
+        return units
+
 
 @dataclass(frozen=True)
 class Hinges:
@@ -132,7 +141,8 @@ class Model:
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], inner), kinks kept as hinges.
 
-        A term in t and s has the row (losses, -1, -(x-t)/s) for each scenario: curvature times that row's square.
+        A term in t and s has the row (losses, -1, -(x-t)/s) for each scenario: curvature times that row's square. Here
+        s is counted in units of its present value, so that the last entry is t - x.
         """
         losses, w, count = point.losses, self.weights, len(assets)
         slope = self.inner.cost.copy()
@@ -147,7 +157,7 @@ class Model:
                 tilt, curvature = part.form.derivatives(losses, part.t)
                 if s is not None:
                     y = losses - part.t
-                    slope[s] += weight * float(w @ (part.form.utility.value(y) - tilt * y)) / part.s
+                    slope[s] = slope[s] * part.s + weight * float(w @ (part.form.utility.value(y) - tilt * y))
             for k, kink in enumerate(part.form.kinks, first):
                 chosen = np.zeros(len(losses), dtype=bool)
                 chosen[hinges.scenario[hinges.which == k]] = True
@@ -155,7 +165,7 @@ class Model:
                 moved = kink.jump * (wanted.astype(float) - (losses - kink.at > part.t))
                 tilt = tilt + moved
                 if s is not None:
-                    slope[s] -= weight * (kink.at / part.s) * float(w @ moved)
+                    slope[s] -= weight * kink.at * float(w @ moved)
             first += len(part.form.kinks)
             tilt = times(weight, w * tilt)
             slope[t] -= float(tilt.sum())
@@ -166,10 +176,9 @@ class Model:
                 columns[t] = diagonal
                 block[t, t] = diagonal.sum()
                 if s is not None:
-                    z = y / part.s
-                    columns[s] = diagonal * z
-                    block[t, s] = block[s, t] = float(diagonal @ z)
-                    block[s, s] = float(diagonal @ (z * z))
+                    columns[s] = diagonal * y
+                    block[t, s] = block[s, t] = float(diagonal @ y)
+                    block[s, s] = float(diagonal @ (y * y))
         assert total is not None
         g = np.concatenate([(self.scenarios.column_sums(total) + self.costs(point.theta))[assets], slope])
         H = None
@@ -180,7 +189,9 @@ class Model:
             H = np.zeros((len(g), len(g))) if H is None else H
             self.squares.add_hessian(H, assets)
         kinked = self._hinge_rows(point, assets, hinges) if len(hinges.scenario) else None
-        return self.around(np.concatenate([point.theta, point.inner]), assets, g, H, kinked, radius)
+        units = point.units
+        v = np.concatenate([point.theta, point.inner / units])
+        return self.around(v, assets, g, H, kinked, radius, self.inner.low / units)
 
     def _hinge_rows(self, point: Point, assets: Index, hinges: Hinges) -> tuple[Vector, Vector, Vector]:
         """B, kink and cap of the hinges: where s is a variable, the location of a kink is its multiple."""
@@ -196,7 +207,7 @@ class Model:
             if part.term.s is None:
                 kink[mine] = at
             else:
-                B[mine, size + part.term.s] = at / -part.s
+                B[mine, size + part.term.s] = -at
             first += len(locations)
         rest = _without(point.theta, assets)
         if np.any(rest):
@@ -211,10 +222,11 @@ class Model:
         H: Vector | None,
         hinges: tuple[Vector, Vector, Vector] | None,
         radius: float,
+        least: Vector | None = None,
     ) -> Subproblem:
         """The quadratic with slope g and Hessian H at v = (theta, inner) in (theta[assets], inner), others as they are.
 
-        A variable that nothing bounds is given bounds at the ``radius``.
+        A variable that nothing bounds is given bounds at the ``radius``; ``least`` are bounds of inner variables.
         """
         count = len(self.linear)
         q, rest = self.polyhedron, _without(v[:count], assets)
@@ -231,18 +243,24 @@ class Model:
             # A risk with a scale is as much larger as its losses are: no curvature along (theta, inner) itself. A
             # multiple of |C v - c|^2, which is 0, gives it some.
             size = len(assets)
-            unit = float(H.diagonal().max())
+            unit = float(H.diagonal()[:size].max())
             H[:size, :size] += unit * (C.T @ C)
             g[:size] -= unit * (chosen.c @ C)
-        return self._in_theta_and_inner(g, H, chosen, hinges)
+        return self._in_theta_and_inner(g, H, chosen, hinges, least)
 
     def _in_theta_and_inner(
-        self, g: Vector, H: Vector | None, q: Constraints, hinges: tuple[Vector, Vector, Vector] | None
+        self,
+        g: Vector,
+        H: Vector | None,
+        q: Constraints,
+        hinges: tuple[Vector, Vector, Vector] | None,
+        least: Vector | None = None,
     ) -> Subproblem:
         """A subproblem in (theta, inner) from constraints on theta alone."""
         inner = self.inner
         C, G = (np.hstack([rows, np.zeros((len(rows), len(inner.cost)))]) for rows in (q.C, q.G))
-        lower, upper = np.append(q.lower, inner.low), np.append(q.upper, inner.high)
+        lower = np.append(q.lower, inner.low if least is None else least)
+        upper = np.append(q.upper, inner.high)
         B, kink, cap = hinges or (np.zeros((0, len(g))), np.zeros(0), np.zeros(0))
         return Subproblem(g, H, lower, upper, C, q.c, G, q.b, B, kink, cap, len(inner.cost))
 

@@ -26,7 +26,7 @@ Index = NDArray[np.intp]
 
 _FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
 _FIRST = 1e-3  # the least first bound, where losses have size 1
-_ASIDE = 10.0  # scales by which t is moved off the largest loss, so that no support is taken for a loss
+ASIDE = 10.0  # scales by which t is moved off the largest loss, so that no support is taken for a loss
 
 
 def bounded_scales(model: Model, point: Point) -> tuple[Model, Point]:
@@ -119,7 +119,7 @@ def _with_scales(model: Model, found: Answer, kept: list[int], ended: set[int | 
             supported.append(replace(one, part=one.part._replace(term=term)))
             parts.append(supported[-1].part)
             continue
-        inner[term.t] += _ASIDE * LEAST_SCALE
+        inner[term.t] += ASIDE * LEAST_SCALE
         part = TermAt(term, term.weight, term.form.scaled(LEAST_SCALE), float(inner[term.t]), LEAST_SCALE)
         tilt = one.tilt * (float(model.inner.cost[term.t]) / term.weight)
         support = found.point.losses - part.t

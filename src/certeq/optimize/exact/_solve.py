@@ -26,12 +26,12 @@ from certeq.optimize.domains._rows import (
 from certeq.optimize.exact._certificate import Certificate, conclude, prove_alone, tangent_problem, with_squares
 from certeq.optimize.exact._descent import Answer, Descent, total_tilt
 from certeq.optimize.exact._evidence import evidence_in_memory, tilt_of
-from certeq.optimize.exact._model import Model, normalize
+from certeq.optimize.exact._model import LEAST_SCALE, Model, normalize
 from certeq.optimize.exact._oracle import Scenarios
 from certeq.optimize.exact._problem import ExactResult, Problem, read_problem, read_start, without_offsets
 from certeq.optimize.exact._recession import UnboundedDirection
 from certeq.optimize.exact._risk import best_inner, parts_at, plain_form, thresholds_of, with_least
-from certeq.optimize.exact._scales import bounded_scales, with_smaller_scales
+from certeq.optimize.exact._scales import ASIDE, bounded_scales, with_smaller_scales
 from certeq.optimize.exact._start import at_once, first_point
 from certeq.optimize.exact._working_set import FEW
 from certeq.utilities import Quadratic, Risk
@@ -40,6 +40,7 @@ Vector = NDArray[np.float64]
 
 _ANEW = 20  # steps from which on half of them are kept for a second start
 _FEW_DIGITS = 1e-8  # the least scale s beside losses of size 1 where a tilt is made of it
+_ABOVE_ROUNDING = 2e-13  # of the threshold: so large a scale is told from the roundings of losses
 _MANY = 60_000  # from this many scenarios on, a third of that number is solved first
 
 
@@ -61,7 +62,7 @@ def solve_exact(
     max_iter: int = 200,
     time_limit: float | None = None,
 ) -> ExactResult:
-    r"""Minimize  OCE_u(A theta) + linear.theta  over  {lower <= theta <= upper, C theta = c, G theta <= b}.
+    r"""Minimize  risk(A theta) + linear.theta  over  {lower <= theta <= upper, C theta = c, G theta <= b}.
 
     A convex quadratic term may be added.
 
@@ -69,8 +70,9 @@ def solve_exact(
     ----------
     A : array, shape (M, d)
         Losses of M scenarios, d assets. Not copied where it is large; read in blocks.
-    utility : Utility
-        Any utility with a curvature: smooth, kinked, or a sum of both.
+    utility : Utility or Risk
+        What risk means: any utility with a curvature, smooth, kinked, or a sum of both, for its OCE; or a risk with
+        more inner variables than t: `EVaR`, a divergence ball, `HMCR`, or a `Mixture` of any of them.
     weights : array, shape (M,), optional
         Probabilities of the scenarios, up to a factor; equal if not given.
     linear : array, shape (d,), optional
@@ -104,10 +106,13 @@ def solve_exact(
 
     Notes
     -----
-    The threshold t is a variable like the others, so the model of a step is a quadratic plus one hinge per kink and
-    scenario nearby, in (theta, t). An interior point method solves it on a working set of assets, its active set
-    is solved exactly, and reduced costs and misplaced scenarios enlarge the sets until nothing is left out.
+    The threshold t is a variable like the others, and so are further inner variables: the t of every part of a mixture,
+    the scale s of a ball. The model of a step is a quadratic plus one hinge per kink and scenario nearby, in theta and
+    the inner variables, which are solved for exactly at every point that is tried. An interior point method solves it
+    on a working set of assets, its active set is solved exactly, and reduced costs and misplaced scenarios enlarge the
+    sets until nothing is left out.
     Where no kink exists and the active set repeats, a step is a single Newton step of quadratic convergence.
+    Where the scale of a ball is 0 at the minimum, its risk is the largest loss, or CVaR; that problem is solved then.
     Where u is quadratic and the bounded assets are 100 at most, the model is the problem itself: its solution is
     found and proved at once.
 
@@ -214,6 +219,13 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
     inner = answer.point.inner * model.loss
     inner[thresholds_of(problem.inner)] += float(scenarios.center @ theta)
+    for term in problem.inner.terms:
+        if term.s is not None and answer.point.inner[term.s] == LEAST_SCALE:
+            # In place of 0: as little as the roundings of losses allow, beside a cost that may be large.
+            s = float(inner[term.s]) * min(1.0, 10.0 / float(problem.inner.cost[term.s]))
+            s = max(s, _ABOVE_ROUNDING * abs(float(inner[term.t])))
+            inner[term.t] += ASIDE * (s - inner[term.s])
+            inner[term.s] = s
     spread = np.minimum(model.scenarios.root_mean_square(), problem.largest)
     tangent = tangent_problem(problem, theta)
     sums = []

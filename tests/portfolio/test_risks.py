@@ -1,0 +1,75 @@
+"""MinimumOCE under risks with more inner variables than the threshold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skfolio")
+
+from sklearn.model_selection import GridSearchCV, KFold
+
+import certeq as ce
+from certeq.portfolio import MinimumOCE, oce_scorer
+
+RISKS = [
+    ce.EVaR(0.05),
+    ce.MonotoneMeanVariance(2).ball(0.5),
+    ce.HMCR(2, 0.1),
+    ce.Mixture([0.5, 0.3, 0.2], [ce.CVaR(0.1), ce.CVaR(0.05), ce.CVaR(0.02)]),
+    ce.Mixture([0.5, 0.5], [ce.Entropic(20.0), ce.EVaR(0.1)]),
+]
+
+
+@pytest.fixture(scope="module")
+def returns():
+    rng = np.random.default_rng(0)
+    common = rng.standard_t(4, size=(400, 1))
+    return 0.01 * (rng.standard_t(4, size=(400, 6)) + common) + np.linspace(0.0, 1e-3, 6)
+
+
+@pytest.mark.parametrize("risk", RISKS, ids=repr)
+def test_the_risk_is_least(returns, risk):
+    model = MinimumOCE(risk).fit(returns)
+    assert model.gap_ <= 1e-9 * abs(model.objective_)
+    assert abs(model.risk_ - ce.oce(-returns @ model.weights_, risk)) <= 1e-15
+    others = np.random.default_rng(1).dirichlet(np.ones(6), 50)
+    assert np.min(ce.oce(-others @ returns.T, risk, axis=1)) >= model.risk_ - model.gap_
+    np.testing.assert_allclose(model.threshold_, ce.threshold(-returns @ model.weights_, risk), rtol=1e-12)
+
+
+@pytest.mark.parametrize("risk", RISKS, ids=repr)
+def test_contributions_add_up(returns, risk):
+    model = MinimumOCE(risk).fit(returns)
+    total = model.risk_ - float(ce.oce(np.zeros(1), risk))
+    assert abs(model.risk_contributions_.sum() - total) <= 1e-12 * abs(total)
+
+
+@pytest.mark.parametrize("risk", [RISKS[0], RISKS[3]], ids=repr)
+def test_frontiers(returns, risk):
+    model = MinimumOCE(risk, efficient_frontier_size=5).fit(returns)
+    risks = ce.oce(-model.weights_ @ returns.T, risk, axis=1)
+    assert model.weights_.shape == (5, 6)
+    assert np.all(np.diff(risks) >= -1e-12)
+    assert np.all(np.diff(model.weights_ @ returns.mean(axis=0)) > 0.0)
+
+
+def test_costs_and_penalties(returns):
+    plain = MinimumOCE(ce.EVaR(0.1)).fit(returns)
+    model = MinimumOCE(ce.EVaR(0.1), l2_coef=0.01, transaction_costs=1e-3, previous_weights=np.full(6, 1 / 6)).fit(
+        returns
+    )
+    assert model.gap_ <= 1e-9 * abs(model.objective_)
+    assert np.abs(model.weights_ - 1 / 6).sum() < np.abs(plain.weights_ - 1 / 6).sum()
+
+
+def test_its_parameters_are_searched(returns):
+    search = GridSearchCV(
+        MinimumOCE(ce.EVaR(0.1)), {"utility__alpha": [0.05, 0.2]}, cv=KFold(2), scoring=oce_scorer(ce.CVaR(0.1))
+    ).fit(returns)
+    assert search.best_params_["utility__alpha"] in (0.05, 0.2)
+
+
+def test_what_needs_the_exact_solver(returns):
+    with pytest.raises(TypeError, match="needs solver='exact'"):
+        MinimumOCE(ce.EVaR(0.1), solver="sg").fit(returns)
