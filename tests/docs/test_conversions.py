@@ -55,7 +55,8 @@ class TestSkfolio:
         assert ours == pytest.approx(self.measures.entropic_risk_measure(RETURNS, theta, beta), abs=1e-12)
 
     def test_evar_is_a_ball_of_relative_entropy(self):
-        ours = ball(-RETURNS, ce.Entropic(1.0), math.log(1 / 0.1))
+        ours = ce.oce(-RETURNS, ce.EVaR(0.1))
+        assert ours == pytest.approx(ball(-RETURNS, ce.Entropic(1.0), math.log(1 / 0.1)), abs=1e-9)
         assert ours == pytest.approx(self.measures.evar(RETURNS, 0.9), abs=1e-7)
 
 
@@ -102,6 +103,14 @@ class TestRiskfolio:
         z, alpha = 0.7, 0.1
         ours = ce.oce(-RETURNS, ce.Entropic(1 / z)) - z * math.log(alpha)
         assert ours == pytest.approx(float(functions.Entropic_RM(RETURNS[:, None], z, alpha)), abs=1e-10)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_riskfolio_evar_by_its_published_definition(alpha):
+    """EVaR_Hist: the minimum over z of z ln(M(1/z)/alpha), M the moment generating function of the losses."""
+    price = lambda log_z: math.exp(log_z) * (logsumexp(-RETURNS / math.exp(log_z)) - math.log(RETURNS.size * alpha))
+    theirs = minimize_scalar(price, bounds=(-9.0, 6.0), method="bounded", options={"xatol": 1e-9}).fun
+    assert ce.oce(-RETURNS, ce.EVaR(alpha)) == pytest.approx(theirs, abs=1e-9)
 
 
 class TestPfhedge:
@@ -190,7 +199,9 @@ class TestFastDro:
 
     @pytest.mark.parametrize("size", [0.1, 1.0])
     def test_chi_square_ball(self, size):
-        assert ball(LOSSES, ce.MonotoneMeanVariance(2), size) == pytest.approx(self.worst(ball_of=size), abs=1e-5)
+        ours = ce.oce(LOSSES, ce.MonotoneMeanVariance(2).ball(size))
+        assert ours == pytest.approx(ball(LOSSES, ce.MonotoneMeanVariance(2), size), abs=1e-9)
+        assert ours == pytest.approx(self.worst(ball_of=size), abs=1e-5)
 
 
 class TestModelingLanguages:
@@ -214,4 +225,4 @@ def test_every_row_of_the_table_names_a_library_tested_here():
     page = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "conversions.rst").read_text()
     rows = [line.strip()[4:].split()[0] for line in page.splitlines() if line.strip().startswith("* - ")][1:]
     assert set(rows) == {"skfolio", "Riskfolio-Lib", "pfhedge", "sqwash", "fast-dro", "cvxpy", "SciPy"}
-    assert len(rows) == 19
+    assert len(rows) == 20

@@ -14,7 +14,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import certeq as ce
-from certeq.learn import MVERegressor, OCEClassifier, OCENetworkClassifier, OCENetworkRegressor
+from certeq.learn import (
+    MVERegressor,
+    OCEClassifier,
+    OCENetworkClassifier,
+    OCENetworkRegressor,
+    OCERegressor,
+    oce_scorer,
+)
 from tests.learn.test_held_out import classification, regression
 
 torch.set_num_threads(1)
@@ -175,3 +182,15 @@ def test_bad_data(two):
     with pytest.raises(ValueError, match="Training has diverged"):
         OCENetworkRegressor(epochs=200, learning_rate=1e30, random_state=0).fit(X, y)
     assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("risk", [ce.EVaR(0.3), ce.MonotoneMeanVariance(2).ball(0.2), ce.Wang(0.5)], ids=repr)
+def test_networks_and_scores_take_risks_with_more_inner_variables(risk):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X @ [1.0, 2.0] + rng.normal(size=60)
+    model = OCENetworkRegressor(utility=risk, epochs=3).fit(X, y)
+    squared = np.square(y - model.predict(X))
+    assert oce_scorer(risk)(model, X, y) == pytest.approx(-ce.oce(squared, risk), rel=1e-6)
+    with pytest.raises(TypeError, match="more inner variables"):
+        OCERegressor(risk).fit(X, y)

@@ -10,17 +10,27 @@ from numpy.typing import NDArray
 
 from certeq._checks import check_choice, check_instance, check_number, check_weights
 from certeq.optimize.predictor import Floats
-from certeq.utilities import Entropic, Utility
+from certeq.utilities import Entropic, Risk, Utility
 
 
 def as_utility(utility: Any) -> Utility:
     """Return the utility, Entropic(1.0) for None; a class or a name is refused with what to write instead."""
     if utility is None:
         return Entropic(beta=1.0)
-    check_instance("utility", utility, Utility, "a Utility such as certeq.CVaR(0.05), or None")
+    hint = ""
+    if isinstance(utility, Risk):
+        hint = ", which has more inner variables: network estimators and oce_scorer take it, this one does not"
+    check_instance("utility", utility, Utility, "a Utility such as certeq.CVaR(0.05), or None", hint)
     own: Utility = copy.deepcopy(utility)  # a utility may remember facts about itself; a parameter must not change
     own.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
     return own
+
+
+def as_risk(utility: Any) -> Risk:
+    """The same of any risk, for estimators that ask for its value and gradient alone."""
+    if isinstance(utility, Risk) and not isinstance(utility, Utility):
+        return copy.deepcopy(utility)
+    return as_utility(utility)
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> Floats | None:

@@ -23,10 +23,10 @@ from skorch.helper import predefined_split
 from torch import Tensor, nn
 
 from certeq._checks import check_choice, check_count, check_number
-from certeq.learn._checks import as_utility
+from certeq.learn._checks import as_risk
 from certeq.optimize.predictor import Floats
 from certeq.torch import OCELoss
-from certeq.utilities import Utility
+from certeq.utilities import Risk
 
 _AT_ONCE = 65536  # rows predicted, or validated on, in one go
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -61,7 +61,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
     net_: Any
     _random: Tensor
 
-    def _criterion(self, utility: Utility, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
+    def _criterion(self, utility: Risk, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
         return PackedRisk(utility, base)
 
     def _callbacks(self) -> list[tuple[str, Callback]]:
@@ -113,7 +113,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
         batch = self.batch_size if self.batch_size == -1 else check_count("batch_size", self.batch_size)
         return NeuralNet(
             Perceptron,
-            self._criterion(as_utility(self.utility), base),
+            self._criterion(as_risk(self.utility), base),
             module__inputs=inputs,
             module__outputs=outputs,
             module__hidden_sizes=check_hidden_sizes(self.hidden_sizes),
@@ -207,7 +207,7 @@ class Perceptron(nn.Sequential):
 class PackedRisk(nn.Module):
     """OCE of ``base(output, y)`` under sample weights; y and the weights come packed in the columns of one target."""
 
-    def __init__(self, utility: Utility, base: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, utility: Risk, base: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.base = base
         self.risk = OCELoss(utility, validate=False)

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 
-from certeq.learn._checks import as_utility, check_sample_weight
+from certeq.learn._checks import as_risk, check_sample_weight
 from certeq.learn._linear import positions
 from certeq.optimize.predictor import Floats
 from certeq.risk import oce
-from certeq.utilities import Utility
+from certeq.utilities import Risk
 
 
 def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
@@ -81,7 +81,7 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
 class OCEScorer:
     """What `oce_scorer` returns: a function of an estimator, X and y that can be pickled and printed."""
 
-    def __init__(self, utility: Utility, losses: Callable[..., Any]) -> None:
+    def __init__(self, utility: Risk, losses: Callable[..., Any]) -> None:
         self.utility = utility
         self.losses = losses
 
@@ -110,7 +110,7 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
 
     Parameters
     ----------
-    utility : Utility, optional
+    utility : Risk, optional
         What risk means; ``Entropic(beta=1.0)`` by default. It need not be the one that models are fitted with.
     losses : callable, optional
         ``losses(estimator, X, y)`` with one loss per sample, instead of `sample_losses`.
@@ -145,4 +145,4 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     """
     if not callable(losses):
         raise TypeError(f"losses must be a function of an estimator, X and y; found {losses!r}.")
-    return OCEScorer(as_utility(utility), losses)
+    return OCEScorer(as_risk(utility), losses)

@@ -17,7 +17,7 @@ from certeq._checks import check_count
 from certeq.learn._network import PackedRisk
 from certeq.learn._network_estimators import OCENetworkRegressor
 from certeq.optimize.predictor import Floats
-from certeq.utilities import Mean, Utility
+from certeq.utilities import Mean, Risk
 
 FLOOR = 1e-6
 _PER_FEATURE = 100  # samples for each feature from which on the deviations are not fitted to noise
@@ -122,7 +122,7 @@ class MVERegressor(OCENetworkRegressor):
     def _base(self) -> Any:
         return GaussianNLL()
 
-    def _criterion(self, utility: Utility, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
+    def _criterion(self, utility: Risk, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
         return BurnInRisk(Mean() if self.utility is None else utility, base)
 
     def _callbacks(self) -> list[tuple[str, Callback]]:
