@@ -1,5 +1,7 @@
 """``certeq estimate`` on folders and patterns: the numbers of one long column."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,6 +52,45 @@ def test_what_is_wrong_is_said_in_one_line(certeq, folder, tmp_path):
     assert "part-9.parquet: column 'loss' is empty in row 2" in said  # the file, not a partition nobody made
     bad.to_csv(folder / "more.csv")
     assert "both CSV and Parquet" in certeq.refused("estimate", folder, "-c", "loss")
+
+
+def written(folder, cells, heading="id;loss"):
+    folder.mkdir()
+    for i, part in enumerate(np.array_split(np.array(cells, dtype=object), 3)):
+        lines = [heading, *(cell if ";" not in heading else f"{k};{cell}" for k, cell in enumerate(part))]
+        (folder / f"{i}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_numbers_as_people_write_them(certeq, tmp_path):
+    """A folder is read as one file is: decimal commas, thousands, signs; asked for where they do not tell."""
+    losses = (1000.0 * LOSSES[:900]).round(2)
+    wanted = ce.oce(losses, ce.CVaR(0.05))
+    european = [f"{loss:,.2f}".translate(str.maketrans(",.", ".,")) for loss in losses]
+    folder = written(tmp_path / "commas", european)
+    assert "'loss' may be numbers as well; say which" in certeq.refused("estimate", folder)
+    for more in ((), ("--decimal", ",")):
+        result = certeq("estimate", folder, "-c", "loss", "--json", *more)
+        assert json.loads(result.stdout)["oce"] == pytest.approx(wanted, rel=1e-14)
+        assert ("numbers have a decimal comma" in result.stderr) == (not more)
+        assert "Insufficient" not in result.stderr  # what Dask says of its own ways
+    american = written(tmp_path / "signs", [f'"${loss:,.2f}"' for loss in losses], "loss")
+    assert certeq.json("estimate", american)["oce"] == pytest.approx(wanted, rel=1e-14)
+    either = written(tmp_path / "either", [f"{1 + k % 9},{100 + k % 800}" for k in range(90)])
+    assert "pass --decimal" in certeq.refused("estimate", either, "-c", "loss")
+    whole = [1000 * (1 + k % 9) + 100 + k % 800 for k in range(90)]
+    assert certeq.json("estimate", either, "-c", "loss", "--decimal", ".")["oce"] == ce.oce(whole, ce.CVaR(0.05))
+
+
+def test_cells_of_many_files_that_are_no_numbers_are_refused_by_the_file(certeq, tmp_path):
+    folder = written(tmp_path / "parts", [f"{k},5" for k in range(89)] + ["12.55"])
+    assert "2.csv: column 'loss' holds '12.55' in row 30" in certeq.refused("estimate", folder, "-c", "loss")
+    mixed = written(tmp_path / "mixed", ["1.5"] * 60 + ['"1,5"'] * 30, "loss")
+    said = certeq.refused("estimate", mixed)
+    assert "2.csv: column 'loss': numbers have a decimal comma" in said
+    assert "must be written alike" in said
+    (mixed / "3.csv").write_bytes("loss\n1.5\n".encode("utf-16"))
+    assert "3.csv: of many files each must be UTF-8 text; this one is UTF-16" in certeq.refused("estimate", mixed)
 
 
 @pytest.mark.slow

@@ -327,3 +327,68 @@ def test_many_files_are_refused_by_the_name_of_the_one(tmp_path):
             gzip.compress(b"loss,n\n" + b"".join(b"%d.5,1\n" % i for i in range(40)))
         )
     assert json.loads(run("estimate", packed, "-c", "loss", "--json").stdout)["n"] == 80
+
+
+def test_texts_of_utf_16_are_read(tmp_path):
+    for name, order in (("little.csv", "utf-16"), ("big.csv", "utf-16-be")):
+        content = text(european, separator="\t")
+        (tmp_path / name).write_bytes(("\ufeff" * (order != "utf-16") + content).encode(order))
+        assert read_prices(tmp_path / name).prices.equals(PRICES.rename_axis(None)), name
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(text(european).encode("utf-16")))
+    assert read_prices(tmp_path / "packed.csv.gz").prices.equals(PRICES.rename_axis(None))
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "UTC"])
+def test_dates_with_zones_keep_their_day(tmp_path, zone):
+    zoned = PRICES.set_axis(DAYS.tz_localize(zone))
+    zoned.to_csv(tmp_path / "zoned.csv")
+    zoned.to_parquet(tmp_path / "zoned.parquet")
+    for name in ("zoned.csv", "zoned.parquet"):
+        assert (read_prices(tmp_path / name).prices.index == DAYS).all(), name
+
+
+def test_an_hour_that_occurs_twice_is_read_by_the_common_clock(tmp_path):
+    hours = pd.date_range("2024-10-26", periods=80, freq="h", tz="Europe/Berlin")
+    PRICES.set_axis(hours).to_csv(tmp_path / "hours.csv")
+    found = read_prices(tmp_path / "hours.csv", periods_per_year=8760).prices
+    assert (found.index == hours.tz_convert("UTC").tz_localize(None)).all()
+
+
+def test_a_first_row_of_data_is_no_heading(tmp_path):
+    (tmp_path / "bare.csv").write_text(text(plain).split("\n", 1)[1])
+    with pytest.raises(BadData, match="first row begins with the date 2021-01-04; add a row with the names"):
+        read_prices(tmp_path / "bare.csv")
+    (tmp_path / "losses.csv").write_text("0.5\n1.5\n2.5\n")
+    with pytest.raises(BadData, match="first row holds '0.5', where the names of the columns belong"):
+        read_losses(tmp_path / "losses.csv")
+    assert read_losses(tmp_path / "losses.csv", "0.5").values.tolist() == [1.5, 2.5]  # said to be a name
+    (tmp_path / "series.csv").write_text("0\n1.5\n2.5\n")  # as pandas names a series without a name
+    assert read_losses(tmp_path / "series.csv").values.tolist() == [1.5, 2.5]
+
+
+def test_dates_that_say_too_little_are_refused(tmp_path):
+    months = pd.date_range("2015-01-31", periods=80, freq="ME")
+    PRICES.set_axis(months.strftime("%b-%y")).to_csv(tmp_path / "months.csv")
+    with pytest.raises(BadData, match="'Jan-15' has no year of four digits"):
+        read_prices(tmp_path / "months.csv", periods_per_year=12)
+    PRICES.set_axis((DAYS - pd.Timestamp("1899-12-30")).days).to_csv(tmp_path / "serial.csv")
+    with pytest.raises(BadData, match="As Excel counts days, 44200 is 2021-01-04: format those cells as dates"):
+        read_prices(tmp_path / "serial.csv")
+
+
+def test_the_only_column_may_have_decimal_commas(tmp_path):
+    (tmp_path / "losses.csv").write_text('loss\n"0,5"\n"1.200,25"\n')
+    found = read_losses(tmp_path / "losses.csv")
+    assert found.values.tolist() == [0.5, 1200.25]
+    assert found.notes[0].startswith("numbers have a decimal comma")
+
+
+def test_a_number_of_the_other_decimal_sign_is_refused(tmp_path):
+    (tmp_path / "losses.csv").write_text("id;loss\n1;0,5\n2;12.55\n")
+    with pytest.raises(BadData, match="column 'loss' holds '12.55' in row 2"):
+        read_losses(tmp_path / "losses.csv", "loss", decimal=",")
+    cells = text(lambda value: f"{value:.2f}".replace(".", ",")).split("\n")
+    cells[5] = cells[5].replace(",", ".")
+    (tmp_path / "prices.csv").write_text("\n".join(cells))
+    with pytest.raises(BadData, match="column 'ABB' holds '.*' on 2021-01-08, which is not a number"):
+        read_prices(tmp_path / "prices.csv", decimal=",")

@@ -83,5 +83,5 @@ def test_the_measure_scores_and_is_refused_where_it_cannot_be_used():
         measure(model.fit(X).predict(X), X)
     with pytest.raises(AttributeError, match="not one of skfolio's measures"):
         RiskBudgeting(risk_measure=measure).fit(X)
-    with pytest.raises(TypeError, match="OCEMeasure"):
+    with pytest.raises(TypeError, match="not one of skfolio's measures, which plot_measures and the like want"):
         Population([model.predict(X)]).plot_measures(x=measure, y=RatioMeasure.SHARPE_RATIO)

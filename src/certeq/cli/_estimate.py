@@ -92,7 +92,7 @@ def run(
         with dask_at(cluster, quiet=as_json) if many else nullcontext():
             losses: Any
             if many:
-                name, losses = lazy_column(file, column, decimal)
+                name, losses, decimal = lazy_column(file, column, decimal)
             else:
                 data = read_losses(file, column, decimal=decimal, sheet=sheet, in_order=order is not None)
                 name, losses = data.column, data.values

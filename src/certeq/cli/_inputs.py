@@ -6,6 +6,7 @@ One file is read by `certeq.data`, many by Dask.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from glob import glob
@@ -19,9 +20,12 @@ from certeq.data.tables import (
     EXCEL,
     PARQUET,
     TABLES,
+    Written,
     check_file,
     check_width,
     column_names,
+    decimal_of_file,
+    encoding_of,
     exact_floats,
     first_rows,
     is_excel,
@@ -30,6 +34,7 @@ from certeq.data.tables import (
     missing_column,
     only_column,
     parquet_file,
+    parse,
     separator_of,
     suffix_of,
 )
@@ -77,8 +82,8 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
-def lazy_column(path: Path, wanted: str | None, decimal: str | None = None) -> tuple[str, Any]:
-    """A column as a Dask Series, of which nothing has been read yet, and its name."""
+def lazy_column(path: Path, wanted: str | None, decimal: str | None = None) -> tuple[str, Any, str | None]:
+    """A column as a Dask Series, its name before it, and after it the decimal sign where texts are read as numbers."""
     try:
         import dask.dataframe as dd
     except ImportError:
@@ -88,26 +93,44 @@ def lazy_column(path: Path, wanted: str | None, decimal: str | None = None) -> t
     paths, parquet = [str(file) for file in files], suffix_of(files[0]) in PARQUET
     _check_alike(files, wanted, parquet=parquet)
     columns = None if wanted is None else [wanted]
-    packed = suffix_of(files[0]).endswith(".gz")
+    packed = {"compression": "gzip", "blocksize": None} if suffix_of(files[0]).endswith(".gz") else {}
+
+    def read_csv(columns: list[str] | None, **kinds: Any) -> Any:
+        separator = separator_of(files[0])
+        return dd.read_csv(paths, usecols=columns, sep=separator, encoding="utf-8-sig", **kinds, **packed)
+
     try:
-        if parquet:
-            table = dd.read_parquet(paths, columns=columns)
-        else:
-            table = dd.read_csv(
-                paths,
-                usecols=columns,
-                sep=separator_of(files[0]),
-                encoding="utf-8-sig",
-                **exact_floats(),
-                **({"compression": "gzip", "blocksize": None} if packed else {}),
-            )
+        table = dd.read_parquet(paths, columns=columns) if parquet else read_csv(columns, **exact_floats())
+        name = wanted if wanted is not None else only_column(path, _head(table), list(map(str, table.columns)))
+        column = table[name]
+        if parquet or not (decimal == "," or is_text(column)):
+            return name, column, None
+        column = read_csv([name], dtype=str)[name]
+        some = _head(column)
+    except BadData:
+        raise
     except (ValueError, UnicodeDecodeError) as error:  # pyarrow's and pandas' own are ValueErrors too
         raise BadData(f"{path}: not readable ({error}).") from None
-    name = wanted if wanted is not None else only_column(path, table.head(_HEAD), list(map(str, table.columns)))
-    column = table[name]
-    if not parquet and is_text(column):
-        raise blame(path, name, BadData(f"{path}: column {name!r} must hold numbers."), decimal)
-    return name, column
+    written = Written(decimal or decimal_of_file([some], path))
+    parse(some, written.decimal, written, name)
+    for text in written.notes(asked=decimal is not None):
+        note(text)
+    return name, column.map_partitions(_parsed, written.decimal, name, meta=(name, float)), written.decimal
+
+
+def _head(table: Any) -> Any:
+    """The first rows, which may be fewer than asked for."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Insufficient elements for `head`")
+        return table.head(_HEAD)
+
+
+def _parsed(column: Any, decimal: str, name: str) -> Any:
+    """The numbers of a column of texts."""
+    values, wrong = parse(column, decimal, Written(decimal), name)
+    if wrong.any():
+        raise ValueError(f"column {name!r} holds {str(column[wrong].iloc[0])[:40]!r}, which is not a number.")
+    return type(column)(values, index=column.index, name=name)
 
 
 def _check_alike(files: list[Path], wanted: str | None, *, parquet: bool) -> None:
@@ -121,6 +144,8 @@ def _check_alike(files: list[Path], wanted: str | None, *, parquet: bool) -> Non
             raise BadData(f"{file}: its columns are {listed(names)}, unlike those of {files[0].name}: {listed(known)}.")
         if not parquet:
             check_width(first_rows(file), file)
+            if encoding_of(file) != "utf-8-sig":
+                raise BadData(f"{file}: of many files each must be UTF-8 text; this one is UTF-16.")
         if parquet and wanted is not None:
             kind = str(parquet_file(file).schema_arrow.field(wanted).type)
             if kind.startswith(("timestamp", "date", "time", "duration")):
@@ -136,10 +161,10 @@ def blame(path: Path, name: str, error: Exception, decimal: str | None = None) -
             found = read_losses(file, name, decimal=decimal)
         except BadData as reason:
             return reason
-        if found.notes:
+        if found.notes and decimal is None:
             return BadData(
-                f"{file}: column {name!r}: {' '.join(found.notes)} Many files at once must hold plain numbers such as "
-                "1234.5; one file alone is read as it is."
+                f"{file}: column {name!r}: {' '.join(found.notes)} The files before it hold plain numbers; many files "
+                "at once must be written alike."
             )
     return BadData(str(error))
 

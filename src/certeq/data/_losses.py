@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certeq._checks import check_choice
 from certeq.data._dates import parsed_dates
-from certeq.data._numbers import may_be_numbers
+from certeq.data._numbers import decimal_of, may_be_numbers
 from certeq.data._tables import (
     BadData,
     as_numbers,
@@ -22,6 +22,7 @@ from certeq.data._tables import (
     missing_column,
     pandas,
     read_table,
+    without_texts,
 )
 
 
@@ -95,6 +96,7 @@ def read_losses(
 
 def only_column(path: Path, table: Any, names: list[str]) -> str:
     """The one column that can hold losses, or a request to say which is meant."""
+    _check_names(path, names)
     kind = pandas().api.types
     numeric = [
         str(name)
@@ -102,6 +104,8 @@ def only_column(path: Path, table: Any, names: list[str]) -> str:
         if kind.is_numeric_dtype(table[name].dtype) and not kind.is_bool_dtype(table[name].dtype)
     ]
     texts = [str(name) for name in table.columns if is_text(table[name]) and may_be_numbers(table[name])]
+    if len(names) == len(texts) == 1:  # there is no other
+        return texts[0]
     if len(numeric) != 1 or texts:
         found = (
             "no column of numbers" if not numeric else f"{len(numeric)} column{'s' * (len(numeric) != 1)} of numbers"
@@ -112,6 +116,15 @@ def only_column(path: Path, table: Any, names: list[str]) -> str:
     return numeric[0]
 
 
+def _check_names(path: Path, names: list[str]) -> None:
+    """Refuse a first row of numbers, which would be lost; 0, 1, ... is how pandas names columns."""
+    if names and all(decimal_of(name) is not None for name in names) and names != list(map(str, range(len(names)))):
+        raise BadData(
+            f"{path}: the first row holds {listed(names, 3)}, where the names of the columns belong. Add a row of "
+            "names, or say with --column that one of these is a name."
+        )
+
+
 def finite_numbers(column: Any, path: Path, name: str) -> NDArray[np.float64]:
     """The column as numbers; one that is not finite is refused with its row."""
     pd = pandas()
@@ -120,8 +133,7 @@ def finite_numbers(column: Any, path: Path, name: str) -> NDArray[np.float64]:
         raise BadData(f"{path}: column {name!r} holds dates or times, not losses.")
     if kind.is_bool_dtype(column.dtype):
         raise BadData(f"{path}: column {name!r} holds true and false, not numbers.")
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = (numbers.isna() & column.notna()).to_numpy()
+    numbers, wrong = without_texts(column)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise BadData(

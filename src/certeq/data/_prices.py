@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from certeq.data._tables import (
     missing_column,
     pandas,
     read_table,
+    without_texts,
 )
 
 if TYPE_CHECKING:
@@ -176,6 +178,10 @@ def _dated_table(
 ) -> pd.DataFrame:
     """Assets by dates, whatever the layout, with texts read as numbers where they can be."""
     rows = first_rows(path, sheet)
+    if rows and rows[0] and isinstance(rows[0][0], (str, datetime)) and _looks_like_date(rows[0][0]):
+        raise BadData(
+            f"{path}: the first row begins with the date {rows[0][0]}; add a row with the names of the assets."
+        )
     count = _header_rows(rows)
     table = read_table(path, sheet=sheet, header=count)
     if len(table) == 0:
@@ -383,10 +389,9 @@ def _numeric(table: pd.DataFrame, source: str) -> pd.DataFrame:
         column = table[name]
         if pd.api.types.is_bool_dtype(column):
             raise BadData(f"{source}: column {str(name)!r} holds true and false, not numbers.")
-        numbers = pd.to_numeric(column, errors="coerce")
-        wrong = numbers.isna() & column.notna()
+        numbers, wrong = without_texts(column)
         if wrong.any():
-            row = int(np.argmax(wrong.to_numpy()))
+            row = int(np.argmax(wrong))
             found = repr(column.iloc[row])[:40]
             hint = " Write numbers as 1234.5." if any(char.isdigit() for char in found) else ""
             raise BadData(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,7 +201,7 @@ def _read_csv(path: Path, columns: list[str] | None, header: int, *, as_text: bo
             sep=separator,
             usecols=columns,
             index_col=False,
-            encoding="utf-8-sig",
+            encoding=encoding_of(path),
             low_memory=False,
             **kinds,
             **shape,
@@ -249,6 +250,12 @@ def _opened(path: Path) -> Any:
     return io.BytesIO(content)
 
 
+def encoding_of(path: Path) -> str:
+    """UTF-8, or UTF-16 where the file begins as such: what Excel saves as "Unicode text"."""
+    with (gzip.open if _is_packed(path) else open)(path, "rb") as stream:
+        return "utf-16" if stream.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+
+
 def _is_packed(path: Path) -> bool:
     with path.open("rb") as stream:
         return stream.read(2) == _PACKED
@@ -257,7 +264,7 @@ def _is_packed(path: Path) -> bool:
 def _first_csv_rows(path: Path) -> tuple[list[list[Any]], str]:
     """The first rows and the separator between their cells."""
     try:
-        with (gzip.open if _is_packed(path) else open)(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        with (gzip.open if _is_packed(path) else open)(path, "rt", encoding=encoding_of(path), newline="") as stream:
             start = stream.readline(1 << 22)
             if "\0" in start:
                 raise BadData(f"{path}: neither CSV text nor Parquet.")
@@ -303,6 +310,14 @@ def _like_thousands(
     return [f"{cells[0]!r} was read with a decimal point; if it separates thousands pass --decimal ','."]
 
 
+def decimal_of_file(columns: list[Any], path: Path) -> str:
+    """The decimal sign of a file, or a request to say which it is."""
+    try:
+        return _decimal_of(columns)
+    except Undecided as error:
+        raise BadData(f"{path}: {error}: pass --decimal ',' or --decimal '.' (in Python decimal=).") from None
+
+
 def _decimal_of(columns: list[Any]) -> str:
     """The decimal sign, by some cells of every column; by all of them where those do not tell."""
     for every in (False, True):
@@ -345,11 +360,7 @@ def as_numbers(
         source = table
     else:
         source.columns, source.index = table.columns, table.index
-    written = Written()
-    try:
-        written.decimal = decimal or _decimal_of([source[name] for name in names])
-    except Undecided as error:
-        raise BadData(f"{path}: {error}: pass --decimal ',' or --decimal '.' (in Python decimal=).") from None
+    written = Written(decimal or decimal_of_file([source[name] for name in names], path))
     table = table.copy(deep=False)
     for name in names:
         column = source[name]
@@ -363,3 +374,12 @@ def as_numbers(
                 table[name] = values
     notes += written.notes(asked=decimal is not None)
     return table
+
+
+def without_texts(column: Any) -> tuple[Any, Any]:
+    """The numbers of a column, and which cells are none: among them every text that `as_numbers` has left as it was."""
+    numbers = pandas().to_numeric(column, errors="coerce")
+    wrong = (numbers.isna() & column.notna()).to_numpy()
+    if column.dtype == object and not wrong.any():  # 12.5 in a file with decimal commas
+        wrong = column.map(lambda cell: isinstance(cell, str)).to_numpy(dtype=bool)
+    return numbers, wrong

@@ -1,6 +1,7 @@
 """Files as tables, for the commands: what is there, which columns it has, and which of them may hold losses."""
 
 from certeq.data._losses import only_column
+from certeq.data._numbers import Written, parse
 from certeq.data._tables import (
     EXCEL,
     PARQUET,
@@ -8,6 +9,8 @@ from certeq.data._tables import (
     check_file,
     check_width,
     column_names,
+    decimal_of_file,
+    encoding_of,
     exact_floats,
     first_rows,
     is_excel,
@@ -23,9 +26,12 @@ __all__ = [
     "EXCEL",
     "PARQUET",
     "TABLES",
+    "Written",
     "check_file",
     "check_width",
     "column_names",
+    "decimal_of_file",
+    "encoding_of",
     "exact_floats",
     "first_rows",
     "is_excel",
@@ -34,6 +40,7 @@ __all__ = [
     "missing_column",
     "only_column",
     "parquet_file",
+    "parse",
     "separator_of",
     "suffix_of",
 ]

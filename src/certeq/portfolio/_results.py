@@ -187,6 +187,13 @@ class OCEMeasure:
             return float(np.mean([self(each) for each in portfolio]))
         return portfolio_oce(portfolio, self.utility)
 
+    def __hash__(self) -> int:
+        # The first thing that plot_measures does to its axes; what comes after says nothing of measures.
+        raise TypeError(
+            "OCEMeasure is not one of skfolio's measures, which plot_measures and the like want, and cannot be a key: "
+            "pass for instance RiskMeasure.CVAR. To plot OCE, call the measure with each portfolio."
+        )
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
