@@ -536,13 +536,10 @@ def summary(table: Table, extra: Kernel[Any] | None = None) -> Summary:
 class _FirstBad:
     """Position, column and content of the first entry that is not finite."""
 
-    allow_low: bool
     wide: ClassVar[bool] = True
 
     def __call__(self, block: Block) -> tuple[int, int, float] | None:
         bad = ~np.isfinite(block.rows)
-        if self.allow_low:
-            bad &= block.rows != -np.inf
         if not bad.any():
             return None
         row, *column = np.unravel_index(int(np.argmax(bad)), bad.shape)
@@ -552,9 +549,9 @@ class _FirstBad:
         return next((part for part in parts if part is not None), None)
 
 
-def first_bad(table: Table, allow_low: bool = False) -> tuple[int, int, float] | None:
-    """Row, column and content of the first entry that is NaN or infinite; ``allow_low`` lets -inf pass."""
-    return table.reduce(_FirstBad(allow_low), every=True)
+def first_bad(table: Table) -> tuple[int, int, float] | None:
+    """Row, column and content of the first entry that is NaN or infinite."""
+    return table.reduce(_FirstBad(), every=True)
 
 
 # -- which module reads an array --------------------------------------------------------------------------------------

@@ -176,14 +176,8 @@ def test_a_loss_without_weight_counts_for_nothing_even_where_it_is_none():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_losses_that_are_not_finite_have_no_answer(bad):
     x, tilt = np.array([0.0, bad, 1.0]), np.empty(3)
-    for name in ("smooth", "leaky", "quartic", "mean_variance"):
-        assert solve(code_of(UTILITIES[name]), x, None, tilt) is None
-    entropic = solve(code_of(ce.Entropic(1.0)), x, None, tilt)
-    if bad == -np.inf:  # a loss of -inf is no trouble to an exponential
-        assert entropic[0] == pytest.approx(np.log((1 + np.e) / 3))
-        assert tilt[1] == 0.0
-    else:
-        assert entropic is None
+    for utility in (*(UTILITIES[name] for name in ("smooth", "leaky", "quartic", "mean_variance")), ce.Entropic(1.0)):
+        assert solve(code_of(utility), x, None, tilt) is None
     assert solve(code_of(ce.Entropic(1.0)), np.empty(0), None, np.empty(0)) is None
 
 

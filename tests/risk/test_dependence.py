@@ -120,13 +120,6 @@ def test_dask_arrays_are_read_in_order():
     assert not any("depend" in reason for reason in ce.estimate(da.from_array(x, chunks=700), ce.CVaR(0.05)).warnings)
 
 
-def test_minus_infinity_under_entropic():
-    x = series("ar.6")
-    x[::7] = -np.inf
-    found = ce.estimate(x, ce.Entropic(0.5), dependence="auto")
-    assert np.isfinite(found.interval()).all()
-
-
 def test_the_bootstrap_is_for_independent_losses():
     with pytest.raises(ValueError, match="independent; these are not"):
         ce.estimate(series("ar.6"), ce.CVaR(0.1), dependence="auto").interval(method="bootstrap")

@@ -265,11 +265,15 @@ def test_bad_losses_far_into_a_long_sample(bad, message, utility):
             ce.oce(x, utility, weights)
 
 
-def test_entropic_takes_minus_infinity():
-    assert ce.oce([0.0, -np.inf], ce.Entropic(1.0)) == pytest.approx(np.log(0.5))
-    assert ce.oce(np.r_[np.zeros(100_000), np.full(100_000, -np.inf)], ce.Entropic(1.0)) == pytest.approx(np.log(0.5))
-    with pytest.raises(ValueError, match="-inf"):
-        ce.oce([-np.inf], ce.Entropic(1.0))
+@pytest.mark.parametrize("function", [ce.oce, ce.threshold, ce.tilt, ce.estimate])
+def test_minus_infinity_is_refused_though_an_exponential_would_not_mind(function):
+    samples = [0.0, -np.inf], np.array([0.0, -np.inf]), np.r_[np.zeros(100_000), -np.inf], np.array([-np.inf])
+    for x in samples:
+        for weights in (None, np.r_[np.full(len(x) - 1, 2.0), 1.0]):
+            with pytest.raises(ValueError, match=f"x holds -inf at index {len(x) - 1}, a gain without end"):
+                function(x, ce.Entropic(1.0), weights)
+    with pytest.raises(ValueError, match="y holds -inf at index 1"):
+        ce.difference([0.0, 1.0], [1.0, -np.inf], ce.Entropic(1.0))
 
 
 def test_rows_are_named():

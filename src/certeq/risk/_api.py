@@ -51,7 +51,7 @@ from certeq.risk._long_inner import solve_long_risk, solve_sample
 from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
 from certeq.risk._search import Rising
 from certeq.risk._vector import few_passes, solve_vector, value_of_vector
-from certeq.utilities import Exponential, Mixture, Risk, Utility
+from certeq.utilities import Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
 _FURTHEST = 1e150
@@ -145,17 +145,18 @@ def _oce(x: Any, utility: Risk, weights: Any, axis: Axis, method: str, delta: fl
             raise ValueError(f'method must be "auto" for {utility!r}, as bisection finds t alone; found {method!r}.')
         return check_answer("risk", _of_risk(x, known, weights, axis, table, lambda found: found.value), known)
     if method == "bisect":
-        _takes_low(known)
+        _check_slopes(known)
         bisection = partial(bisect_long, utility=known, delta=delta, epsilon=epsilon)
         if table is not None:
             return _named_by_table(lambda: float(bisection(table).value[0]), table)
-        value = _Samples(x, weights, axis, takes_low=False).collect(
+        value = _Samples(x, weights, axis).collect(
             lambda z, w: bisect_rows(z, w, known, delta, epsilon).value, lambda row: bisection(row).value[0]
         )
         return check_answer("OCE", value, known)
     if table is not None:
         return check_answer("OCE", solve_table(table, known).value, known)
-    samples = _Samples(x, weights, axis, _takes_low(known))
+    _check_slopes(known)
+    samples = _Samples(x, weights, axis)
     value = samples.collect(lambda z, w: values_of_rows(z, w, known)[0], lambda row: solve_long(row, known).value)
     return check_answer("OCE", value, known)
 
@@ -197,7 +198,8 @@ def _threshold(x: Any, utility: Risk, weights: Any, axis: Axis) -> Any:
         return _of_risk(x, utility, weights, axis, table, lambda found: found.inner[which])
     if table is not None:
         return solve_table(table, utility).threshold
-    return _Samples(x, weights, axis, _takes_low(utility)).collect(
+    _check_slopes(utility)
+    return _Samples(x, weights, axis).collect(
         lambda z, w: values_of_rows(z, w, utility)[1], lambda row: solve_long(row, utility).threshold
     )
 
@@ -233,7 +235,8 @@ def tilt(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axis: Ax
     if table is not None:
         solver: Any = solve_table if isinstance(check_risk(utility), Utility) else solve_long_risk
         return table.elementwise(solver(table, utility).tilt())
-    samples = _Samples(x, weights, axis, _takes_low(utility))
+    _check_slopes(utility)
+    samples = _Samples(x, weights, axis)
     rows = samples.tilts(utility)
     return _series_like(x, rows[0]) if is_series(x) else samples.restore(rows)
 
@@ -284,7 +287,7 @@ def ubsr(
     if is_frame(x):
         return by_label(lambda z, w, along: ubsr(z, function, level, w, along), x, weights, axis)
     table = as_sample(x, weights, axis)
-    samples = _Samples(x, weights, axis, takes_low=False) if table is None else None
+    samples = _Samples(x, weights, axis) if table is None else None
     rising = Rising(function, level, _crossing(function, level))
     if table is not None:
         return _named_by_table(lambda: solve_rising(table, rising), table)
@@ -344,7 +347,7 @@ def _of_risk(x: Any, risk: Risk, weights: Any, axis: Axis, table: Table | None, 
     """What is picked of the answer under a risk with more inner variables, of a table or of every sample."""
     if table is not None:
         return pick(solve_long_risk(table, risk))
-    samples = _Samples(x, weights, axis, takes_low=False)
+    samples = _Samples(x, weights, axis)
 
     def of_rows(z: Floats, w: Floats | None) -> Floats:
         return np.array([pick(found) for found in solve_risk_rows(z, w, risk)])
@@ -352,13 +355,10 @@ def _of_risk(x: Any, risk: Risk, weights: Any, axis: Axis, table: Table | None, 
     return samples.collect(of_rows, lambda row: pick(solve_sample(row, risk)))
 
 
-def _takes_low(utility: Risk) -> bool:
-    """Whether a loss may be -inf; what is no utility, or a sum whose slopes never reach 1, is refused here."""
-    if not isinstance(check_risk(utility), Utility):
-        return False
-    found = check_utility(utility)
-    found.anchor  # noqa: B018
-    return isinstance(found.shape, Exponential)
+def _check_slopes(utility: Risk) -> None:
+    """Refuse what is no risk, or a sum whose slopes never reach 1."""
+    if isinstance(check_risk(utility), Utility):
+        check_utility(utility).anchor  # noqa: B018
 
 
 def _named_by_table(answer: Callable[[], float], table: Table) -> float:
@@ -366,7 +366,7 @@ def _named_by_table(answer: Callable[[], float], table: Table) -> float:
     try:
         return answer()
     except NotFinite:
-        raise_not_finite(table, False)
+        raise_not_finite(table)
         raise
 
 
@@ -381,8 +381,7 @@ def _write_tilt(row: ArrayTable, risk: Risk, out: Floats) -> None:
 class _Samples:
     """Losses as rows of samples, with the shape to give back."""
 
-    def __init__(self, x: Any, weights: Any, axis: Axis, takes_low: bool) -> None:
-        self.takes_low = takes_low  # whether a loss may be -inf
+    def __init__(self, x: Any, weights: Any, axis: Axis) -> None:
         self.x, self.axis = as_array("x", x), axis
         self.rows, self.lead = as_axis_last(self.x, axis)
         check_not_empty(self.rows)
@@ -434,8 +433,7 @@ class _Samples:
         try:
             return [solve(ArrayTable(row, self._weights_of_row(i))) for i, row in enumerate(self.rows)]
         except NotFinite:
-            raise_not_finite_rows(self.rows, self.takes_low, self.locate)
-            raise_not_finite_rows(self.rows, False, self.locate)  # nothing but -inf
+            raise_not_finite_rows(self.rows, self.locate)
             raise
 
     def _weights_of_row(self, row: int) -> Floats | None:
@@ -455,7 +453,7 @@ class _Samples:
         try:
             return run_all(task, range(0, count, height), parallel and count * samples >= 4 * BLOCK)
         except ValueError:
-            raise_not_finite_rows(self.rows, self.takes_low, self.locate)
+            raise_not_finite_rows(self.rows, self.locate)
             raise
 
     def _weights(self, part: slice) -> Floats | None:
@@ -469,11 +467,8 @@ class _Samples:
 
     def _losses(self, part: slice) -> Floats:
         z = np.ascontiguousarray(self.rows[part], dtype=np.float64)
-        low, high = z.min(), z.max()
-        only_low = low == -np.inf and bool(np.any(z.max(axis=1) == -np.inf))
-        if np.isnan(low) or high == np.inf or (low == -np.inf and not self.takes_low) or only_low:
-            allow_low = self.takes_low and not only_low
-            raise_not_finite_rows(z, allow_low, lambda row, position: self.locate(part.start + row, position))
+        if not (z.min() > -np.inf and z.max() < np.inf):
+            raise_not_finite_rows(z, lambda row, position: self.locate(part.start + row, position))
         return z
 
 

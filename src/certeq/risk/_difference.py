@@ -49,7 +49,7 @@ from certeq.risk._input import (
     not_finite,
     span_of,
 )
-from certeq.utilities import Exponential, Utility
+from certeq.utilities import Utility
 from certeq.utilities.forms import form
 
 _ROUNDING = 1e-13  # of the largest loss: influence values below that are 0
@@ -209,8 +209,8 @@ def difference(
         (w,) = as_weights(weights, first, -1)  # type: ignore[misc]
         check_weight_sums(float(w.min()), float(w.sum()), float(w.max()))
         w = np.asarray(w, dtype=np.float64) / w.sum()
-    _check_finite("x", first, utility)
-    _check_finite("y", second, other)
+    _check_finite("x", first)
+    _check_finite("y", second)
     span = span_of(w, total)
     first, second, w = first[span], second[span], None if w is None else w[span]
     if w is not None:  # a loss that does not count may be any number: one of the others, then
@@ -280,11 +280,9 @@ def _paired(x: Any, y: Any) -> tuple[Floats, Floats]:
     return np.asarray(arrays[0], dtype=np.float64), np.asarray(arrays[1], dtype=np.float64)
 
 
-def _check_finite(name: str, x: Floats, utility: Utility) -> None:
-    """Refuse a loss that is NaN or infinite, with its name; -inf may pass under Entropic."""
+def _check_finite(name: str, x: Floats) -> None:
+    """Refuse a loss that is NaN or infinite, with its name."""
     bad = ~np.isfinite(x)
-    if isinstance(utility.shape, Exponential):
-        bad &= x != -np.inf
     if bad.any():
         index = int(np.argmax(bad))
         raise not_finite(float(x[index]), f"at index {index}", name)

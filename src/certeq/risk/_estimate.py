@@ -60,7 +60,7 @@ from certeq.risk._long_inner import LongRisk
 from certeq.risk._rows import slope_and_curvature
 from certeq.risk._sketch import centered, shifted, weighted_sum
 from certeq.risk._units import blindness_of, depends_on_unit
-from certeq.utilities import Exponential, Mixture, Risk, Utility
+from certeq.utilities import Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
 _STRETCH = 0.25  # share of the standard error that OCE may change by along a stretch of thresholds
@@ -338,16 +338,15 @@ def estimate(
     if not isinstance(known, Utility):
         return _estimate_risk(x, known, weights, dependence)
     utility = known
-    takes_low = isinstance(utility.shape, Exponential)
-    sample, losses, given_weights, size = _as_sample(x, weights, takes_low)
+    sample, losses, given_weights, size = _as_sample(x, weights)
     dependence = check_dependence(dependence, size)
     reasons = [] if is_remote(losses, given_weights) else check_order(x, dependence)
     solved = solve_table(sample, utility)
     if not np.isfinite(solved.summary.low):  # a closed form may not have needed the range
         try:
-            solved.summary = summarize(sample, allow_low=takes_low)[0]
+            solved.summary = summarize(sample)[0]
         except NotFinite:
-            raise_not_finite(sample, takes_low)
+            raise_not_finite(sample)
             raise
     order = Order(sample, fine=bool(utility.kinks))
     influence = _influence(solved, utility)
@@ -390,7 +389,7 @@ def estimate(
 
 def _estimate_risk(x: Any, risk: Risk, weights: Any, dependence: int | str | None) -> Estimate:
     """`estimate` of a risk with more inner variables than the threshold."""
-    sample, losses, given_weights, size = _as_sample(x, weights, False)
+    sample, losses, given_weights, size = _as_sample(x, weights)
     dependence = check_dependence(dependence, size)
     reasons = [] if is_remote(losses, given_weights) else check_order(x, dependence)
     solved = solve_for_estimate(sample, risk)
@@ -462,7 +461,7 @@ class _CountedLosses(ArrayTable):
         return super().where(self.start + row)
 
 
-def _as_sample(x: Any, weights: Any, takes_low: bool) -> tuple[Table, Any, Any, int]:
+def _as_sample(x: Any, weights: Any) -> tuple[Table, Any, Any, int]:
     """The losses as a sample, as what a tilt or a bootstrap starts from later, and their number.
 
     The sample reaches from the first loss to the last that count.
@@ -482,7 +481,7 @@ def _as_sample(x: Any, weights: Any, takes_low: bool) -> tuple[Table, Any, Any, 
     own_weights = None if rows is None else rows[0]
     sample = _CountedLosses(array, own_weights, span_of(own_weights, array.size))
     if len(sample) < array.size:  # NaN is refused whatever its weight
-        raise_not_finite(ArrayTable(array), takes_low)
+        raise_not_finite(ArrayTable(array))
     return sample, x if is_series(x) else array, own_weights, array.size
 
 
@@ -495,7 +494,7 @@ class _Influence:
     t: float  # the threshold less the center
     level: float  # the mean of u(X - t*)
     unit: float  # of influence values: no power of them overflows; 0 where they are all 0, up to rounding
-    width: float  # of the losses, 0 where they reach to -inf
+    width: float  # of the losses, 0 where it is beyond the floats
 
     def values(self, y: Floats) -> Floats:
         """psi of centered losses, in its unit."""

@@ -872,14 +872,6 @@ WIDE static double range_of(const double *x, Py_ssize_t n, double *low, double *
     return spoilt;
 }
 
-static int has_nan(const double *x, Py_ssize_t n)
-{
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (isnan(x[i]))
-            return 1;
-    return 0;
-}
-
 #define RECENTERINGS 24 /* each gains the digits of a float: enough from one end of the floats to the other */
 #define STIFF 256.0 /* a distance of so many widths of u costs 256 roundings of the mean slope */
 
@@ -895,17 +887,10 @@ static int centered(Curve u, const Py_buffer *x, const double *w, double *z, dou
         if (w == NULL || w[i] > 0.0) {
             least = at < least ? at : least;
             most = at > most ? at : most;
-            spoilt += at - at; /* NaN unless it is finite; -inf is harmless to an exponential */
+            spoilt += at - at; /* NaN unless it is finite */
         }
     }
-    if (isnan(spoilt)) {
-        if (u.kind != EXPONENTIAL || !isfinite(most))
-            return 0;
-        for (Py_ssize_t i = 0; i < n; i++)
-            if ((w == NULL || w[i] > 0.0) && isnan(z[i]))
-                return 0;
-    }
-    if (!isfinite(most - least) && u.kind != EXPONENTIAL)
+    if (isnan(spoilt) || (!isfinite(most - least) && u.kind != EXPONENTIAL))
         return 0;
     for (Py_ssize_t i = 0; i < n; i++)
         z[i] = (w == NULL || w[i] > 0.0 ? z[i] : least) - most;
@@ -949,9 +934,7 @@ static int valued(Curve u, const double *x, Py_ssize_t n, double *center, Answer
 {
     double least, most, mass = (double)n;
     double spoilt = range_of(x, n, &least, &most);
-    if (u.kind == EXPONENTIAL ? !isfinite(most) || (isnan(spoilt) && has_nan(x, n)) : isnan(spoilt + (most - least)))
-        return 0;
-    if (!isfinite(most - least) && u.kind != EXPONENTIAL)
+    if (isnan(spoilt) || (!isfinite(most - least) && u.kind != EXPONENTIAL))
         return 0;
     *center = most;
     if (u.kind == EXPONENTIAL)

@@ -83,7 +83,7 @@ def solve_for_estimate(sample: Table, risk: Risk) -> LongRisk:
         size = summarize(sample)[0]
         found = solve_sample(sample, risk)
     except NotFinite:
-        raise_not_finite(sample, False)
+        raise_not_finite(sample)
         raise
     assert isinstance(found, SolvedInner)
     solved = LongRisk(sample, risk, size, found.value, found.inner, (), 1)

@@ -214,8 +214,8 @@ def as_weights(weights: Any, x: Floats, axis: Axis) -> Floats | None:
     return rows
 
 
-def raise_not_finite_rows(rows: Floats, allow_low: bool, locate: Locate | None = None) -> None:
-    """Say which loss is NaN or infinite, and what that means. ``allow_low`` lets -inf pass.
+def raise_not_finite_rows(rows: Floats, locate: Locate | None = None) -> None:
+    """Say which loss is NaN or infinite, and what that means.
 
     ``locate`` turns a row and a position in it into the index that the caller's array has there.
     """
@@ -223,8 +223,6 @@ def raise_not_finite_rows(rows: Floats, allow_low: bool, locate: Locate | None =
         for start in range(0, rows.shape[1], 1 << 16):
             block = np.asarray(rows[i, start : start + (1 << 16)])
             bad = ~np.isfinite(block)
-            if allow_low:
-                bad &= block != -np.inf
             if not np.any(bad):
                 continue
             position = start + int(np.argmax(bad))
@@ -239,7 +237,4 @@ def not_finite(found: float, where: str, name: str = "x") -> ValueError:
         return ValueError(f"{name} holds NaN {where}; drop or fill missing losses first.")
     if found > 0:
         return ValueError(f"{name} holds +inf {where}: its OCE is +inf, and no threshold or tilt exists.")
-    return ValueError(
-        f"{name} holds -inf {where}; only a utility that is bounded below in closed form (Entropic) can take it. "
-        "Drop it, or replace it by a finite loss."
-    )
+    return ValueError(f"{name} holds -inf {where}, a gain without end; drop it, or replace it by a finite loss.")

@@ -135,19 +135,19 @@ class NotFinite(ValueError):
         )
 
 
-def summarize(table: Table, extra: Any = None, allow_low: bool = False) -> tuple[Summary, Floats]:
-    """One pass: range and weight of the sample, and means of what ``extra`` sums up; the least loss may be -inf."""
+def summarize(table: Table, extra: Any = None) -> tuple[Summary, Floats]:
+    """One pass: range and weight of the sample, and means of what ``extra`` sums up."""
     found = summary(table, extra)
     if table.weighted:
         check_weight_sums(found.lightest, found.mass, found.heaviest)
-    if not np.isfinite(found.high) or not (np.isfinite(found.low) or (allow_low and found.low == -np.inf)):
+    if not (np.isfinite(found.high) and np.isfinite(found.low)):
         raise NotFinite
     return found, np.array(() if extra is None else found.extra) / found.mass
 
 
-def raise_not_finite(table: Table, allow_low: bool) -> None:
-    """Raise a ValueError that says which loss is NaN or infinite, if any is; ``allow_low`` lets -inf pass."""
-    bad = first_bad(table, allow_low)
+def raise_not_finite(table: Table) -> None:
+    """Raise a ValueError that says which loss is NaN or infinite, if any is."""
+    bad = first_bad(table)
     if bad is not None:
         row, _, found = bad
         raise not_finite(found, table.where(row))
@@ -241,8 +241,7 @@ def solve_table(table: Table, utility: Utility) -> LongSolved:
     try:
         return solve_long(table, utility)
     except NotFinite:
-        raise_not_finite(table, isinstance(utility.shape, Exponential))
-        raise_not_finite(table, False)  # nothing but -inf
+        raise_not_finite(table)
         raise
 
 
@@ -250,7 +249,7 @@ def _log_mean_exp(table: Table, draw: Draw, rate: float, utility: Utility) -> Lo
     passes, center = 0, float(draw.z.max()) if draw.z.size else 0.0
     flat = draw.z.size > 0 and rate * (center - float(draw.z.min())) < 1.0
     while True:
-        size, (total,) = summarize(table, WideSumKernel(_ExpSum(rate, center, flat)), allow_low=True)
+        size, (total,) = summarize(table, WideSumKernel(_ExpSum(rate, center, flat)))
         passes += 1
         # Any center will do that neither overflows nor pushes the greatest loss towards underflow.
         if abs(rate * (size.high - center)) <= 300.0 and not (flat and total <= -0.9):

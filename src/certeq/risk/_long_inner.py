@@ -98,7 +98,7 @@ def solve_long_risk(table: Table, risk: Risk) -> LongRisk:
         if size is None or not np.isfinite(size.low):  # a closed form may not have needed the range
             size, passes = summarize(table)[0], passes + 1
     except NotFinite:
-        raise_not_finite(table, False)
+        raise_not_finite(table)
         raise
     return LongRisk(table, risk, size, value, found, tuple(parts), passes)
 

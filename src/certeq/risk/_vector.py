@@ -180,7 +180,7 @@ def _by_numpy(
     else:
         parted, low, high = counted, float(counted.min()), float(counted.max())
     most = math.inf if x.itemsize == 8 else 1e30  # sums and powers of larger differences would leave float32
-    if not (high - low < most or (isinstance(shape, Exponential) and -math.inf < high < math.inf)):
+    if not (high - low < most or (isinstance(shape, Exponential) and -math.inf < low <= high < math.inf)):
         return None
     # At an offset of 1e9 a float has seven digits left; losses less a center near the threshold keep all of them.
     center = high

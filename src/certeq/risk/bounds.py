@@ -42,7 +42,7 @@ def dispersion(x: ArrayLike) -> float:
     0.5
     """
     array = as_vector("x", x)
-    raise_not_finite_rows(array[None, :], False)
+    raise_not_finite_rows(array[None, :])
     ranked = np.sort(np.asarray(array, dtype=np.float64))
     share = np.arange(1, ranked.size) / ranked.size
     return float(np.sum(np.diff(ranked) * np.sqrt(share * (1.0 - share))))
@@ -67,7 +67,7 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
     if not 1.0 < q < math.inf:
         raise ValueError(f"q must exceed 1 and be finite; found {q!r}.")
     array = as_vector("x", x)
-    raise_not_finite_rows(array[None, :], False)
+    raise_not_finite_rows(array[None, :])
     z = np.asarray(array, dtype=np.float64)
     middle, half = 0.5 * z.min() + 0.5 * z.max(), 0.5 * z.max() - 0.5 * z.min()
     if half == 0.0:

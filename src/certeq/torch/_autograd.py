@@ -22,7 +22,7 @@ from certeq.risk.solvers import SMALL, Solved, solve_each, solve_rows, solve_vec
 from certeq.torch._checks import check_values, check_weights
 from certeq.torch._risks import reduce_risk, solve_row, threshold_of
 from certeq.torch._tensor import as_rows, from_rows, is_traced, reduce_tensor
-from certeq.utilities import Exponential, Risk, Utility
+from certeq.utilities import Risk, Utility
 from certeq.utilities.forms import form
 
 _TOGETHER = 1 << 16  # losses of as many rows as fit the cache are solved together
@@ -112,7 +112,7 @@ def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
     shape = form(utility)
     kinds: Any = (np.float64,) if x.size <= SMALL else (kept, np.float64)  # differences may be too large for float32
-    for kind in () if _is_low(x, utility) else kinds:
+    for kind in kinds:
         w_kind: Any = None if w is None else w.astype(kind, copy=False)
         solved = solve_vector(x.astype(kind, copy=False), w_kind, shape, tolerance, kept)
         if solved is not None:
@@ -131,11 +131,6 @@ def _solve_risk(x: Any, w: Any, problem: _BatchQuery, kept: Any) -> Solved:
     found = solve_row(x, w, problem.utility)
     t: Any = threshold_of(found, problem.utility) if problem.want == "threshold" else math.nan
     return Solved(found.value, t, found.tilt.astype(kept, copy=False))
-
-
-def _is_low(x: Any, utility: Utility) -> bool:
-    """Whether a loss is -inf, which an exponential would not mind: in training it is a mistake all the same."""
-    return isinstance(utility.shape, Exponential) and bool(x.min() == -math.inf)
 
 
 class _SolvedBatch(NamedTuple):
@@ -157,7 +152,7 @@ def _solve_rows(rows: Tensor, weights: Tensor | None, utility: Risk, with_tilt: 
             return None
         x = np.where(w > 0.0, x, 0.0)  # such a loss may be anything
         w = None if (w == w[:, :1]).all() else _normalized(w)
-    if not isinstance(utility, Utility) or _is_low(x, utility):
+    if not isinstance(utility, Utility):
         return None
     tilts = np.empty(x.shape, x.dtype)
     found = solve_each(x, form(utility), tilts) if w is None else None
