@@ -140,6 +140,18 @@ class TestPyTorchsOwnMean:
         each = kind(reduction="none")(*given)
         assert OCELoss(ce.CVaR(0.3), kind(reduction="none"))(*given) == oce(each, ce.CVaR(0.3))
 
+    def test_a_batch_without_padding_keeps_its_weights_for_parts_that_have_some(self):
+        criterion = OCELoss(ce.CVaR(0.5), nn.CrossEntropyLoss(reduction="none"))
+        scores, target = batch((6,))
+        losses, weights = criterion.samples(scores, target)
+        assert weights is not None
+        assert weights.all()
+        assert criterion(scores, target) == oce(losses, ce.CVaR(0.5))
+        for least in (0, -100):  # one target of the least index, one ignored
+            target[0] = least
+            alone = oce(losses[1:], ce.CVaR(0.5)) if least < 0 else oce(criterion.losses(scores, target), ce.CVaR(0.5))
+            assert torch.isclose(criterion(scores, target), alone)
+
     def test_a_base_of_ones_own_with_an_ignore_index(self):
         class Focal(nn.Module):
             ignore_index, reduction = 255, "none"

@@ -173,6 +173,8 @@ def _by_numpy(
     x: Floats, weights: Floats | None, form: Form, facts: _Facts, tolerance: float, dtype: DTypeLike
 ) -> Solved | None:
     size, shape, tail = x.shape[0], facts.shape, facts.tail
+    if size <= SMALL:
+        x = x.astype(np.float64, copy=False)
     counted = x if weights is None else x[weights > 0]
     if size <= SMALL:
         parted = np.sort(counted)

@@ -111,9 +111,9 @@ def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
     shape = form(utility)
-    kinds: Any = (np.float64,) if x.size <= SMALL else (kept, np.float64)  # differences may be too large for float32
+    kinds: Any = (x.dtype,) if x.size <= SMALL else (kept, np.float64)  # differences may be too large for float32
     for kind in kinds:
-        w_kind: Any = None if w is None else w.astype(kind, copy=False)
+        w_kind: Any = w if w is None or x.size <= SMALL else w.astype(kind, copy=False)
         solved = solve_vector(x.astype(kind, copy=False), w_kind, shape, tolerance, kept)
         if solved is not None:
             return solved
@@ -201,16 +201,16 @@ class _KnownAnswer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, losses: Tensor, problem: _BatchQuery, answer: Tensor, tilt: Any) -> Tensor:
         ctx.save_for_backward(losses)
-        ctx.problem, ctx.tilt = problem, tilt
+        ctx.problem, ctx.tilt, ctx.shape, ctx.dtype = problem, tilt, losses.shape, losses.dtype
         return answer
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        (losses,), (grad,) = ctx.saved_tensors, grads
         want, utility, weight, dims, allow_inf, _ = ctx.problem
         again = torch.is_grad_enabled()  # with create_graph=True: the gradient is to be differentiated
-        if want == "oce" and not again and len(dims) == losses.ndim:  # the training step: nothing to be put in order
-            return grad * _as_tensor(ctx.tilt.reshape(losses.shape), losses.dtype), None, None, None
+        if want == "oce" and not again and len(dims) == len(ctx.shape):  # the training step: nothing to put in order
+            return grads[0] * _as_tensor(ctx.tilt.reshape(ctx.shape), ctx.dtype), None, None, None
+        (losses,), (grad,) = ctx.saved_tensors, grads
         if want == "oce":
             if again:
                 q = _reduced("tilt", losses, utility, weight, dims, False)

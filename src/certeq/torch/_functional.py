@@ -109,7 +109,8 @@ def oce(
     tensor([0.0000, 0.0000, 0.5000, 0.5000])
     """
     every = _batch("oce", losses, utility, weight, dim, allow_inf, validate, process_group)
-    return _shaped(_reduce("oce", every, utility, allow_inf), losses, dim, keepdim)
+    found = _reduce("oce", every, utility, allow_inf)
+    return _shaped(found, losses, dim) if keepdim else found
 
 
 def threshold(
@@ -138,7 +139,8 @@ def threshold(
     tensor(2.)
     """
     every = _batch("threshold", losses, utility, weight, dim, False, validate, process_group)
-    return _shaped(_reduce("threshold", every, utility), losses, dim, keepdim)
+    found = _reduce("threshold", every, utility)
+    return _shaped(found, losses, dim) if keepdim else found
 
 
 def tilt(
@@ -241,8 +243,6 @@ _risk_outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_reduce)
 _outside_the_graph: Callable[..., Tensor] = torch.compiler.disable(_reduce_tensor)  # type: ignore[no-untyped-call]
 
 
-def _shaped(found: Tensor, losses: Tensor, dim: Dim, keepdim: bool) -> Tensor:
-    if not keepdim:
-        return found
+def _shaped(found: Tensor, losses: Tensor, dim: Dim) -> Tensor:
     dims = normalize_dim(dim, losses.ndim)
     return found.reshape([1 if d in dims else size for d, size in enumerate(losses.shape)])

@@ -14,7 +14,7 @@ from certeq._checks import check_count
 from certeq.torch._checks import Dim, as_weights, check_utility, check_weights, complaint_of, normalize_dim
 from certeq.torch._functional import oce, pool_losses, threshold
 from certeq.torch._ranks import check_process_group
-from certeq.torch._tensor import TORCH
+from certeq.torch._tensor import TORCH, is_traced
 from certeq.utilities import Risk, Utility
 
 Base = Callable[..., Tensor]
@@ -147,7 +147,9 @@ class OCELoss(nn.Module):
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
         """OCE of ``input``, or of ``base(input, target, ...)``; ``weight`` is that of `certeq.torch.oce`."""
-        losses, weight = self._weighted(weight, input, target, *more)
+        losses, own = self._samples(self.process_group is None, input, target, *more)
+        if own is not None:
+            weight = self._times(own, weight, losses)
         return self._reduce(losses, weight)
 
     def losses(self, input: Any, target: Any = None, *more: Any) -> Tensor:
@@ -156,6 +158,10 @@ class OCELoss(nn.Module):
 
     def samples(self, input: Any, target: Any = None, *more: Any) -> tuple[Tensor, Tensor | None]:
         """The per-sample losses that `forward` reduces, and their weights, or None where the base has none."""
+        return self._samples(False, input, target, *more)
+
+    def _samples(self, briefly: bool, input: Any, target: Any, *more: Any) -> tuple[Tensor, Tensor | None]:
+        """Losses and weights; where ``briefly``, None for a mask that masks nothing."""
         base = self.base  # a module finds its modules slowly
         if base is None:
             if target is not None:
@@ -169,17 +175,17 @@ class OCELoss(nn.Module):
                 f"base must return one loss per sample; {_name(base)} returned a single number. It already "
                 "reduces: construct it with reduction='none'."
             )
-        return _as_samples(found, target, _options_of(base))
+        options = _options_of(base)
+        return (found, None) if options is None else _as_samples(found, target, options, briefly)
 
-    def _weighted(self, weight: Tensor | None, *inputs: Any) -> tuple[Tensor, Tensor | None]:
-        """Losses and weights, those of the caller and of the base multiplied."""
-        losses, own = self.samples(*inputs)
-        if own is None or weight is None:
-            return losses, own if weight is None else weight
+    def _times(self, own: Tensor, weight: Tensor | None, losses: Tensor) -> Tensor:
+        """The weights of the base times those of the caller."""
+        if weight is None:
+            return own
         try:
-            return losses, own * as_weights(weight, losses, normalize_dim(self.dim, losses.ndim))
+            return own * as_weights(weight, losses, normalize_dim(self.dim, losses.ndim))
         except (TypeError, ValueError, IndexError):
-            return losses, weight  # for the reduction to refuse, which tells the other ranks of it
+            return weight  # for the reduction to refuse, which tells the other ranks of it
 
     def _reduce(self, losses: Tensor, weight: Tensor | None) -> Tensor:
         return oce(
@@ -290,7 +296,8 @@ class MemoryOCELoss(OCELoss):
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch; stores it in training mode."""
-        losses, weight = self._weighted(weight, input, target, *more)
+        losses, own = self.samples(input, target, *more)
+        weight = weight if own is None else self._times(own, weight, losses)
         if not self.training:
             return self._reduce(losses, weight)
         losses, weight = pool_losses(losses, self.utility, weight, self.validate, self.process_group)
@@ -361,15 +368,12 @@ def _search_now(utility: Risk) -> None:
 class _Options(NamedTuple):
     """What a base says about its targets."""
 
-    ignore_index: int | None = None
+    ignore_index: int
     class_weight: Tensor | None = None
     label_smoothing: float = 0.0
 
 
-_NO_OPTIONS = _Options()
-
-
-def _options_of(base: object) -> _Options:
+def _options_of(base: object) -> _Options | None:
     """Of PyTorch's losses over classes, as modules or as partial functions; else at most an ``ignore_index``."""
     if isinstance(base, (nn.CrossEntropyLoss, nn.NLLLoss)):
         return _Options(base.ignore_index, base.weight, getattr(base, "label_smoothing", 0.0))
@@ -378,17 +382,19 @@ def _options_of(base: object) -> _Options:
         return _Options(given.get("ignore_index", -100), given.get("weight"), given.get("label_smoothing", 0.0))
     # Not by getattr, which takes a module longer to deny than the rest of this function takes.
     ignore_index = getattr(base, "__dict__", {}).get("ignore_index", getattr(type(base), "ignore_index", None))
-    return _Options(ignore_index) if isinstance(ignore_index, int) else _NO_OPTIONS
+    return _Options(ignore_index) if isinstance(ignore_index, int) else None
 
 
-def _as_samples(losses: Tensor, target: Any, options: _Options) -> tuple[Tensor, Tensor | None]:
+def _as_samples(losses: Tensor, target: Any, options: _Options, briefly: bool) -> tuple[Tensor, Tensor | None]:
     """Losses and weights whose weighted mean is what PyTorch's ``reduction="mean"`` gives.
 
     That is the sum of the losses, which are multiplied by the class weights, over the sum of the class weights of those
     targets that are not ignored. Probabilities as targets are never ignored, and their mean is the plain one.
     """
     ignore_index, class_weight, _ = options
-    if ignore_index is None or not isinstance(target, Tensor) or target.is_floating_point():
+    if not isinstance(target, Tensor) or target.is_floating_point():
+        return losses, None
+    if briefly and class_weight is None and _are_all_classes(target, ignore_index):
         return losses, None
     if not isinstance(losses, Tensor) or target.shape != losses.shape:
         return losses, None
@@ -397,6 +403,15 @@ def _as_samples(losses: Tensor, target: Any, options: _Options) -> tuple[Tensor,
         return losses, counts
     weight = class_weight[torch.where(counts, target.long(), 0)] * counts
     return losses / torch.where(weight == 0, 1.0, weight).to(losses.dtype), weight
+
+
+def _are_all_classes(target: Tensor, ignore_index: int) -> bool:
+    """Whether a glance tells that no target is ignored, as in a step without padding."""
+    if ignore_index >= 0 or not target.is_cpu or is_traced():
+        return False
+    known = target.numpy()
+    # In the midst of a step argmin takes a fraction of what NumPy's reductions take.
+    return known.size > 0 and bool(known.item(known.argmin()) >= 0)
 
 
 def check_base(base: object) -> None:
@@ -415,7 +430,7 @@ def check_base(base: object) -> None:
             f"base must return one loss per sample; {_name(base)} has reduction={reduction!r}. Construct it with "
             "reduction='none'."
         )
-    _, class_weight, label_smoothing = _options_of(base)
+    _, class_weight, label_smoothing = _options_of(base) or (0, None, 0.0)
     if label_smoothing > 0.0 and class_weight is not None and not class_weight.is_meta:
         without = (class_weight == 0).nonzero()
         if len(without):
