@@ -278,7 +278,7 @@ def adaptive(regime: str, size: float, batch: Schedule | None, average: str | No
         return ScheduleChoice(None, sizes, "last", kept_promise, POWER, accelerated=True)
     promise = "E OCE(mean) - min OCE = O(1/sqrt n) on a bounded set"
     if regime == "strongly_convex":
-        promise = "E norm(mean - theta*)^2 = O(1/n^2), that is O(1/samples)"
+        promise = "E norm(mean - theta*) = O(1/n) where no bound is touched and gradients stay away from 0"
     kept = average or "weighted"
     return ScheduleChoice(None, sizes, kept, promise if batch is None and kept == "weighted" else None, POWER)
 
