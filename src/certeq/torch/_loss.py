@@ -376,7 +376,8 @@ class _Options(NamedTuple):
 def _options_of(base: object) -> _Options | None:
     """Of PyTorch's losses over classes, as modules or as partial functions; else at most an ``ignore_index``."""
     if isinstance(base, (nn.CrossEntropyLoss, nn.NLLLoss)):
-        return _Options(base.ignore_index, base.weight, getattr(base, "label_smoothing", 0.0))
+        # The buffer by its dictionary: a module finds its buffers slowly.
+        return _Options(base.ignore_index, base._buffers["weight"], getattr(base, "label_smoothing", 0.0))
     if isinstance(base, partial) and base.func in (functional.cross_entropy, functional.nll_loss):
         given = base.keywords
         return _Options(given.get("ignore_index", -100), given.get("weight"), given.get("label_smoothing", 0.0))
@@ -398,11 +399,13 @@ def _as_samples(losses: Tensor, target: Any, options: _Options, briefly: bool) -
         return losses, None
     if not isinstance(losses, Tensor) or target.shape != losses.shape:
         return losses, None
-    counts = target.long() != ignore_index  # bytes would be compared modulo 256
+    target = target.long()  # bytes would be compared modulo 256
+    counts = target != ignore_index
     if class_weight is None:
         return losses, counts
-    weight = class_weight[torch.where(counts, target.long(), 0)] * counts
-    return losses / torch.where(weight == 0, 1.0, weight).to(losses.dtype), weight
+    weight = class_weight.take(torch.where(counts, target, 0)) * counts
+    # Without weight a loss is 0 already, and stays so divided by the least number.
+    return losses / weight.clamp_min(torch.finfo(weight.dtype).tiny).to(losses.dtype), weight
 
 
 def _are_all_classes(target: Tensor, ignore_index: int) -> bool:
