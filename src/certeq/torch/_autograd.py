@@ -63,13 +63,10 @@ def reduce_on_host(
             return None
     else:
         return None
-    if want == "oce":
-        answer = _as_tensor(solved.value, losses.dtype)
-    else:
-        answer = _as_tensor(solved.threshold if want == "threshold" else solved.tilt, losses.dtype)
+    answer = solved.value if want == "oce" else solved.threshold if want == "threshold" else solved.tilt
     if losses.requires_grad and torch.is_grad_enabled():
-        return _apply(losses, problem, answer, solved.tilt)
-    return answer
+        return _apply(losses, (problem, answer, solved.tilt))
+    return _as_tensor(answer, losses.dtype)
 
 
 def _solve_vector(losses: Tensor, problem: _BatchQuery) -> Solved:
@@ -199,31 +196,34 @@ class _KnownAnswer(torch.autograd.Function):
     """An answer that is known, of losses."""
 
     @staticmethod
-    def forward(ctx: Any, losses: Tensor, problem: _BatchQuery, answer: Tensor, tilt: Any) -> Tensor:
-        ctx.save_for_backward(losses)
-        ctx.problem, ctx.tilt, ctx.shape, ctx.dtype = problem, tilt, losses.shape, losses.dtype
-        return answer
+    def forward(ctx: Any, losses: Tensor, known: tuple[_BatchQuery, Any, Any]) -> Tensor:
+        problem, answer, tilt = known
+        # Made here, as a tensor that is handed in and returned would be copied.
+        if problem.want == "oce" and len(problem.dims) == losses.ndim:
+            ctx.save_for_backward(losses, _as_tensor(tilt.reshape(losses.shape), losses.dtype))
+        else:
+            ctx.save_for_backward(losses)
+            ctx.tilt = tilt
+        ctx.problem = problem
+        return _as_tensor(answer, losses.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        want, utility, weight, dims, allow_inf, _ = ctx.problem
+        (losses, *kept), (grad,) = ctx.saved_tensors, grads
         again = torch.is_grad_enabled()  # with create_graph=True: the gradient is to be differentiated
-        if want == "oce" and not again and len(dims) == len(ctx.shape):  # the training step: nothing to put in order
-            return grads[0] * _as_tensor(ctx.tilt.reshape(ctx.shape), ctx.dtype), None, None, None
-        (losses,), (grad,) = ctx.saved_tensors, grads
+        if kept and not again:  # the training step: nothing to be put in order
+            return grad * kept[0], None
+        want, utility, weight, dims, allow_inf, _ = ctx.problem
         if want == "oce":
-            if again:
-                q = _reduced("tilt", losses, utility, weight, dims, False)
-            else:
-                q = _as_tensor(ctx.tilt, losses.dtype)
-            return from_rows(grad.unsqueeze(-1) * q, losses.shape, dims), None, None, None
+            q = _reduced("tilt", losses, utility, weight, dims, False) if again else _as_tensor(ctx.tilt, losses.dtype)
+            return from_rows(grad.unsqueeze(-1) * q, losses.shape, dims), None
         with torch.enable_grad():
             x = losses if again else losses.detach().requires_grad_()
             found = _reduced(want, x, utility, weight, dims, allow_inf)
             if not found.requires_grad:  # the tilt of linear pieces
-                return torch.zeros_like(losses), None, None, None
+                return torch.zeros_like(losses), None
             (slope,) = torch.autograd.grad(found, x, grad.reshape(found.shape), create_graph=again)
-        return slope, None, None, None
+        return slope, None
 
 
 # Function.apply less its search for functorch wrappers, which cannot be here and would cost a few per cent of a step.
