@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -232,14 +233,15 @@ _ALGORITHMS: dict[str, Callable[..., Solution]] = {
 _SHARED = ("loss", "utility", "domain", "samples", "theta0", "weights")
 
 
-def _options_of(method: str) -> list[str]:
+@cache  # a signature takes as long to read as a tenth of a small solve
+def _options_of(method: str) -> tuple[str, ...]:
     """Names of the options that a method has beside the problem."""
     target: Callable[..., Any] = solve_exact if method == "exact" else _ALGORITHMS[method]
     known = [name for name in inspect.signature(target).parameters if name not in _SHARED]
     if method == "exact":  # the feasible set comes from the domain
         # Squares are of the solver's own variables, which are not theta for every set; panels do not take them.
         known = [name for name in known if name not in ("A", "quadratic", "lower", "upper", "C", "c", "G", "b")]
-    return known
+    return tuple(known)
 
 
 def _first_unknown(method: str, options: dict[str, Any]) -> str:
