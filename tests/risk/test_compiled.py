@@ -17,7 +17,7 @@ from certeq.risk import _compiled
 from certeq.risk._compiled import CurveCode, code_of, rows_code_of, slopes, solve, solve_rows
 from certeq.risk._rows import solve_rows as solve_rows_by_numpy
 from certeq.risk._rows import values_of_rows
-from certeq.risk._vector import solve_vector
+from certeq.risk._vector import facts_of, solve_vector
 from certeq.utilities import Pieces
 from certeq.utilities.forms import form
 from tests.conftest import UTILITIES
@@ -432,3 +432,18 @@ def test_many_ties_on_a_kink_and_a_poor_guess():
     assert t == 2.0  # a third of the losses is more than the tail: the mean slope passes 1 at the largest
     left, right = form(ce.Entropic(1.0) + ce.CVaR(0.1)).slopes(x, t)
     assert left.mean() <= 1.0 <= right.mean()
+
+
+@pytest.mark.parametrize("name", UTILITIES)
+@pytest.mark.parametrize("scale", [0.03, 1.7, 400.0])
+def test_facts_in_other_units_are_those_of_the_scaled_utility(name, scale):
+    u = UTILITIES[name]
+    derived, found = facts_of(form(u).scaled(scale)), facts_of(form(u.scaled(scale)))
+    for one, other in zip(derived, found, strict=True):
+        if isinstance(one, CurveCode):
+            np.testing.assert_allclose(one, other, rtol=1e-15)
+        elif isinstance(one, float):
+            assert one == pytest.approx(other, rel=1e-14, abs=1e-300)
+        else:
+            assert type(one) is type(other)
+            assert repr(one)[:6] == repr(other)[:6]

@@ -68,6 +68,12 @@ def code_of(utility: Utility) -> CurveCode | None:
     return None
 
 
+def scaled_code(code: CurveCode, scale: float) -> CurveCode:
+    """The code of s*u(x/s): a rate or a curvature is divided by s, a width multiplied."""
+    by_width = code.kind in (_fused.ARCTANGENT, _fused.POWER)
+    return CurveCode(code.kind, code.a * scale if by_width else code.a / scale, code.b)
+
+
 def rows_code_of(utility: Utility) -> CurveCode | None:
     """What `value` and `solve_rows` take: a curve, or two linear pieces whose kink is the anchor."""
     shape = utility.shape

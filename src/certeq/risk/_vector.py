@@ -69,6 +69,8 @@ class _Facts(NamedTuple):
 def facts_of(form: Form) -> _Facts:
     """The facts, kept with the form."""
     kept: _Facts | None = form.facts.get("vector")
+    if kept is None and form.unscaled is not None and not isinstance(facts_of(form.unscaled[0]).shape, Pieces):
+        kept = form.facts["vector"] = _in_other_units(facts_of(form.unscaled[0]), form.unscaled[1])
     if kept is None:
         u = form.utility
         shape, curve, (least, most) = u.shape, u.curve, u.slope_range
@@ -84,6 +86,18 @@ def facts_of(form: Form) -> _Facts:
         )
         form.facts["vector"] = kept
     return kept
+
+
+def _in_other_units(facts: _Facts, scale: float) -> _Facts:
+    """Facts of s*u(x/s): each solve of the exact method has units of its own, and asking a utility takes long."""
+    shape, code = facts.shape, facts.code
+    assert not isinstance(shape, Pieces)
+    shape = None if shape is None else shape.scaled(scale)
+    if code is not None:
+        code = _compiled.scaled_code(code, scale)
+    return facts._replace(
+        shape=shape, anchor=facts.anchor * scale, of_zero=facts.of_zero * scale, code=code, rows_code=code
+    )
 
 
 def solve_vector(
