@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from certeq.risk.solvers import SolvedInner, needs_sorting, solve_risk
-from certeq.torch._checks import check_values, check_weights, normalized
-from certeq.torch._tensor import OF_ROWS, TORCH, as_rows, mean, with_least_for_zero_weight
+from certeq.torch._checks import check_values, check_weights
+from certeq.torch._tensor import OF_ROWS, TORCH, mean, weighted_rows
 from certeq.utilities import Mixture, Risk, SortedRisk, Utility
 from certeq.utilities.forms import Inner
 
@@ -50,7 +50,7 @@ def reduce_risk(
     validate: bool = False,
 ) -> Tensor:
     """What `reduce_tensor` returns, of a risk with more inner variables: on any device, with second derivatives."""
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active():  # refused for good: a transform has no numbers to solve for
         raise NotImplementedError(
             f"{risk!r} cannot be used inside a transform of torch.func: its inner variables are found outside of the "
             "graph. Transform the network and leave the loss outside, or use a utility."
@@ -59,12 +59,7 @@ def reduce_risk(
         if weight is not None:
             check_weights(weight, dims)
         check_values(losses, allow_inf, weight)
-    dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
-    x = as_rows(losses, dims).to(dtype)
-    w = None
-    if weight is not None:
-        w = normalized(as_rows(weight, dims), dtype)
-        x = with_least_for_zero_weight(x, w)
+    x, w = weighted_rows(losses, weight, dims)
     if want == "tilt" and torch.is_grad_enabled() and x.requires_grad:
         refuse_second(risk)
     flat = x.reshape(-1, x.shape[-1])
@@ -152,7 +147,7 @@ def refuse_second(risk: Risk) -> None:
     """Say why there is no second derivative, where there is none."""
     for part in risk.risks if isinstance(risk, Mixture) else (risk,):
         terms = () if isinstance(part, SortedRisk) else part.inner().terms
-        if any(term.s is not None and term.form.kinks for term in terms):
+        if any(term.s is not None and term.form.kinks for term in terms):  # refused: it would be a wrong one
             raise NotImplementedError(
                 f"{part!r} has no second derivatives here: its utility has kinks, along which the scale moves too. "
                 "Take the ball of a smooth utility, or first derivatives alone."

@@ -61,16 +61,21 @@ class Located(NamedTuple):
     share: Tensor | None
 
 
+def weighted_rows(losses: Tensor, weight: Tensor | None, dims: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+    """Samples last, in float32 at least, and weights that sum to 1; losses without weight are the least of the others."""
+    dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
+    x = as_rows(losses, dims).to(dtype)
+    if weight is None:
+        return x, None
+    w = normalized(as_rows(weight, dims), dtype)
+    return with_least_for_zero_weight(x, w), w
+
+
 def reduce_tensor(
     want: str, losses: Tensor, utility: Utility, weight: Tensor | None, dims: tuple[int, ...], allow_inf: bool
 ) -> Tensor:
     """OCE, threshold or tilt (see `OF_ROWS`) over some dimensions; a tilt has its samples in one last dimension."""
-    dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
-    x = as_rows(losses, dims).to(dtype)
-    w = None
-    if weight is not None:
-        w = normalized(as_rows(weight, dims), dtype)
-        x = with_least_for_zero_weight(x, w)
+    x, w = weighted_rows(losses, weight, dims)
     if not allow_inf:
         return OF_ROWS[want](x, w, utility).to(losses.dtype)
     hit = (x == torch.inf).any(-1, keepdim=True)
