@@ -11,7 +11,7 @@ from certeq._backend import Array
 from certeq._checks import check_number, check_tail_mass
 from certeq.utilities._base import Utility
 from certeq.utilities._families import CVaR, Entropic
-from certeq.utilities._risk import Risk, plain_number
+from certeq.utilities._risk import CoherentRisk, Risk, plain_number
 from certeq.utilities.forms import Form, Inner, Pieces, Power, Term, form
 
 
@@ -86,7 +86,7 @@ class DivergenceBall(Risk):
         return f"{in_brackets(self.utility)}.ball({plain_number(self.radius)!r})"
 
 
-class EVaR(Risk):
+class EVaR(CoherentRisk):
     r"""Entropic value at risk: :math:`\min_{s > 0}\; s \ln\bigl(E[e^{X/s}]/\alpha\bigr)`.
 
     The largest mean loss under weights within relative entropy ln(1/alpha) of the given ones:
@@ -114,16 +114,6 @@ class EVaR(Risk):
         self.alpha = alpha
 
     @property
-    def is_monotone(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def is_coherent(self) -> bool:
-        """Always."""
-        return True
-
-    @property
     def is_smooth(self) -> bool:
         """There is no kink."""
         return True
@@ -132,7 +122,7 @@ class EVaR(Risk):
         return with_scale(-math.log(self.alpha), 1.0, form(Entropic()))
 
 
-class HMCR(Risk):
+class HMCR(CoherentRisk):
     r"""Higher-moment coherent risk: :math:`\min_t\; t + \tfrac{1}{\alpha} \lVert (X - t)^+ \rVert_p`.
 
     Parameters
@@ -159,16 +149,6 @@ class HMCR(Risk):
         check_tail_mass("alpha", alpha)
         self.p = p
         self.alpha = alpha
-
-    @property
-    def is_monotone(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def is_coherent(self) -> bool:
-        """Always."""
-        return True
 
     @property
     def is_smooth(self) -> bool:

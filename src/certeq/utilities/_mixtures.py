@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_number
-from certeq.utilities._risk import Risk, WeightedRisks, plain_number
+from certeq.utilities._risk import CoherentRisk, Risk, WeightedRisks, plain_number
 from certeq.utilities.forms import Inner, Term
 
 Floats = NDArray[np.float64]
@@ -107,7 +107,7 @@ def _opened(weight: float, risk: Risk) -> list[tuple[float, Risk]]:
     return [(weight * inside, part) for inside, part in zip(risk.weights, risk.risks, strict=True)]
 
 
-class SortedRisk(Risk):
+class SortedRisk(CoherentRisk):
     """A distortion: what it weighs a loss by depends on its rank alone."""
 
     @abstractmethod
@@ -117,16 +117,6 @@ class SortedRisk(Risk):
     def distorted(self, p: Any) -> Floats:
         """g(p), the weight of the worst share p of the losses."""
         return np.asarray(self._distorted(np.asarray(p, dtype=np.float64)), dtype=np.float64)
-
-    @property
-    def is_monotone(self) -> bool:
-        """Always, as g rises."""
-        return True
-
-    @property
-    def is_coherent(self) -> bool:
-        """Always, as g is concave."""
-        return True
 
     @property
     def is_smooth(self) -> bool:

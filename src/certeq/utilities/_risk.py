@@ -158,14 +158,28 @@ class Risk(ABC):
         return hash((type(self), tuple(self.get_params(deep=False).items())))  # 1 and 1.0 hash alike, as they compare
 
 
+class CoherentRisk(Risk):
+    """Monotone, convex, positively homogeneous and moving with a constant, whatever its parameters."""
+
+    @property
+    def is_monotone(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def is_coherent(self) -> bool:
+        """Always."""
+        return True
+
+
 class WeightedRisks(Risk):
     """Weights, and as many risks: the parameters of a sum and of a mixture."""
 
     _parts = "risks"  # what they are called, and one of them with the number it has: risk_0
 
+    @abstractmethod
     def _check_parts(self, weights: Any, parts: Any) -> None:
         """Refuse what cannot be combined."""
-        raise NotImplementedError
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Weights and parts; with ``deep``, each weight as ``weight_0``, and the parameters of each part.
