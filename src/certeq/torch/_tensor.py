@@ -62,7 +62,7 @@ class Located(NamedTuple):
 
 
 def weighted_rows(losses: Tensor, weight: Tensor | None, dims: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
-    """Samples last, in float32 at least, and weights that sum to 1; losses without weight are the least of the others."""
+    """Samples last, in float32 at least, and weights that sum to 1; a loss without weight is the least of the rest."""
     dtype = losses.dtype if losses.dtype in (torch.float32, torch.float64) else torch.float32
     x = as_rows(losses, dims).to(dtype)
     if weight is None:
