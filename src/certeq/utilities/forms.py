@@ -392,8 +392,13 @@ class Form:
 
     @cached_property
     def shape(self) -> Shape | None:
-        """A formula for the threshold, where u has one."""
-        return self.utility.shape
+        """A formula for the threshold, where u has one; in other units, that of the form it was scaled from."""
+        if self.unscaled is None:
+            return self.utility.shape
+        known, scale = self.unscaled[0].shape, self.unscaled[1]
+        if isinstance(known, Pieces):
+            return Pieces(known.low, known.high, self.kinks[0].at if self.kinks else 0.0)
+        return None if known is None else known.scaled(scale)
 
     @cached_property
     def offsets(self) -> tuple[float, float]:

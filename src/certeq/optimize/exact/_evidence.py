@@ -49,13 +49,13 @@ def evidence(
     t: float,
     support: Vector | None,
     tilt: Vector | None,
-    sizes: bool = True,
+    sizes: Vector | None = None,
     largest: float | None = None,
 ) -> Evidence:
     """The sums over the rows at hand; supported at ``support`` with weights ``tilt``, each moved to where it may be.
 
-    Where both are None a row is supported where it lies, with its left slope. Without ``sizes`` the bounds that need a
-    pass over |rows| are left out.
+    Where both are None a row is supported where it lies, with its left slope. ``sizes`` are bounds of |rows|^T |q| that
+    are known without a pass over them.
     """
     x = rows @ theta
     with np.errstate(all="ignore"):
@@ -87,7 +87,7 @@ def evidence(
             _by_runs(*some, run),
             float(np.abs(product).sum()) + values,
             float(absolute.sum()),
-            _by_runs(np.abs(some[0]), np.abs(some[1]), run) if sizes else np.zeros(rows.shape[1]),
+            _by_runs(np.abs(some[0]), np.abs(some[1]), run) if sizes is None else sizes,
             float(np.abs(rows).max(initial=0.0)) if largest is None else largest,
             min(run, len(rows)) + len(rows) / run + 2.0,
             (float(w[moved].sum()), float(absolute[moved].sum())) if len(moved) else (0.0, 0.0),
@@ -176,7 +176,7 @@ class Prove:
     support: Vector
     tilt: Vector
     ids: Ids | None = None
-    sizes: bool = True
+    sizes: Vector | None = None
     largest: float | None = None
     wide: ClassVar[bool] = False
 
@@ -258,7 +258,9 @@ class ProveTilt(Tilt):
 
 
 def _probabilities(block: Block, mass: float) -> Vector:
-    return np.full(len(block.rows), 1.0 / mass) if block.weights is None else block.weights / mass
+    if block.weights is None:
+        return np.full(len(block.rows), 1.0 / mass)
+    return block.weights if mass == 1.0 else block.weights / mass
 
 
 def evidence_in_memory(
@@ -280,16 +282,13 @@ def evidence_in_memory(
     # carry the tilt; only then does a pass over absolute values pay.
     with np.errstate(all="ignore"):
         spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
-    direct = not spike <= _EVEN
+    sizes = 1.01 * spike * root_mean_square if spike <= _EVEN else None  # the tilt may be moved a little
     given = None if form.kinks or moved else _NOWHERE
-    kernel = Prove(theta, t, form, 1.0, support, tilt, given, direct, problem.largest)
+    kernel = Prove(theta, t, form, 1.0, support, tilt, given, sizes, problem.largest)
     if problem.table.size <= _SMALL:
-        sums = kernel(as_block(0, problem.table, problem.weights))
-    else:
-        sums = problem.as_table().reduce(kernel)
-    if direct:
-        return sums
-    return replace(sums, gradient_size=1.01 * spike * root_mean_square)  # the tilt may have been moved a little
+        return kernel(as_block(0, problem.table, problem.weights))
+    sums = problem.as_table().reduce(kernel)
+    return sums if sizes is None else replace(sums, gradient_size=sizes)  # of all blocks, not of each
 
 
 def tilt_of(table: Table, inner: Inner, part: TermAt, mass: float, theta: Vector) -> Tilt:

@@ -154,10 +154,10 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         step = max(2, 3 * len(problem.weights) // _MANY)
         some = np.ascontiguousarray(problem.table[::step])
         given = from_a_part(problem, some, problem.weights[::step], tol, deadline)
-    scenarios = Scenarios(problem.table, problem.weights)
+    scenarios = Scenarios(problem.table, problem.weights, single)
     problem, offset = without_offsets(problem, scenarios.center, scenarios.deviation)
     if offset.any():
-        scenarios = Scenarios(problem.table, problem.weights)
+        scenarios = Scenarios(problem.table, problem.weights, single)
     order = np.argsort(problem.linear + scenarios.center + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
     model = normalize(problem, scenarios, start, *box)
