@@ -4,6 +4,7 @@ from certeq._files import check_writable, write_text
 from certeq.report._report import render, save
 from certeq.report._study import Strategy, Study, Sweep, fit_strategy, frontier, sensitivity
 from certeq.report._tables import differences, differences_sentence, figures, why_not_compared
+from certeq.report._walk import Walk, WalkStudy, walk_forward, walk_of
 from certeq.report.metrics import METRICS, Metric, intervals, measure
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "Strategy",
     "Study",
     "Sweep",
+    "Walk",
+    "WalkStudy",
     "check_writable",
     "differences",
     "differences_sentence",
@@ -23,10 +26,12 @@ __all__ = [
     "render",
     "save",
     "sensitivity",
+    "walk_forward",
+    "walk_of",
     "why_not_compared",
     "write_text",
 ]
 
-for _kind in (Metric, Strategy, Study, Sweep):
+for _kind in (Metric, Strategy, Study, Sweep, Walk, WalkStudy):
     _kind.__module__ = __name__  # pickles name the package, whose modules may move
 del _kind

@@ -24,6 +24,7 @@ from certeq.report._chart import (
     thin,
 )
 from certeq.report._study import Study, Sweep
+from certeq.report._walk import AnyStudy
 from certeq.report.metrics import Floats, measure
 from certeq.report.page import distinct, in_chart, plain
 from certeq.risk import oce
@@ -34,15 +35,15 @@ _CROWD = 5  # more lines than this hide each other where they all fall at once
 _FEW_ASSETS = 60
 
 
-def time_charts(study: Study) -> list[Chart]:
+def time_charts(study: AnyStudy) -> list[Chart]:
     """Cumulative returns and drawdowns of every strategy, on the data they are judged on."""
-    wealth: Paths = {s.name: np.cumprod(1.0 + study.judged_returns(s), dtype=np.float64) for s in study.held}
+    wealth: Paths = {name: np.cumprod(1.0 + path, dtype=np.float64) for name, path in study.judged_by_name().items()}
     under = {name: path / np.maximum(np.maximum.accumulate(path), 1.0) - 1.0 for name, path in wealth.items()}
-    indices = thin(len(study.judged_on), [int(path.argmin()) for path in under.values()])
+    indices = thin(len(study.dates), [int(path.argmin()) for path in under.values()])
     return [_wealth_chart(study, wealth, indices), _under_chart(study, under, indices)]
 
 
-def _line_styles(study: Study) -> dict[str, Node]:
+def line_styles(study: AnyStudy) -> dict[str, Node]:
     """Colors for utilities, grey dashes for benchmarks: the kinds differ for an eye that sees no color."""
     dashes, utilities, benchmarks = ("dash", "dot", "dashdot", "longdash"), 0, 0
     styles: dict[str, Node] = {}
@@ -57,16 +58,16 @@ def _line_styles(study: Study) -> dict[str, Node]:
     return styles
 
 
-def _lines(study: Study, paths: Paths, indices: NDArray[np.intp], form: str) -> list[Node]:
-    styles = _line_styles(study)
+def lines(study: AnyStudy, paths: Paths, indices: NDArray[np.intp], form: str) -> list[Node]:
+    styles = line_styles(study)
     return [
         line(in_chart(name), shared("days"), path[indices], styles[name], f"%{{y:{form}}}")
         for name, path in paths.items()
     ]
 
 
-def _wealth_chart(study: Study, wealth: Paths, indices: NDArray[np.intp]) -> Chart:
-    days = [day(study.judged_on.index[k]) for k in indices]
+def _wealth_chart(study: AnyStudy, wealth: Paths, indices: NDArray[np.intp]) -> Chart:
+    days = [day(study.dates[k]) for k in indices]
     ends = {name: float(path[-1]) for name, path in wealth.items()}
     best, worst = max(ends, key=lambda k: ends[k]), min(ends, key=lambda k: ends[k])
     text = f"1 invested on {days[0]} became {ends[study.focus]:.2f} by {days[-1]} with {study.focus}"
@@ -76,8 +77,8 @@ def _wealth_chart(study: Study, wealth: Paths, indices: NDArray[np.intp]) -> Cha
     return Chart(
         "wealth",
         "Cumulative returns",
-        f"{text}. Compounded, weights kept constant by {study.frequency.adjective} rebalancing, no costs.",
-        _lines(study, wealth, indices, ".3f"),
+        f"{text}. {study.compounded_how}",
+        lines(study, wealth, indices, ".3f"),
         {"xaxis": axis("", type="date"), "yaxis": _money_axis(wealth), "hovermode": "x unified"},
         PageTable(("Strategy", "Value of 1 at the end"), rows, frozenset({1})),
         420,
@@ -86,8 +87,8 @@ def _wealth_chart(study: Study, wealth: Paths, indices: NDArray[np.intp]) -> Cha
     )
 
 
-def _under_chart(study: Study, under: Paths, indices: NDArray[np.intp]) -> Chart:
-    index, rows = study.judged_on.index, []
+def _under_chart(study: AnyStudy, under: Paths, indices: NDArray[np.intp]) -> Chart:
+    index, rows = study.dates, []
     for name, path in under.items():
         low = int(path.argmin())
         rows.append((name, percent(-float(path[low])), day(index[low]), percent(float((path < 0).mean()), 0)))
@@ -96,10 +97,11 @@ def _under_chart(study: Study, under: Paths, indices: NDArray[np.intp]) -> Chart
         f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; {mine[3]} of its {study.frequency.plural} "
         "lie below a peak."
     )
-    traces = _lines(study, under, indices, ".1%")
+    traces = lines(study, under, indices, ".1%")
     if len(traces) > _CROWD:
-        for trace, strategy in zip(traces, study.held, strict=True):
-            if not strategy.is_benchmark and strategy.name != study.focus:
+        shown = {strategy.name for strategy in study.held if strategy.is_benchmark} | {study.focus}
+        for trace, name in zip(traces, under, strict=True):
+            if name not in shown:
                 trace["visible"] = "legendonly"
         text += " The other utilities are hidden at first: click on their names."
     layout: dict[str, Any] = {
@@ -182,21 +184,28 @@ def sensitivity_charts(study: Study, sweep: Sweep) -> list[Chart]:
     return [_weights_path(study, sweep), _figures_path(study, sweep)]
 
 
-def _weights_path(study: Study, sweep: Sweep) -> Chart:
-    largest = np.argsort(-np.abs(sweep.weights).max(axis=0), kind="stable")[: SERIES - 1]
-    largest = largest[np.abs(sweep.weights).max(axis=0)[largest] > 1e-6]
-    labels = distinct((study.assets[k] for k in largest), 16)
-    paths = [sweep.weights[:, k] for k in largest]
-    rest = sweep.weights.sum(axis=1) - np.sum(paths, axis=0)
+def stacked_weights(assets: list[str], weights: Floats, x: Any, **more: Any) -> tuple[list[Node], PageTable]:
+    """The largest weights as areas, lines where some are short, over x; their table has a row per entry of x."""
+    largest = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[: SERIES - 1]
+    largest = largest[np.abs(weights).max(axis=0)[largest] > 1e-6]
+    labels = distinct((assets[k] for k in largest), 16)
+    paths = [weights[:, k] for k in largest]
+    rest = weights.sum(axis=1) - np.sum(paths, axis=0)
     tones = [series(i) for i in range(len(paths))]
     if np.abs(rest).max() > 1e-6:
         labels, paths, tones = [*labels, "All others"], [*paths, rest], [*tones, color("muted")]
-    stacked = bool((sweep.weights >= -1e-9).all())  # areas below zero cannot be stacked
+    stacked = bool((weights >= -1e-9).all())  # areas below zero cannot be stacked
     traces = []
     for name, path, tone in zip(labels, paths, tones, strict=True):
         area = {"stackgroup": "weights", "fillcolor": tone} if stacked else {}
-        style = {"color": tone, "width": 1 if stacked else 2}
-        traces.append(line(in_chart(name), rounded(sweep.places), path, style, "%{y:.1%}", **area))
+        style = {"color": tone, "width": 1 if stacked else 2, **more}
+        traces.append(line(in_chart(name), x, path, style, "%{y:.1%}", **area))
+    rows = tuple(tuple(percent(float(path[i])) for path in paths) for i in range(len(weights)))
+    return traces, PageTable(tuple(labels), rows, frozenset(range(len(labels))))
+
+
+def _weights_path(study: Study, sweep: Sweep) -> Chart:
+    traces, held = stacked_weights(study.assets, sweep.weights, rounded(sweep.places))
     label = plain(sweep.label)
     moves = 0.5 * np.abs(np.diff(sweep.weights, axis=0)).sum(axis=1)
     text = (
@@ -209,9 +218,14 @@ def _weights_path(study: Study, sweep: Sweep) -> Chart:
         "hovermode": "x unified",
         **_current_mark(sweep),
     }
-    rows = tuple((f"{value:.4g}", *[percent(float(path[i])) for path in paths]) for i, value in enumerate(sweep.places))
-    table = PageTable((label, *labels), rows, frozenset(range(len(labels) + 1)))
+    table = with_first(label, [f"{value:.4g}" for value in sweep.places], held)
     return Chart("sensitivity", f"Sensitivity of the weights to {label}", text, traces, layout, table, 420, True)
+
+
+def with_first(head: str, cells: list[str], table: PageTable) -> PageTable:
+    """A table with one more column in front, of numbers where all others are."""
+    rows = tuple((first, *row) for first, row in zip(cells, table.rows, strict=True))
+    return PageTable((head, *table.head), rows, frozenset({0} | {k + 1 for k in table.numeric}))
 
 
 def _figures_path(study: Study, sweep: Sweep) -> Chart:

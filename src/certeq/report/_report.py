@@ -10,6 +10,15 @@ from certeq._files import write_text
 from certeq.report._chart import percent
 from certeq.report._charts_holdings import contributions_chart, days_chart, loss_chart, weights_chart
 from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
+from certeq.report._charts_walk import (
+    benchmark_caption,
+    benchmark_table,
+    rolling_chart,
+    trades_chart,
+    walk_run_table,
+    weights_over_time,
+    yearly_table,
+)
 from certeq.report._study import Study, Tail
 from certeq.report._tables import (
     Figures,
@@ -22,12 +31,13 @@ from certeq.report._tables import (
     metrics_table,
     run_table,
 )
-from certeq.report.page import figure_section, page, table_section
+from certeq.report._walk import AnyStudy, WalkStudy
+from certeq.report.page import Section, figure_section, page, table_section
 from certeq.utilities import CVaR
 
 
-def save(study: Study, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
-    """Render a study and write it atomically; an existing file stays unless ``force``.
+def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
+    """Render a study, or a walk-forward, and write it atomically; an existing file stays unless ``force``.
 
     Examples
     --------
@@ -46,12 +56,12 @@ def save(study: Study, path: str | Path, *, force: bool = False, found: Figures 
     return write_text(path, render(study, found), force=force)
 
 
-def render(study: Study, found: Figures | None = None) -> str:
+def render(study: AnyStudy, found: Figures | None = None) -> str:
     """The report as one HTML document.
 
     Parameters
     ----------
-    study : Study
+    study : Study or WalkStudy
         What was run.
     found : dict, optional
         The `figures` of the study, where they have been computed already.
@@ -69,9 +79,11 @@ def render(study: Study, found: Figures | None = None) -> str:
     >>> "Two assets" in page, "http://" in page.split("<script")[0]
     (True, False)
     """
+    found = figures(study) if found is None else found
+    if isinstance(study, WalkStudy):
+        return _render_walk(study, found)
     strategy = study.focused
     assert strategy.utility is not None  # the study has checked it
-    found = figures(study) if found is None else found
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
     charts = [
         *time_charts(study),
@@ -84,22 +96,57 @@ def render(study: Study, found: Figures | None = None) -> str:
         charts.append(frontier_chart(study, study.frontier, strategy.utility))
     if study.sensitivity is not None:
         charts += sensitivity_charts(study, study.sensitivity)
-    sections = [
+    parts = [
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_differences(study),
         *[figure_section(chart) for chart in charts],
         table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
-    return page(study.title, _lead(study), _cards(study, tail, found), sections, charts)
+    return page(study.title, _lead(study), _cards(study, tail, found), parts, charts)
 
 
-def _differences(study: Study) -> list[str]:
+def _render_walk(study: WalkStudy, found: Figures) -> str:
+    charts = [*time_charts(study), rolling_chart(study), weights_over_time(study), trades_chart(study)]
+    about = "Compounded within the year; drawdowns are measured from the last peak of all years."
+    parts = [
+        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        *_differences(study),
+        table_section("years", f"Years of {study.focus}", about, yearly_table(study)),
+        *[figure_section(chart) for chart in charts],
+        table_section("run", "What was run", "", walk_run_table(study)),
+    ]
+    if study.benchmark is not None:
+        table = benchmark_table(study)
+        parts.insert(1, table_section("benchmark", "Against the benchmark", benchmark_caption(study), table))
+    lead = f"{len(study.focused.starts)} portfolios, held one after the other from {study.dates[0]:%Y-%m-%d} to "
+    return page(study.title, f"{lead}{study.dates[-1]:%Y-%m-%d}.", _walk_cards(study, found), parts, charts)
+
+
+def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
+    walk, mine = study.focused, found[study.focus]
+    year = study.frequency.periods_per_year / len(study.dates)
+    cards = [
+        ("Strategy", study.focus),
+        ("Return a year", percent(mine["annualized_mean"][0])),
+        ("CVaR 95 %", percent(mine["cvar"][0], 2)),
+        ("Sharpe", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        ("Turnover a year", percent(year * float(np.nansum(walk.turnover)), 0)),
+        ("Costs a year", percent(year * float(walk.costs.sum()), 2)),
+    ]
+    if walk.gaps is not None:
+        cards.append(("Every fit proven within", f"{walk.gaps.max():.1e}"))
+    return cards
+
+
+def _differences(study: AnyStudy) -> list[Section]:
     pairs = differences(study)
     if not pairs:
         return []
     title = "Which strategies differ"
-    return [table_section("differences", title, differences_caption(pairs), differences_table(study, pairs))]
+    return [
+        table_section("differences", title, differences_caption(pairs), differences_table(study, pairs), linked=False)
+    ]
 
 
 def _lead(study: Study) -> str:

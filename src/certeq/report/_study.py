@@ -111,7 +111,7 @@ class Study:
 
     Notes
     -----
-    Not a walk-forward: the weights are fitted once, and not again while they are judged.
+    Not a walk-forward: the weights are fitted once, and not again while they are judged. See `WalkStudy` for one.
 
     Examples
     --------
@@ -162,6 +162,21 @@ class Study:
         return self.judged_on is self.fitted_on or bool(self.judged_on.index[0] <= self.fitted_on.index[-1])
 
     @property
+    def dates(self) -> pd.Index:
+        """The dates of what the strategies are judged on."""
+        return self.judged_on.index
+
+    @property
+    def judged_how(self) -> str:
+        """What the figures are computed on."""
+        return "the data the weights were fitted on, so they flatter" if self.in_sample else "data the fit never saw"
+
+    @property
+    def compounded_how(self) -> str:
+        """How returns become wealth."""
+        return f"Compounded, weights kept constant by {self.frequency.adjective} rebalancing, no costs."
+
+    @property
     def focused(self) -> Strategy:
         """The strategy that is looked at closely."""
         return next(strategy for strategy in self.strategies if strategy.name == self.focus)
@@ -179,6 +194,10 @@ class Study:
     def judged_returns(self, strategy: Strategy) -> Floats:
         """Returns of a strategy on the data it is judged on."""
         return np.asarray(self.judged_on.to_numpy(dtype=float) @ _weights(strategy))
+
+    def judged_by_name(self) -> dict[str, Floats]:
+        """Returns of every strategy that has weights, on the data they are judged on."""
+        return {strategy.name: self.judged_returns(strategy) for strategy in self.held}
 
     def fitted_losses(self, strategy: Strategy) -> Floats:
         """Losses of a strategy on the data it was fitted on."""

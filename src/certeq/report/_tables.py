@@ -14,6 +14,7 @@ import numpy as np
 
 from certeq.report._chart import PageTable, percent
 from certeq.report._study import Strategy, Study
+from certeq.report._walk import AnyStudy
 from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, least_returns, measure
 from certeq.report.page import plain
 from certeq.risk import Difference, difference, estimate
@@ -23,7 +24,7 @@ Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and hig
 _PACKAGES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "plotly")
 
 
-def figures(study: Study, level: float = 0.95) -> Figures:
+def figures(study: AnyStudy, level: float = 0.95) -> Figures:
     """Value, low and high of every figure of every strategy that has weights, by name and key.
 
     Not with intervals where there are fewer than 60 returns: they come from a bootstrap of blocks of them.
@@ -41,15 +42,14 @@ def figures(study: Study, level: float = 0.95) -> Figures:
     0.025
     """
     found = {}
-    for strategy in study.held:
-        returns = study.judged_returns(strategy)
+    for name, returns in study.judged_by_name().items():
         year = study.frequency.periods_per_year
         values, bars = measure(returns, year), intervals(returns, level, periods_per_year=year)
-        found[strategy.name] = {key: (value, *bars[key]) for key, value in values.items()}
+        found[name] = {key: (value, *bars[key]) for key, value in values.items()}
     return found
 
 
-def metrics_table(study: Study, found: Figures) -> PageTable:
+def metrics_table(study: AnyStudy, found: Figures) -> PageTable:
     """One row per strategy; each cell is a value, a line break and its interval. The best value carries a star."""
     best = {
         metric.key: _best([row[metric.key][0] for row in found.values()], metric.more_is_better) for metric in METRICS
@@ -70,18 +70,17 @@ def metrics_table(study: Study, found: Figures) -> PageTable:
     return PageTable(head, tuple(rows), frozenset(range(1, len(head))))
 
 
-def metrics_caption(study: Study, level: float = 0.95) -> str:
+def metrics_caption(study: AnyStudy, level: float = 0.95) -> str:
     """How the figures and their intervals are to be read."""
-    where = "the data the weights were fitted on, so they flatter" if study.in_sample else "data the fit never saw"
     what = "; ".join(f"{metric.label}: {metric.explain(study.frequency)}" for metric in METRICS)
     periods, block = study.frequency.plural, block_length(study.frequency.periods_per_year)
     reason = f" {why_not_compared(study)}".rstrip()
     return (
-        f"Computed on {where}. Below each value its {level:.0%} interval: of return and CVaR by the long-run variance "
-        f"of the {periods}, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of {block} {periods} "
-        f"on average. They measure the luck of the {periods}, not of the fit, and are rough for CDaR, because "
-        "resampling joins spells that never met. Overlapping intervals do not say that two strategies are alike: "
-        f"{periods} are shared. ★ marks the best value. {what}.{reason}"
+        f"Computed on {study.judged_how}. Below each value its {level:.0%} interval: of return and CVaR by the "
+        f"long-run variance of the {periods}, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of "
+        f"{block} {periods} on average. They measure the luck of the {periods}, not of the fit, and are rough for "
+        "CDaR, because resampling joins spells that never met. Overlapping intervals do not say that two strategies "
+        f"are alike: {periods} are shared. ★ marks the best value. {what}.{reason}"
     )
 
 
@@ -100,7 +99,7 @@ class Pair:
         return self.adjusted < 0.05
 
 
-def differences(study: Study) -> tuple[Pair, ...]:
+def differences(study: AnyStudy) -> tuple[Pair, ...]:
     """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
 
     Examples
@@ -118,7 +117,7 @@ def differences(study: Study) -> tuple[Pair, ...]:
     """
     if why_not_compared(study):
         return ()
-    losses = {strategy.name: -study.judged_returns(strategy) for strategy in study.held}
+    losses = {name: -returns for name, returns in study.judged_by_name().items()}
     found = []
     for one, other in combinations(losses, 2):
         pair = difference(losses[one], losses[other], CVaR(TAIL), dependence="auto")
@@ -137,7 +136,7 @@ def differences(study: Study) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def why_not_compared(study: Study) -> str:
+def why_not_compared(study: AnyStudy) -> str:
     """Why `differences` compares no strategies of a study, in a sentence; empty where it does.
 
     Examples
@@ -154,14 +153,14 @@ def why_not_compared(study: Study) -> str:
     least = least_returns(block_length(study.frequency.periods_per_year))
     if len(study.held) < 2:
         reason = f"that takes two of them; found {len(study.held)}"
-    elif len(study.judged_on) < least:
-        reason = f"that takes at least {least:g} {study.frequency.plural}; found {len(study.judged_on)}"
+    elif len(study.dates) < least:
+        reason = f"that takes at least {least:g} {study.frequency.plural}; found {len(study.dates)}"
     else:
         return ""
     return f"Strategies are not compared in CVaR 95 %: {reason}."
 
 
-def differences_table(study: Study, pairs: tuple[Pair, ...]) -> PageTable:
+def differences_table(study: AnyStudy, pairs: tuple[Pair, ...]) -> PageTable:
     """Every strategy beside the one of least CVaR on these days."""
     beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
     least = next((strategy.name for strategy in study.held if strategy.name not in beaten), pairs[0].other)
@@ -240,11 +239,16 @@ def run_table(study: Study) -> PageTable:
         rows.append(
             ("Judged on", f"{len(judged)} {periods}, {str(judged.index[0])[:10]} to {str(judged.index[-1])[:10]}")
         )
-    rows += [(plain(name, 40), plain(value, 200)) for name, value in study.parameters.items()]
+    return PageTable(("", ""), (*rows, *asked_and_written(study)))
+
+
+def asked_and_written(study: AnyStudy) -> list[tuple[str, str]]:
+    """What was asked for, notes, versions and the time of writing."""
+    rows = [(plain(name, 40), plain(value, 200)) for name, value in study.parameters.items()]
     rows += [("Note", plain(note, 300)) for note in study.notes]
     rows.append(("Versions", f"Python {platform.python_version()}, " + ", ".join(_versions())))
     rows.append(("Written", _now().strftime("%Y-%m-%d %H:%M UTC")))
-    return PageTable(("", ""), tuple(rows))
+    return rows
 
 
 def _held_out(study: Study, strategy: Strategy) -> str:

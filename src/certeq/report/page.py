@@ -7,6 +7,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -19,21 +20,30 @@ __all__ = ["PageTable", "asset", "cards_html", "document", "in_page", "page", "p
 LONGEST = 24
 
 
-def page(title: str, lead: str, cards: list[tuple[str, str]], sections: list[str], charts: list[Chart]) -> str:
-    """Head, cards, sections and scripts put together; everything but ``sections`` is escaped here."""
+def page(title: str, lead: str, cards: list[tuple[str, str]], parts: list[Section], charts: list[Chart]) -> str:
+    """Head, cards, sections and scripts put together; everything but the body of a part is escaped here."""
     scripts = [plotly_script(), asset("page.js")]
-    links = "".join(f'<a href="#{chart.key}">{in_page(chart.title)}</a>' for chart in charts)
+    links = "".join(f'<a href="#{part.key}">{in_page(part.title)}</a>' for part in parts if part.linked)
     body = (
         f'<header><h1>{in_page(title)}</h1><p class="lead">{in_page(lead)}</p>'
         f'<dl class="cards">{cards_html(cards)}</dl></header>\n'
-        f'<nav aria-label="Sections"><a href="#metrics">Metrics</a>{links}<a href="#certificate">Certificate</a>'
-        '<a href="#run">What was run</a></nav>\n'
-        f"<main>\n{''.join(sections)}</main>\n"
+        f'<nav aria-label="Sections">{links}</nav>\n'
+        f"<main>\n{''.join(part.body for part in parts)}</main>\n"
         "<noscript><p>The charts need JavaScript; every number is also in the tables under them.</p></noscript>\n"
         f'<script type="application/json" id="study">{data_block(_data(charts))}</script>\n'
         + "".join(f"<script>{script}</script>\n" for script in scripts)
     )
     return document(title, body, _policy(scripts))
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section or figure of the page, already escaped; ``linked`` where the head links to it."""
+
+    key: str
+    title: str
+    body: str
+    linked: bool = True
 
 
 def document(title: str, body: str, policy: str, style: str = "") -> str:
@@ -58,25 +68,30 @@ def cards_html(cards: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def figure_section(chart: Chart) -> str:
+def figure_section(chart: Chart) -> Section:
     """Where a chart is drawn, its caption, and its numbers behind a fold."""
     about = in_page(f"{chart.title}. {chart.summary}")
     fold = ""
     if chart.table is not None:
         fold = f"<details><summary>The numbers</summary>{table_html(chart.table, chart.title)}</details>"
-    return (
+    return Section(
+        chart.key,
+        chart.title,
         f'<figure id="{chart.key}"><h2>{in_page(chart.title)}</h2>'
         f'<div class="chart" data-chart="{chart.key}" role="img" aria-label="{about}" '
         f'style="height:{chart.height}px"></div>'
-        f"<figcaption>{in_page(chart.summary)}</figcaption>{fold}</figure>\n"
+        f"<figcaption>{in_page(chart.summary)}</figcaption>{fold}</figure>\n",
     )
 
 
-def table_section(key: str, title: str, caption: str, table: PageTable) -> str:
+def table_section(key: str, title: str, caption: str, table: PageTable, *, linked: bool = True) -> Section:
     """A table that is shown at once."""
-    return (
+    return Section(
+        key,
+        title,
         f'<section id="{key}"><h2>{in_page(title)}</h2>{table_html(table, title)}'
-        f'<p class="caption">{in_page(caption)}</p></section>\n'
+        f'<p class="caption">{in_page(caption)}</p></section>\n',
+        linked,
     )
 
 
