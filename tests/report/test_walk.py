@@ -13,7 +13,8 @@ from skfolio.optimization import EqualWeighted
 import certeq as ce
 from certeq.portfolio import MinimumOCE
 from certeq.report import WalkStudy, figures, render, save, walk_forward, walk_of
-from certeq.report._charts_walk import benchmark_table, rolling, trades_chart, yearly_table
+from certeq.report._charts_walk import rolling, trades_chart, yearly_table
+from certeq.report._tables import benchmark_table
 from tests.report.chromium import BINARY, Chromium
 from tests.report.conftest import HOSTILE
 

@@ -27,6 +27,18 @@ from certeq.cli._console import (
     write_weights,
 )
 from certeq.cli._inputs import load_panel
+from certeq.cli._mandate import (
+    Benchmark,
+    Costs,
+    Groups,
+    MaxTurnover,
+    Previous,
+    RefitEvery,
+    TrainSize,
+    read_groups,
+    read_previous,
+    take_benchmark,
+)
 from certeq.cli._options import (
     UNITS_HELP,
     Alpha,
@@ -53,6 +65,7 @@ from certeq.cli._options import (
     read_bounds,
     read_layout,
 )
+from certeq.cli._walk import walked
 from certeq.data import LEAST_ROWS, PriceData
 
 if TYPE_CHECKING:
@@ -68,6 +81,8 @@ EXAMPLES = (
     "certeq portfolio prices.parquet -u entropic --beta 30 --report report.html",
     "certeq portfolio returns.csv --returns --test-size 0.25 --json",
     "certeq portfolio --max-weight AAPL=0.1 --constraint 'KO >= 0.5 * PEP'",
+    "certeq portfolio prices.csv --groups sectors.csv --constraint 'tech <= 0.3' --benchmark SPY",
+    "certeq portfolio prices.csv --refit-every 63 --costs 0.001 --max-turnover 0.1 --report walk.html",
 )
 _SHOWN = 25
 _FEW_IN_TAIL = 5.0  # rows, as in the warnings of an estimate
@@ -102,10 +117,17 @@ def run(
     constraint: Annotated[
         list[str] | None, typer.Option(help="Linear constraint such as 'AAPL >= 0.5 * MSFT'; repeatable.")
     ] = None,
+    groups: Groups = None,
+    costs: Costs = None,
+    max_turnover: MaxTurnover = None,
+    previous: Previous = None,
+    benchmark: Benchmark = None,
     test_size: Annotated[
         float,
         typer.Option(min=0.0, max=0.9, help="Share of the rows, the last ones, held out to judge the weights on."),
     ] = 0.0,
+    refit_every: RefitEvery = None,
+    train_size: TrainSize = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the weights: .csv or .json.")] = None,
     report: Annotated[Path | None, typer.Option("--report", "-r", help="Write a report: .html.")] = None,
     force: Force = False,
@@ -114,21 +136,32 @@ def run(
     """Find the portfolio of least OCE, with a certificate of how far from the best it can be."""
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=True)
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
+    _check_usage(max_turnover, previous, refit_every, train_size, test_size)
     with explained():
         check_output(output, (".csv", ".json"), "--output", force=force)
         check_output(report, (".html", ".htm"), "--report", force=force)
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
+        panel, index = take_benchmark(benchmark, panel, layout)
         settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
+        settings |= _holdings(panel, groups, costs, max_turnover, previous, refit_every)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
+        if refit_every is not None:
+            asked_for = parameters_of(estimator.utility, settings, panel)
+            with in_one_line(choice.title):
+                walk = walked(
+                    panel, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
+                )
+            walk.deliver(output, report, force, as_json)
+            return
         fit_on, judge_on = _split(panel, test_size)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
         for text in few(panel, fit_on, judge_on, given.get("alpha")) + not_daily(panel, choice, asked):
             note(text)
             panel.notes.append(text)
         strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency)
-        study = _study(panel, fit_on, judge_on, strategy, choice, settings, periods_per_year)
+        study = _study(panel, fit_on, judge_on, strategy, choice, settings, index, periods_per_year)
         if report is not None:
             study = _with_sweeps(study, estimator, choice, given, normalized, as_json)
         _deliver(study, choice, given, output, report, force, as_json)
@@ -161,6 +194,48 @@ def _settings(
         settings["min_return"] = least / panel.frequency.periods_per_year
     if linear:
         settings["linear_constraints"] = linear
+    return settings
+
+
+def _check_usage(
+    max_turnover: float | None, previous: Path | None, refit_every: int | None, train_size: int | None, test_size: float
+) -> None:
+    """Refuse options that need or exclude each other."""
+    if max_turnover is not None and previous is None and refit_every is None:
+        raise typer.BadParameter("--max-turnover needs what is held: --previous weights.csv, or --refit-every.")
+    if train_size is not None and refit_every is None:
+        raise typer.BadParameter("--train-size belongs to --refit-every.")
+    if refit_every is not None and test_size:
+        raise typer.BadParameter("--refit-every judges all rows after the first --train-size; leave out --test-size.")
+
+
+def _holdings(
+    panel: PriceData,
+    groups: list[str] | None,
+    costs: list[str] | None,
+    max_turnover: float | None,
+    previous: Path | None,
+    refit_every: int | None,
+) -> dict[str, Any]:
+    """Groups, costs of a period, and what is held."""
+    assets = [str(name) for name in panel.returns.columns]
+    settings: dict[str, Any] = {}
+    if groups:
+        settings["groups"] = read_groups(groups, assets)
+    if costs:
+        rows = refit_every or panel.frequency.periods_per_year
+        paid = read_bounds("--costs", costs, 0.0, assets)
+        if (paid < 0.0).any():
+            raise BadData(f"--costs must not be negative; found {paid.min():g} for {assets[int(paid.argmin())]!r}.")
+        settings["transaction_costs"] = paid / rows
+    if previous is not None:
+        held = read_previous(previous)
+        settings["previous_weights"] = held
+        if costs:  # by name, so that what has gone can be sold at its cost
+            rates = dict(zip(assets, settings["transaction_costs"].tolist(), strict=True))
+            settings["transaction_costs"] = {**dict.fromkeys(held, float(np.median(list(rates.values())))), **rates}
+    if max_turnover is not None:
+        settings["max_turnover"] = max_turnover
     return settings
 
 
@@ -207,34 +282,53 @@ def _split(panel: PriceData, test_size: float) -> tuple[Any, Any]:
     return fit_on, judge_on
 
 
-def _study(
-    panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
-    periods_per_year: float | None,
-) -> Study:  # fmt: skip
-    from certeq.report import Study
-
-    equal = fitted("Equal weights", benchmarks(fit_on.shape[1])["Equal weights"][0], fit_on)
+def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceData) -> dict[str, str]:
+    """What was asked for, as a report shows it."""
     low, high = settings["min_weights"], settings["max_weights"]
-    parameters: dict[str, Any] = {
-        "Utility": repr(strategy.utility),
+    parameters = {
+        "Utility": repr(estimator_risk),
         "Weights": f"between {low.min():g} and {high.max():g}, summing to {settings['budget']:g}",
     }
     if "min_return" in settings:
         parameters["Least mean return a year"] = f"{panel.frequency.periods_per_year * settings['min_return']:g}"
     if "linear_constraints" in settings:
         parameters["Constraints"] = "; ".join(settings["linear_constraints"])
+    if "transaction_costs" in settings:
+        rates = settings["transaction_costs"]
+        each = np.array(list(rates.values())) if isinstance(rates, dict) else rates
+        parameters["Costs of a trade"] = (
+            f"{each.min():.3g} to {each.max():.3g} of its size in every {panel.frequency.period} that follows"
+        )
+    if "max_turnover" in settings:
+        parameters["Largest change of a weight"] = f"{settings['max_turnover']:g}"
+    return parameters
+
+
+def _study(
+    panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
+    index: pd.Series | None, periods_per_year: float | None,
+) -> Study:  # fmt: skip
+    from certeq.report import Strategy, Study
+
+    equal = fitted("Equal weights", benchmarks(fit_on.shape[1])["Equal weights"][0], fit_on)
+    compared: tuple[Strategy, ...] = (strategy, equal)
+    if index is not None:
+        compared = (*compared, Strategy(str(index.name), None, returns=index.loc[judge_on.index].to_numpy(dtype=float)))
+    notes = list(panel.notes)
+    if "transaction_costs" in settings:
+        notes.append("the weights reckon with the costs; returns and figures are before costs.")
     title = f"{choice.title} portfolio: {panel.source}"
     return Study(
         title,
         panel.source,
         fit_on,
         judge_on,
-        (strategy, equal),
+        compared,
         strategy.name,
         None,
         None,
-        parameters,
-        tuple(panel.notes),
+        parameters_of(strategy.utility, settings, panel),
+        tuple(notes),
         periods_per_year,
     )
 

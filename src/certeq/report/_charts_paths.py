@@ -47,7 +47,7 @@ def line_styles(study: AnyStudy) -> dict[str, Node]:
     """Colors for utilities, grey dashes for benchmarks: the kinds differ for an eye that sees no color."""
     dashes, utilities, benchmarks = ("dash", "dot", "dashdot", "longdash"), 0, 0
     styles: dict[str, Node] = {}
-    for strategy in study.held:
+    for strategy in study.judged:
         if strategy.is_benchmark:
             styles[strategy.name] = {"color": color("muted"), "dash": dashes[benchmarks % len(dashes)], "width": 1.6}
             benchmarks += 1
@@ -99,7 +99,7 @@ def _under_chart(study: AnyStudy, under: Paths, indices: NDArray[np.intp]) -> Ch
     )
     traces = lines(study, under, indices, ".1%")
     if len(traces) > _CROWD:
-        shown = {strategy.name for strategy in study.held if strategy.is_benchmark} | {study.focus}
+        shown = {strategy.name for strategy in study.judged if strategy.is_benchmark} | {study.focus}
         for trace, name in zip(traces, under, strict=True):
             if name not in shown:
                 trace["visible"] = "legendonly"

@@ -156,45 +156,6 @@ def costs_by_date(walk: Walk) -> Floats:
     return np.repeat(walk.costs / lengths, lengths)
 
 
-def benchmark_table(study: WalkStudy) -> PageTable:
-    """How every walk does against the benchmark."""
-    year = study.frequency.periods_per_year
-    theirs = study.judged_returns(study.held[-1])
-    rows = []
-    for walk in study.walks:
-        mine = study.judged_returns(walk)
-        away = mine - theirs
-        deviation = float(np.sqrt(year) * away.std(ddof=1))
-        spread = float(theirs.var())
-        beta = float(np.mean((mine - mine.mean()) * (theirs - theirs.mean()))) / spread if spread else np.nan
-        excess = float(year * away.mean())
-        rows.append(
-            (
-                walk.name,
-                percent(excess, 2),
-                percent(deviation, 2),
-                f"{excess / deviation:.2f}" if deviation else "n/a",
-                f"{beta:.2f}",
-                percent(float(year * (mine.mean() - beta * theirs.mean())), 2),
-                percent(float(oce(-away, CVaR(TAIL))), 2),
-                percent(float((away < 0.0).mean()), 0),
-            )
-        )
-    head = ("Strategy", "Return above", "Tracking error", "Information ratio", "Beta", "Alpha", "CVaR behind", "Behind")
-    return PageTable(head, tuple(rows), frozenset(range(1, len(head))))
-
-
-def benchmark_caption(study: WalkStudy) -> str:
-    """What the columns mean."""
-    freq, name = study.frequency, plain(study.held[-1].name, 40)
-    return (
-        f"Against {name}, per year but for the last two columns. Tracking error: standard deviation of the difference "
-        "in return. Information ratio: return above it over the tracking error. Beta and alpha: slope and intercept of "
-        f"the {freq.adjective} returns on those of {name}. CVaR behind: mean shortfall in the worst 5 % of "
-        f"{freq.plural}. Behind: share of {freq.plural} with a smaller return."
-    )
-
-
 def walk_run_table(study: WalkStudy) -> PageTable:
     """Versions, parameters and data: enough to run it again."""
     rows = [

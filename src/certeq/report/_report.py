@@ -11,8 +11,6 @@ from certeq.report._chart import percent
 from certeq.report._charts_holdings import contributions_chart, days_chart, loss_chart, weights_chart
 from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
 from certeq.report._charts_walk import (
-    benchmark_caption,
-    benchmark_table,
     rolling_chart,
     trades_chart,
     walk_run_table,
@@ -22,6 +20,8 @@ from certeq.report._charts_walk import (
 from certeq.report._study import Study, Tail
 from certeq.report._tables import (
     Figures,
+    benchmark_caption,
+    benchmark_table,
     certificate_table,
     differences,
     differences_caption,
@@ -98,6 +98,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
         charts += sensitivity_charts(study, study.sensitivity)
     parts = [
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        *_against(study),
         *_differences(study),
         *[figure_section(chart) for chart in charts],
         table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
@@ -111,14 +112,12 @@ def _render_walk(study: WalkStudy, found: Figures) -> str:
     about = "Compounded within the year; drawdowns are measured from the last peak of all years."
     parts = [
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        *_against(study),
         *_differences(study),
         table_section("years", f"Years of {study.focus}", about, yearly_table(study)),
         *[figure_section(chart) for chart in charts],
         table_section("run", "What was run", "", walk_run_table(study)),
     ]
-    if study.benchmark is not None:
-        table = benchmark_table(study)
-        parts.insert(1, table_section("benchmark", "Against the benchmark", benchmark_caption(study), table))
     lead = f"{len(study.focused.starts)} portfolios, held one after the other from {study.dates[0]:%Y-%m-%d} to "
     return page(study.title, f"{lead}{study.dates[-1]:%Y-%m-%d}.", _walk_cards(study, found), parts, charts)
 
@@ -137,6 +136,12 @@ def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
     if walk.gaps is not None:
         cards.append(("Every fit proven within", f"{walk.gaps.max():.1e}"))
     return cards
+
+
+def _against(study: AnyStudy) -> list[Section]:
+    if study.against is None:
+        return []
+    return [table_section("benchmark", "Against the benchmark", benchmark_caption(study), benchmark_table(study))]
 
 
 def _differences(study: AnyStudy) -> list[Section]:

@@ -28,7 +28,8 @@ class Strategy:
     """Weights, where they came from, and the certificate that came with them.
 
     ``utility``, ``objective``, ``gap``, ``steps`` and ``contributions`` (of the assets, to OCE less OCE(0)) are None
-    for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none.
+    for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none. A benchmark that
+    is not made of the assets, such as an index, has ``returns`` on the dates it is judged on instead of weights.
 
     Examples
     --------
@@ -47,6 +48,7 @@ class Strategy:
     contributions: Floats | None = None
     seconds: float = 0.0
     failure: str | None = None
+    returns: Floats | None = None
 
     @property
     def is_benchmark(self) -> bool:
@@ -148,6 +150,12 @@ class Study:
             raise ValueError(f"focus must be a strategy with weights and a utility; {self.focus!r} has not both.")
         if list(self.fitted_on.columns) != list(self.judged_on.columns):
             raise ValueError("fitted_on and judged_on must have the same assets in the same order.")
+        for strategy in self.strategies:
+            if strategy.returns is not None and np.shape(strategy.returns) != (len(self.judged_on),):
+                raise ValueError(
+                    f"returns of {strategy.name!r} must have shape ({len(self.judged_on)},), one for each date it is "
+                    f"judged on; found {np.shape(strategy.returns)}."
+                )
         _ = self.frequency  # refused here, where the caller sees it
 
     @cached_property
@@ -187,17 +195,29 @@ class Study:
         return tuple(strategy for strategy in self.strategies if strategy.weights is not None)
 
     @property
+    def judged(self) -> tuple[Strategy, ...]:
+        """The strategies that have returns: those with weights, and an index that is none of the assets."""
+        return tuple(s for s in self.strategies if s.weights is not None or s.returns is not None)
+
+    @property
+    def against(self) -> str | None:
+        """The index that the others are compared with, if any."""
+        return next((strategy.name for strategy in self.strategies if strategy.returns is not None), None)
+
+    @property
     def assets(self) -> list[str]:
         """Asset names, as text."""
         return [str(name) for name in self.fitted_on.columns]
 
     def judged_returns(self, strategy: Strategy) -> Floats:
         """Returns of a strategy on the data it is judged on."""
+        if strategy.returns is not None:
+            return strategy.returns
         return np.asarray(self.judged_on.to_numpy(dtype=float) @ _weights(strategy))
 
     def judged_by_name(self) -> dict[str, Floats]:
-        """Returns of every strategy that has weights, on the data they are judged on."""
-        return {strategy.name: self.judged_returns(strategy) for strategy in self.held}
+        """Returns of every strategy that has any, on the data they are judged on."""
+        return {strategy.name: self.judged_returns(strategy) for strategy in self.judged}
 
     def fitted_losses(self, strategy: Strategy) -> Floats:
         """Losses of a strategy on the data it was fitted on."""

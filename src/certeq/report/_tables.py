@@ -17,7 +17,7 @@ from certeq.report._study import Strategy, Study
 from certeq.report._walk import AnyStudy
 from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, least_returns, measure
 from certeq.report.page import plain
-from certeq.risk import Difference, difference, estimate
+from certeq.risk import Difference, difference, estimate, oce
 from certeq.utilities import CVaR
 
 Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and high by strategy and key
@@ -151,8 +151,8 @@ def why_not_compared(study: AnyStudy) -> str:
     'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
     """
     least = least_returns(block_length(study.frequency.periods_per_year))
-    if len(study.held) < 2:
-        reason = f"that takes two of them; found {len(study.held)}"
+    if len(study.judged) < 2:
+        reason = f"that takes two of them; found {len(study.judged)}"
     elif len(study.dates) < least:
         reason = f"that takes at least {least:g} {study.frequency.plural}; found {len(study.dates)}"
     else:
@@ -163,7 +163,7 @@ def why_not_compared(study: AnyStudy) -> str:
 def differences_table(study: AnyStudy, pairs: tuple[Pair, ...]) -> PageTable:
     """Every strategy beside the one of least CVaR on these days."""
     beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
-    least = next((strategy.name for strategy in study.held if strategy.name not in beaten), pairs[0].other)
+    least = next((strategy.name for strategy in study.judged if strategy.name not in beaten), pairs[0].other)
     rows = []
     for pair in sorted((pair for pair in pairs if pair.other == least), key=lambda pair: pair.found.value):
         with warnings.catch_warnings():
@@ -200,6 +200,44 @@ def differences_sentence(pairs: tuple[Pair, ...]) -> str:
 
 def _counted(pairs: int) -> str:
     return "1 pair" if pairs == 1 else f"{pairs} pairs"
+
+
+def benchmark_table(study: AnyStudy) -> PageTable:
+    """How every strategy does against the benchmark."""
+    year, found = study.frequency.periods_per_year, study.judged_by_name()
+    theirs = found.pop(str(study.against))
+    rows = []
+    for name, mine in found.items():
+        away = mine - theirs
+        deviation = float(np.sqrt(year) * away.std(ddof=1))
+        spread = float(theirs.var())
+        beta = float(np.mean((mine - mine.mean()) * (theirs - theirs.mean()))) / spread if spread else np.nan
+        excess = float(year * away.mean())
+        rows.append(
+            (
+                name,
+                percent(excess, 2),
+                percent(deviation, 2),
+                f"{excess / deviation:.2f}" if deviation else "n/a",
+                f"{beta:.2f}",
+                percent(float(year * (mine.mean() - beta * theirs.mean())), 2),
+                percent(float(oce(-away, CVaR(TAIL))), 2),
+                percent(float((away < 0.0).mean()), 0),
+            )
+        )
+    head = ("Strategy", "Return above", "Tracking error", "Information ratio", "Beta", "Alpha", "CVaR behind", "Behind")
+    return PageTable(head, tuple(rows), frozenset(range(1, len(head))))
+
+
+def benchmark_caption(study: AnyStudy) -> str:
+    """What the columns mean."""
+    freq, name = study.frequency, plain(study.against, 40)
+    return (
+        f"Against {name}, per year but for the last two columns. Tracking error: standard deviation of the difference "
+        "in return. Information ratio: return above it over the tracking error. Beta and alpha: slope and intercept of "
+        f"the {freq.adjective} returns on those of {name}. CVaR behind: mean shortfall in the worst 5 % of "
+        f"{freq.plural}. Behind: share of {freq.plural} with a smaller return."
+    )
 
 
 def certificate_table(study: Study) -> PageTable:

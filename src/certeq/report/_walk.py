@@ -152,7 +152,10 @@ def walk_of(name: str, periods: Any) -> Walk:
     )
 
 
-def walk_forward(name: str, estimator: Any, returns: pd.DataFrame, *, train_size: int, test_size: int) -> Walk:
+def walk_forward(
+    name: str, estimator: Any, returns: pd.DataFrame, *, train_size: int, test_size: int,
+    entry_rebalancing_params: Mapping[str, Any] | None = None,
+) -> Walk:  # fmt: skip
     """Fit a skfolio optimizer on a window, hold its portfolio, move on.
 
     What is held becomes ``previous_weights`` of the next fit where the optimizer has costs or a limit on turnover, as
@@ -168,6 +171,8 @@ def walk_forward(name: str, estimator: Any, returns: pd.DataFrame, *, train_size
         Returns, dates by assets.
     train_size, test_size : int
         Rows to fit on, and rows to hold the portfolio; the last period may be shorter.
+    entry_rebalancing_params : mapping, optional
+        Parameters of the first fit alone, as in skfolio: ``{"max_turnover": None}`` where nothing is held before.
 
     Examples
     --------
@@ -189,7 +194,9 @@ def walk_forward(name: str, estimator: Any, returns: pd.DataFrame, *, train_size
     periods, held = [], None
     for begin in range(train_size, len(returns), test_size):
         model = clone(estimator)
-        if held is not None and getattr(model, "needs_previous_weights", False):
+        if held is None:
+            model.set_params(**(entry_rebalancing_params or {}))
+        elif getattr(model, "needs_previous_weights", False):
             model.set_params(previous_weights=held)
         model.fit(returns.iloc[begin - train_size : begin])
         periods.append((model, returns.iloc[begin : begin + test_size]))
@@ -285,6 +292,16 @@ class WalkStudy:
     def strategies(self) -> tuple[Walk, ...]:
         """The same: what is compared."""
         return self.held
+
+    @property
+    def judged(self) -> tuple[Walk, ...]:
+        """The same: all have returns."""
+        return self.held
+
+    @property
+    def against(self) -> str | None:
+        """The name of the benchmark, if any."""
+        return None if self.benchmark is None else self.held[-1].name
 
     @property
     def judged_how(self) -> str:

@@ -1,0 +1,130 @@
+"""``certeq portfolio --refit-every``: fitted again and again, judged on what came after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+from certeq.cli._console import BadData, cell, print_json, print_table, write_weights
+from certeq.cli._options import Choice, described
+from certeq.data import LEAST_ROWS, PriceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certeq.report import WalkStudy
+
+
+@dataclass(frozen=True)
+class WalkRun:
+    """A walk-forward that was run, and how it is shown."""
+
+    study: WalkStudy
+    utility: dict[str, Any]
+
+    def deliver(self, output: Path | None, report: Path | None, force: bool, as_json: bool) -> None:
+        """Write what was asked for; print a table, or JSON."""
+        from certeq.report import figures, save
+
+        study, walk = self.study, self.study.focused
+        found = figures(study)
+        rows = walk.weights.to_dict("records")
+        about: dict[str, Any] = {
+            "data": study.source,
+            "periods_per_year": study.frequency.periods_per_year,
+            "period": study.frequency.period,
+            "judged_on": [str(study.dates[0])[:10], str(study.dates[-1])[:10], len(study.dates)],
+            "utility": self.utility,
+            "gap": None if walk.gaps is None else float(walk.gaps.max()),
+            "metrics": {name: {key: each[0] for key, each in values.items()} for name, values in found.items()},
+            "portfolios": [
+                {
+                    "from": str(study.dates[start])[:10],
+                    "to": str(study.dates[end])[:10],
+                    "turnover": None if np.isnan(walk.turnover[k]) else float(walk.turnover[k]),
+                    "costs": float(walk.costs[k]),
+                    "weights": {str(name): float(weight) for name, weight in rows[k].items()},
+                }
+                for k, (start, end) in enumerate(zip(walk.starts, walk.ends, strict=True))
+            ],
+            "notes": list(study.notes),
+        }
+        if report is not None:
+            save(study, report, force=force, found=found)
+            about["report"] = str(report)
+        if output is not None:  # the portfolio to hold now
+            write_weights(output, about["portfolios"][-1]["weights"], {"data": study.source}, force=force)
+            about["output"] = str(output)
+        if as_json:
+            print_json(about)
+            return
+        print_table(self._table(found), "" if report is None else "in the report")
+        year = study.frequency.periods_per_year / len(study.dates)
+        print(
+            f"{len(rows)} portfolios from {str(study.dates[0])[:10]}; turnover "
+            f"{year * np.nansum(walk.turnover):.0%} and costs {year * walk.costs.sum():.2%} a year ({study.frequency})."
+        )
+        if walk.gaps is not None:
+            print(f"Every fit is proven within {walk.gaps.max():.1e} of the best possible.")
+        for what, path in (("last weights", output), ("report", report)):
+            if path is not None:
+                print(f"{what} written to {path}")
+
+    def _table(self, found: Any) -> Table:
+        from certeq.report import METRICS
+        from certeq.report.page import plain
+
+        table = Table(title=f"{plain(self.study.title, 80)}: {len(self.study.dates)} {self.study.frequency.plural}")
+        table.add_column("Strategy")
+        for metric in METRICS:
+            table.add_column(metric.label, justify="right")
+        for name, values in found.items():
+            table.add_row(cell(plain(name, 40)), *(cell(metric.show(values[metric.key][0])) for metric in METRICS))
+        return table
+
+
+def walked(
+    panel: PriceData,
+    estimator: Any,
+    choice: Choice,
+    given: dict[str, float],
+    index: pd.Series | None,
+    parameters: dict[str, str],
+    refit_every: int,
+    train_size: int | None,
+    periods_per_year: float | None,
+) -> WalkRun:
+    """Run the walk, and equal weights beside it."""
+    from skfolio.optimization import EqualWeighted
+
+    from certeq.report import WalkStudy, walk_forward
+
+    rows = len(panel.returns)
+    train = train_size or round(2 * panel.frequency.periods_per_year)
+    if not LEAST_ROWS <= train < rows:
+        raise BadData(
+            f"--train-size must be at least {LEAST_ROWS} and less than the {rows} {panel.frequency.plural} there are; "
+            f"found {train}."
+        )
+    entry = {} if estimator.previous_weights is not None else {"max_turnover": None}
+    sizes: dict[str, Any] = {"train_size": train, "test_size": refit_every}
+    mine = walk_forward(choice.title, estimator, panel.returns, entry_rebalancing_params=entry, **sizes)
+    equal = walk_forward("Equal weights", EqualWeighted(), panel.returns, **sizes)
+    periods = panel.frequency.plural
+    study = WalkStudy(
+        f"{choice.title}, walking forward: {panel.source}",
+        panel.source,
+        (mine, equal),
+        choice.title,
+        index,
+        estimator.utility,
+        None,
+        {**parameters, "Walk": f"fitted on {train} {periods}, held for {refit_every}"},
+        tuple(panel.notes),
+        periods_per_year,
+    )
+    return WalkRun(study, described(choice, given) | {"expression": repr(estimator.utility)})

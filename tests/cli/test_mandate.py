@@ -1,0 +1,83 @@
+"""``certeq portfolio`` with groups, costs, holdings, a benchmark, and walking forward."""
+
+import json
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.portfolio import MinimumOCE
+
+
+@pytest.fixture
+def returns(prices):
+    return prices.pct_change().dropna()
+
+
+def test_groups_by_name_and_by_file(certeq, prices, csv):
+    limit = ["--constraint", "calm <= 0.25"]
+    named = certeq.json("portfolio", csv(prices), *limit, "--groups", "A=calm", "--groups", "B=calm")
+    (certeq.folder / "groups.csv").write_text("asset;sector;land\nA;calm;US\nB;calm;\nZ;other;US\n")
+    filed = certeq.json("portfolio", csv(prices), *limit, "--groups", "groups.csv")
+    assert filed["weights"] == named["weights"]
+    assert named["weights"]["A"] + named["weights"]["B"] == pytest.approx(0.25, abs=1e-9)
+    assert "no asset 'Q'" in certeq.refused("portfolio", csv(prices), "--groups", "Q=calm")
+    assert "--groups" in certeq.refused("portfolio", csv(prices), "--groups", "nowhere.csv")
+
+
+def test_costs_turnover_and_what_is_held(certeq, prices, returns, csv):
+    held = {"A": 0.5, "F": 0.3, "GONE": 0.2}
+    (certeq.folder / "held.json").write_text(json.dumps({"weights": held}))
+    (certeq.folder / "held.csv").write_text("asset,weight\n" + "".join(f"{k},{v}\n" for k, v in held.items()))
+    options = ["--costs", "0.01", "--costs", "F=0.02", "--max-turnover", "0.4"]
+    found = certeq.json("portfolio", csv(prices), *options, "--previous", "held.json")
+    same = certeq.json("portfolio", csv(prices), *options, "--previous", "held.csv")
+    assert same["weights"] == found["weights"]
+    costs = dict.fromkeys("ABCDE", 0.01 / 252) | {"F": 0.02 / 252, "GONE": 0.01 / 252}
+    model = MinimumOCE(ce.CVaR(0.05), transaction_costs=costs, previous_weights=held, max_turnover=0.4).fit(returns)
+    assert found["objective"] == pytest.approx(model.objective_, rel=1e-9)
+    assert any("before costs" in text for text in found["notes"])
+    assert "needs what is held" in certeq.refused("portfolio", csv(prices), "--max-turnover", "0.1", code=2)
+    assert "must not be negative" in certeq.refused("portfolio", csv(prices), "--costs", "-0.1")
+    (certeq.folder / "bad.json").write_text("[1]")
+    assert "under 'weights'" in certeq.refused("portfolio", csv(prices), "--previous", "bad.json")
+
+
+def test_benchmark_from_a_column_or_a_file(certeq, prices, returns, csv):
+    column = certeq.json("portfolio", csv(prices), "--benchmark", "F", "-r", "r.html")
+    assert set(column["weights"]) == set("ABCDE")
+    text = (certeq.folder / "r.html").read_text()
+    assert "Against the benchmark" in text
+    assert "Information ratio" in text
+    # A file with dates that the panel does not have: returns run from one date of the panel to the next.
+    sparse = csv(prices.drop(columns="F").iloc[::2], "sparse.csv")
+    index = csv(prices[["F"]], "index.csv")
+    certeq.json("portfolio", sparse, "--benchmark", index, "-r", "s.html", "--periods-per-year", 126)
+    f = prices["F"].iloc[::2].pct_change().dropna()
+    assert f"{126 * 100 * f.mean():.2f} %" in (certeq.folder / "s.html").read_text()
+    assert "no such column or file" in certeq.refused("portfolio", csv(prices), "--benchmark", "f")
+    late = csv(prices[["F"]].iloc[50:], "late.csv")
+    assert "has no return on 5" in certeq.refused("portfolio", csv(prices), "--benchmark", late)
+    assert "one column of prices" in certeq.refused("portfolio", csv(prices), "--benchmark", csv(prices, "two.csv"))
+
+
+def test_walking_forward(certeq, prices, returns, csv):
+    walk = ["--refit-every", 100, "--train-size", 150, "--costs", 0.001, "--max-turnover", 0.2]
+    found = certeq.json("portfolio", csv(prices), *walk, "--benchmark", "F", "-r", "w.html", "-o", "last.csv")
+    first, second, third = (np.array(list(each["weights"].values())) for each in found["portfolios"])
+    X = returns.drop(columns="F")
+    entry = MinimumOCE(ce.CVaR(0.05), transaction_costs=1e-5).fit(X[:150])
+    np.testing.assert_allclose(first, entry.weights_, atol=1e-7)
+    later = MinimumOCE(ce.CVaR(0.05), transaction_costs=1e-5, max_turnover=0.2, previous_weights=first)
+    np.testing.assert_allclose(second, later.fit(X[100:250]).weights_, atol=1e-7)
+    assert np.abs(third - second).max() <= 0.2 + 1e-9
+    assert found["portfolios"][1]["turnover"] == pytest.approx(0.5 * np.abs(second - first).sum())
+    assert found["portfolios"][1]["costs"] == pytest.approx(0.001 * np.abs(second - first).sum())
+    assert "Weights through time" in (certeq.folder / "w.html").read_text()
+    assert (certeq.folder / "last.csv").read_text().startswith("asset,weight")
+    said = certeq("portfolio", csv(prices), *walk).stdout
+    assert "3 portfolios from" in said
+    assert "Every fit is proven within" in said
+    assert "leave out --test-size" in certeq.refused("portfolio", "--refit-every", 5, "--test-size", 0.1, code=2)
+    assert "belongs to --refit-every" in certeq.refused("portfolio", "--train-size", 5, code=2)
+    assert "--train-size must be at least" in certeq.refused("portfolio", csv(prices), "--refit-every", 5)
