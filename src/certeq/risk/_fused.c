@@ -995,54 +995,6 @@ static int solved(Curve u, const Py_buffer *x, const double *w, double *work, co
     return 1;
 }
 
-PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, threshold) or None\n--\n\n"
-                        "OCE of the losses x less that of a constant loss of 0, and the threshold plus the anchor; the\n"
-                        "tilt is written. None where losses are not finite, or the search does not converge.");
-
-static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    Curve u;
-    Py_buffer x, w, tilt;
-    PyObject *answer = NULL;
-    if (take(count, 6, "solve(kind, a, b, x, weights, tilt)") < 0 || curve(args, &u) < 0)
-        return NULL;
-    if (floats(args[3], &x, 0, 1, "x") < 0)
-        return NULL;
-    int weighted = args[4] != Py_None;
-    if (weighted && floats(args[4], &w, 0, 0, "weights") < 0)
-        goto without_weights;
-    if (floats(args[5], &tilt, 1, 1, "tilt") < 0)
-        goto without_tilt;
-    Py_ssize_t n = x.shape[0];
-    if (same_size(n, tilt.shape[0], "tilt") < 0 || (weighted && same_size(n, w.shape[0], "weights") < 0))
-        goto done;
-    double *work = PyMem_Malloc((size_t)(3 * n + 1) * sizeof(double));
-    if (work == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
-    int good;
-    double center;
-    Answer found;
-    Py_BEGIN_ALLOW_THREADS good =
-        n > 0 && solved(u, &x, weighted ? (const double *)w.buf : NULL, work, &tilt, &center, &found);
-    Py_END_ALLOW_THREADS PyMem_Free(work);
-    if (good)
-        answer = Py_BuildValue("dd", center + found.value, center + found.threshold);
-    else {
-        answer = Py_None;
-        Py_INCREF(answer);
-    }
-done:
-    PyBuffer_Release(&tilt);
-without_tilt:
-    if (weighted)
-        PyBuffer_Release(&w);
-without_weights:
-    PyBuffer_Release(&x);
-    return answer;
-}
-
 PyDoc_STRVAR(sums_doc, "sums(kind, a, b, z, weights, center, s, low, /) -> (slopes, curvatures, value)\n--\n\n"
                        "Sums over the losses z of slope and curvature at (z - center) - s, and of u(x0 + y) - u(x0)\n"
                        "unless low, the least z - center of all, is None; nothing is written.");
@@ -1360,7 +1312,7 @@ static Tail upper_tail(const double *x, Py_ssize_t n, Py_ssize_t rank, double *v
 
 /* -- rows, and two linear pieces ---------------------------------------------------------------------------------- */
 
-#define PIECES CURVES /* slope a left of the kink and b right of it: of value() and solve_rows() alone, as it has no curvature */
+#define PIECES CURVES /* slope a left of the kink and b right of it: of value(), solve() and solve_rows() alone, as it has no curvature */
 
 /* The threshold is a quantile; losses that tie there share the slope that is left to make the mean slope 1. */
 static int two_pieces(Curve u, const Py_buffer *x, double *work, const Py_buffer *tilt, double *center, Answer *found)
@@ -1445,6 +1397,56 @@ static PyObject *value(PyObject *self, PyObject *const *args, Py_ssize_t count)
         return PyErr_NoMemory();
     PyMem_Free(v);
     return good ? Py_BuildValue("dd", center + found.value, center + found.threshold) : Py_BuildValue("");
+}
+
+PyDoc_STRVAR(solve_doc, "solve(kind, a, b, x, weights, tilt, /) -> (value, threshold) or None\n--\n\n"
+                        "OCE of the losses x less that of a constant loss of 0, and the threshold plus the anchor; the\n"
+                        "tilt is written. None where losses are not finite, or the search does not converge, or two pieces\n"
+                        "have weights.");
+
+static PyObject *solve(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Curve u;
+    Py_buffer x, w, tilt;
+    PyObject *answer = NULL;
+    if (take(count, 6, "solve(kind, a, b, x, weights, tilt)") < 0 || curve_or_pieces(args, &u) < 0)
+        return NULL;
+    if (floats(args[3], &x, 0, 1, "x") < 0)
+        return NULL;
+    int weighted = args[4] != Py_None;
+    if (weighted && floats(args[4], &w, 0, 0, "weights") < 0)
+        goto without_weights;
+    if (floats(args[5], &tilt, 1, 1, "tilt") < 0)
+        goto without_tilt;
+    Py_ssize_t n = x.shape[0];
+    if (same_size(n, tilt.shape[0], "tilt") < 0 || (weighted && same_size(n, w.shape[0], "weights") < 0))
+        goto done;
+    double *work = PyMem_Malloc((size_t)(3 * n + 1) * sizeof(double));
+    if (work == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    int good;
+    double center;
+    Answer found;
+    Py_BEGIN_ALLOW_THREADS if (u.kind == PIECES) good =
+        n > 0 && !weighted && two_pieces(u, &x, work, &tilt, &center, &found);
+    else good = n > 0 && solved(u, &x, weighted ? (const double *)w.buf : NULL, work, &tilt, &center, &found);
+    Py_END_ALLOW_THREADS PyMem_Free(work);
+    if (good)
+        answer = Py_BuildValue("dd", center + found.value, center + found.threshold);
+    else {
+        answer = Py_None;
+        Py_INCREF(answer);
+    }
+done:
+    PyBuffer_Release(&tilt);
+without_tilt:
+    if (weighted)
+        PyBuffer_Release(&w);
+without_weights:
+    PyBuffer_Release(&x);
+    return answer;
 }
 
 PyDoc_STRVAR(solve_rows_doc, "solve_rows(kind, a, b, x, tilt, values, thresholds, /) -> bool\n--\n\n"

@@ -112,17 +112,15 @@ def solve_vector(
     Weights, if any, sum to 1. ``tolerance`` bounds the mean slope's distance from 1; ``dtype`` is that of the tilt.
     """
     facts, size = facts_of(form), x.shape[0]
-    if facts.code is not None and (facts.long_tilt or size <= SMALL):
+    code = facts.code
+    if code is None and weights is None:
+        code = facts.rows_code
+    if code is not None and (facts.long_tilt or size <= SMALL):
         tilt = np.empty(size, dtype)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
-        found = _compiled.solve(facts.code, np.ascontiguousarray(x), w, tilt)
+        found = _compiled.solve(code, np.ascontiguousarray(x), w, tilt)
         if found is not None:
             return Solved(found[0] + facts.of_zero, found[1] - facts.anchor, tilt)
-    elif weights is None and size <= SMALL:
-        tilt = np.empty(size, dtype)
-        one = solve_each(x[None, :], form, tilt[None, :])
-        if one is not None:
-            return Solved(float(one[0][0]), float(one[1][0]), tilt)
     return _by_numpy(x, weights, form, facts, tolerance, dtype)
 
 

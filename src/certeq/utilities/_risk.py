@@ -85,8 +85,9 @@ class Risk(ABC):
 
     def _learned_parameter(self) -> Any:
         """A parameter, of this risk or of one inside it, that is a tensor; None where there is none."""
-        for item in self.__dict__.values():
-            if isinstance(item, (float, int)):  # the common case first: asked at every training step
+        for name, item in self.__dict__.items():
+            # Numbers, and what is kept beside parameters, come first: this is asked at every training step.
+            if isinstance(item, (float, int)) or name.startswith("_"):
                 continue
             for part in item if isinstance(item, tuple) else (item,):
                 found = part._learned_parameter() if isinstance(part, Risk) else part
