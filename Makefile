@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+OLDEST := .venv-oldest/bin/python -m pip --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 COMPILED := setup.py $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
 
-.PHONY: run test test-slow test-portable lint bench bench-against docs supplement docs-serve clean constraints
+.PHONY: run test test-slow test-portable test-oldest dist lint bench bench-against docs supplement docs-serve clean constraints
 
 run: $(STAMPS)/run
 	$(BIN)/certeq compare --force --report certeq-report.html
@@ -22,6 +23,19 @@ test-slow: $(STAMPS)/test
 # As other machines run it: kernels, vector instructions, threads, signals, locale, without the compiled file.
 test-portable: $(STAMPS)/test
 	$(BIN)/python -m tests.portable --workers $(WORKERS)
+
+# Exactly the lower bounds of pyproject.toml, in an environment of its own (torch as everywhere: see tests/oldest.py).
+test-oldest: $(BIN)/python
+	$(PYTHON) -m venv .venv-oldest
+	$(BIN)/python -m tests.oldest > .venv-oldest/oldest.txt
+	$(OLDEST) install -q -c .venv-oldest/oldest.txt torch
+	$(OLDEST) install -q -c .venv-oldest/oldest.txt -e ".[all,test]"
+	.venv-oldest/bin/python -m tests.oldest --installed
+	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# Source distribution and wheel, checked and used as a stranger would; `make dist STEPS="build check"` does a part.
+dist: $(STAMPS)/release
+	$(BIN)/python -m tests.distribution --workers $(WORKERS) $(STEPS)
 
 lint: $(STAMPS)/test
 	$(BIN)/ruff check src tests benchmarks docs
@@ -83,8 +97,12 @@ $(STAMPS)/supplement: $(STAMPS)/docs
 	$(PIP) install -q -c constraints.txt weasyprint ziamath
 	touch $@
 
-constraints: $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/supplement
+$(STAMPS)/release: $(STAMPS)/test
+	$(PIP) install -q -c constraints.txt -e ".[release]"
+	touch $@
+
+constraints: $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/supplement $(STAMPS)/release
 	$(PIP) freeze --exclude-editable --exclude certeq > constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest build dist docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis

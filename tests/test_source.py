@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import certeq
+
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "certeq"
+SOURCE = Path(certeq.__file__).parent
 READ = ("*.py", "*.c", "*.rst", "*.md", "Makefile")
 
 # Words that had a meaning of their own in this project, and what to say instead.

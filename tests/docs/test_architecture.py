@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import certeq
+
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "certeq"
+SOURCE = Path(certeq.__file__).parent
 PAGE = ROOT / "docs" / "development" / "index.rst"
 
 

@@ -35,16 +35,16 @@ def test_linear_estimators_need_no_torch():
 @pytest.mark.parametrize(
     "blocked, code, line",
     [
-        ({"sklearn"}, "import certeq.learn", "certeq.learn needs scikit-learn: pip install certeq[learn]"),
+        ({"sklearn"}, "import certeq.learn", "certeq.learn needs scikit-learn: pip install 'certeq[learn]'"),
         (
             {"skorch"},
             "from certeq.learn import MVERegressor",
-            "certeq.learn.MVERegressor needs PyTorch and skorch: pip install certeq[learn]",
+            "certeq.learn.MVERegressor needs PyTorch and skorch: pip install 'certeq[learn]'",
         ),
         (
             {"uncertainty_toolbox"},
             "from certeq.learn import calibration; calibration([1.0], [1.0], [1.0])",
-            "calibration needs uncertainty-toolbox: pip install certeq[uq]",
+            "calibration needs uncertainty-toolbox: pip install 'certeq[uq]'",
         ),
     ],
 )

@@ -171,7 +171,7 @@ def test_without_skfolio_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatc
     for name in [each for each in sys.modules if each.startswith("certeq.portfolio")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", no_skfolio)
-    with pytest.raises(ImportError, match=r"pip install certeq\[portfolio\]"):
+    with pytest.raises(ImportError, match=r"pip install 'certeq\[portfolio\]'"):
         importlib.import_module("certeq.portfolio")
 
 

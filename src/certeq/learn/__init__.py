@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError as error:
-    raise ImportError("certeq.learn needs scikit-learn: pip install certeq[learn]") from error
+    raise ImportError("certeq.learn needs scikit-learn: pip install 'certeq[learn]'") from error
 
 from certeq.learn._calibration import Calibration, ToyData, calibration, toy_heteroscedastic
 from certeq.learn._linear import OCEClassifier, OCERegressor
@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
         import skorch as _skorch  # noqa: F401
         import torch as _torch  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"certeq.learn.{name} needs PyTorch and skorch: pip install certeq[learn]") from error
+        raise ImportError(f"certeq.learn.{name} needs PyTorch and skorch: pip install 'certeq[learn]'") from error
     return getattr(importlib.import_module(f"{__name__}.{_TORCH[name]}"), name)
 
 

@@ -43,7 +43,7 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
               \mathrm{RMSCE} = \sqrt{\tfrac1K \sum_k (\hat p_k - p_k)^2}, \quad
               \mathrm{MA} = \int_0^1 |\hat p(p) - p|\,dp
 
-    over K = 100 levels p. Needs uncertainty-toolbox: ``pip install certeq[uq]``.
+    over K = 100 levels p. Needs uncertainty-toolbox: ``pip install 'certeq[uq]'``.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
     try:
         import uncertainty_toolbox as toolbox
     except ImportError as error:
-        raise ImportError("calibration needs uncertainty-toolbox: pip install certeq[uq]") from error
+        raise ImportError("calibration needs uncertainty-toolbox: pip install 'certeq[uq]'") from error
     parts = [np.asarray(part, dtype=np.float64).ravel() for part in (mean, std, y)]
     if len({part.size for part in parts}) > 1 or parts[0].size == 0:
         sizes = ", ".join(str(part.size) for part in (parts[2], parts[0], parts[1]))

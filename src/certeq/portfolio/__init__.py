@@ -3,7 +3,7 @@
 try:
     import skfolio as _skfolio  # noqa: F401
 except ImportError as error:
-    raise ImportError("certeq.portfolio needs skfolio: pip install certeq[portfolio]") from error
+    raise ImportError("certeq.portfolio needs skfolio: pip install 'certeq[portfolio]'") from error
 
 from certeq.data import read_prices as read_prices
 from certeq.portfolio._minimum_oce import MinimumOCE

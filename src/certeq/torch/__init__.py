@@ -3,7 +3,7 @@
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("certeq.torch needs PyTorch; install it with: pip install certeq[torch]") from error
+    raise ImportError("certeq.torch needs PyTorch; install it with: pip install 'certeq[torch]'") from error
 
 from certeq.torch._functional import oce, threshold, tilt
 from certeq.torch._loss import MemoryOCELoss, OCELoss
