@@ -37,7 +37,7 @@ ALLOWED = {
     "bend": {
         "certeq/utilities/forms.py",
         "certeq/risk/_vector.py",
-        "certeq/optimize/exact/_model.py",
+        "certeq/optimize/exact/_risk.py",
         "certeq/risk/_inner.py",
     },  # Quadratic.bend
     "lift": {"certeq/utilities/_differentiate.py"},  # a number as a jet: what automatic differentiation calls it

@@ -146,9 +146,11 @@ def test_what_stands_for_the_size_of_the_sums_is_never_less(peak, offset):
     tilt = rng.random(500)
     tilt[0] += 1e4 * peak
     tilt /= tilt.sum()
-    spread = Scenarios(losses, problem.weights).root_mean_square()
+    spread = Scenarios(losses, problem.samples).root_mean_square()
     assert np.all(spread >= np.sqrt(np.mean(np.square(losses), axis=0)))
-    sums = evidence_in_memory(problem, form(utility), np.ones(4), 0.0, np.zeros(500), tilt, spread)
+    sums = evidence_in_memory(
+        problem, problem.inner.terms[0], form(utility), np.ones(4), 0.0, np.zeros(500), tilt, spread
+    )
     size = np.abs(tilt) @ np.abs(losses)
     assert np.all(sums.gradient_size >= (1.0 - 1e-12) * size)
     assert np.all(sums.gradient_size <= 4.1 * size)

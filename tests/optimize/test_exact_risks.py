@@ -9,7 +9,7 @@ import pytest
 
 import certeq as ce
 from certeq.optimize.exact import solve_exact, solve_panel
-from certeq.optimize.exact._risk import best_inner, bounds_of_inner
+from certeq.optimize.exact._risk import SampleRows, best_inner, bounds_of_inner
 
 cp = pytest.importorskip("cvxpy")
 
@@ -215,7 +215,7 @@ def test_inner_variables_are_within_their_bounds():
         inner = risk.inner()
         for _ in range(20):
             x = rng.standard_t(2, size=30) * 10.0 ** rng.uniform(-2, 2)
-            v = best_inner(x, None, inner)[1]
+            v = best_inner(x, SampleRows(np.full(30, 1.0 / 30.0)), inner)[1]
             most = float(np.abs(x).max())
             assert all(abs(at) <= a * most + b for at, (a, b) in zip(v, bounds_of_inner(inner), strict=True))
 

@@ -426,12 +426,16 @@ class Form:
 
 @dataclass(frozen=True)
 class Term:
-    """weight * E[s u((X - t)/s)], with t and s entries of the inner variables; s = 1 where it is None."""
+    """weight * E[s u((X - t)/s)], with t and s entries of the inner variables; s = 1 where it is None.
+
+    Where losses of several samples lie one after the other, ``sample`` says which of them X is.
+    """
 
     weight: float
     form: Form
     t: int
     s: int | None = None
+    sample: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from certeq.optimize.exact._recession import next_radius
 from certeq.optimize.qp import Subproblem, SubSolution, solve_rescaled, solve_subproblem
 from certeq.risk.solvers import solve_long
 from certeq.utilities import Pieces
+from certeq.utilities.forms import Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -255,7 +256,7 @@ class BlockDescent:
     def _watch(self, problem: Subproblem, solution: SubSolution, point: BlockPoint) -> None:
         """As in memory."""
 
-        def losses(direction: Vector) -> tuple[Table, float]:
+        def losses(direction: Vector, _: Term) -> tuple[Table, float]:
             self.passes += 1
             way = direction / self.units.scale
             return self.panel.losses(way), float(self.units.center @ way)

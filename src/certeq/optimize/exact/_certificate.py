@@ -25,8 +25,11 @@ trusted, not even that q_i is a subgradient. It is moved into [w_i u'(y_i-), w_i
 of what comes out; a solver that errs makes the bound loose, never false.
 
 **Several terms, and scales.** Of a sum of terms  weight E[s u((x - t)/s)], each with its own t and perhaps s >= 0, the
-supporting lines add up. With s a variable the same line, at (x - t)/s and times s, has K as the coefficient of s: the
-term contributes  weight q.(A v - t) + s weight K  at every s, so that with the costs c_t and c_s of the inner variables
+supporting lines add up, and nothing asks that they be of the same losses: each term may have scenarios a_i and weights
+w_i of its own, and K, A^T q and the rounding errors are sums over terms. Losses a_i.v + b_i with an offset are those of
+one variable more, whose bounds are both 1. With s a variable the same line, at (x - t)/s and times s, has K as the
+coefficient of s: the term contributes  weight q.(A v - t) + s weight K  at every s, so that with the costs c_t and c_s
+of the inner variables
 
     e_t = c_t - weight sum_i q_i   and   e_s = c_s + weight K
 
@@ -65,7 +68,10 @@ _SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
 
 @dataclass(frozen=True)
 class Certificate:
-    """value - lower_bound = gap >= 0 bounds the suboptimality of theta; valid for points within ``radius``."""
+    """value - lower_bound = gap >= 0 bounds the suboptimality of theta; valid for points within ``radius``.
+
+    ``terms`` are the terms of the risk at theta, by weight, without the costs of inner variables.
+    """
 
     value: float
     lower_bound: float
@@ -74,31 +80,37 @@ class Certificate:
     slope: Vector  # g
     y: Vector
     z: Vector
+    terms: tuple[float, ...]
 
 
 def prove_alone(
-    table: Table,
+    tables: Sequence[Table],
     inner: Inner,
     linear: Vector,
     q: Constraints,
     box: tuple[Vector, Vector],
-    mass: float,
+    masses: Sequence[float],
     theta: Vector,
     v: Vector,
     unit: float,
-    mean: Vector,
+    means: Vector,
 ) -> tuple[Certificate, list[Tilt]]:
     """The proof that theta and its best inner variables v admit, whatever the solver did; and the terms' tilts.
 
-    The gap is that of Frank and Wolfe, with the best multipliers there are for those tilts. Two reads a term.
+    The gap is that of Frank and Wolfe, with the best multipliers there are for those tilts. Two reads a term; of each
+    sample there is a table, the sum of its weights, and the mean losses.
     """
     parts = parts_at(inner, v)
-    tilts = [tilt_of(table, inner, part, mass, theta) for part in parts]
-    sums = [table.reduce(ProveTilt(theta, tilt.t, tilt.form, mass, tilt.share)) for tilt in tilts]
+    which = [part.term.sample for part in parts]
+    tilts = [tilt_of(tables[k], inner, part, masses[k], theta) for k, part in zip(which, parts, strict=True)]
+    sums = [
+        tables[k].reduce(ProveTilt(theta, tilt.t, tilt.form, tilt.mass, tilt.share))
+        for k, tilt in zip(which, tilts, strict=True)
+    ]
     g, y, z = _weighted_sum(parts, [one.gradient for one in sums]) + linear, np.zeros(len(q.c)), np.zeros(len(q.b))
     if np.isfinite(g).all():
         y, z = best_multipliers(g, q, *closed_box(box, theta, unit, g)[:2])
-    return conclude(sums, inner, linear, q, box, theta, v, y, z, unit, mean), tilts
+    return conclude(sums, inner, linear, q, box, theta, v, y, z, unit, means), tilts
 
 
 def _weighted_sum(parts: Sequence[TermAt], vectors: Sequence[Vector]) -> Vector:
@@ -157,11 +169,12 @@ def conclude(
     y: Vector,
     z: Vector,
     unit: float,
-    mean: Vector,
+    means: Vector,
 ) -> Certificate:
     """The theorem, line by line: value, K, g, r, the corner of the box, |e| T, and the allowance for rounding.
 
-    ``sums`` has the evidence of every term at the inner variables v; ``mean`` is that of the losses of every asset.
+    ``sums`` has the evidence of every term at the inner variables v; ``means`` are those of the losses of every asset,
+    one row for each sample.
     """
     parts = parts_at(inner, v)
     value = _value(inner, parts, sums, v) + float(linear @ theta)
@@ -169,7 +182,7 @@ def conclude(
     g = _weighted_sum(parts, [one.gradient for one in sums]) + linear
     for part, one, share in zip(parts, sums, shares, strict=True):
         if share > 0.0:
-            g += share * (float(inner.cost[part.term.t]) * mean - part.weight * one.gradient)
+            g += share * (float(inner.cost[part.term.t]) * means[part.term.sample] - part.weight * one.gradient)
     z = np.maximum(z, 0.0)
     low, high, radius = *box, np.inf
     if not np.isfinite(high - low).all():
@@ -177,13 +190,16 @@ def conclude(
     bound, y, r = linear_minimum(g, q, low, high, y, z)
     reach = l1_reach(q, low, high)
     constant, furthest = _constant(inner, parts, sums, v, reach)
-    constant -= 1e-6 * sum(shares) * sums[0].largest * reach  # the digits that the mean may lack, and lambda itself
+    constant -= (
+        1e-6 * sum(shares) * max([one.largest for one in sums]) * reach
+    )  # the digits that the mean may lack, and lambda itself
     errors = _allowance(sums, parts, inner, linear, q, low, high, reach, furthest, theta, v, y, z, r)
     outside = violation_cost(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
     lower = constant + bound - errors - outside
+    terms = tuple([part.weight * one.value for part, one in zip(parts, sums, strict=True)])
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
-        return Certificate(value, -np.inf, np.inf, radius, g, y, z)
-    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z)
+        return Certificate(value, -np.inf, np.inf, radius, g, y, z, terms)
+    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z, terms)
 
 
 def _value(inner: Inner, parts: Sequence[TermAt], sums: Sequence[Evidence], v: Vector) -> float:

@@ -13,9 +13,19 @@ from certeq.optimize.domains._rows import restore
 from certeq.optimize.exact._certificate import closed_box, linear_minimum
 from certeq.optimize.exact._model import Hinges, Model, Point
 from certeq.optimize.exact._recession import next_radius
-from certeq.optimize.exact._risk import TermAt, all_kinks, bounds_of_inner, furthest_inner, has_kinks, parts_at, times
+from certeq.optimize.exact._risk import (
+    SampleRows,
+    TermAt,
+    all_kinks,
+    bounds_of_inner,
+    furthest_inner,
+    has_kinks,
+    parts_at,
+    times,
+)
 from certeq.optimize.exact._working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
 from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, solve_subproblem
+from certeq.utilities.forms import Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -72,7 +82,7 @@ class Descent:
         """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
         model = self.model
         assets = first_assets(model, self.point.theta, self.movable) if assets is None else assets
-        linear, kinked = not _has_curvature(self.point), self.kinked
+        linear, kinked = not _has_curvature(model, self.point), self.kinked
         share = 0.15 if warm else 1.0
         hinges = near_hinges(model, self.point, len(assets), share) if kinked else no_hinges(model)
         solution: SubSolution | None = None
@@ -114,7 +124,7 @@ class Descent:
             if kinked:
                 spread = float(np.std(self.point.losses))
                 terms = tuple(one.part for one in answer.supported)
-                grown = grown_hinges(hinges, self.point.losses, terms, 0.05 * spread)
+                grown = grown_hinges(hinges, self.point.losses, model.samples, terms, 0.05 * spread)
                 if grown is not None:
                     # Far from the solution the sets of a curved model are chosen anew; later they only grow.
                     anew = not linear and (self.iterations < 8 or answer.gap > _FAR)
@@ -147,8 +157,11 @@ class Descent:
     def _watch(self, problem: Subproblem, solution: SubSolution, assets: Index) -> None:
         """Where a variable has no bound the model puts one at a distance; hitting it again and again is no minimum."""
 
-        def losses(direction: Vector) -> tuple[Table, float]:
-            return ArrayTable(self.model.scenarios.losses(direction), self.model.weights), 0.0
+        model = self.model
+
+        def losses(direction: Vector, term: Term) -> tuple[Table, float]:
+            x = model.samples.of(model.scenarios.losses(direction), term)
+            return ArrayTable(x, model.samples.of(model.weights, term)), 0.0
 
         here = self.point.theta
         self.radius = next_radius(self.model, problem, solution.v, assets, here, self.origin, self.radius, losses)
@@ -200,7 +213,7 @@ class Descent:
             supported = self._hinge_tilts(solution, hinges, parts_at(model.inner, inner))
         else:
             supported = tuple(self._where_it_lies(part) for part in point.parts)
-        g = model.scenarios.column_sums(total_tilt(supported)) + model.costs(point.theta)
+        g = model.scenarios.column_sums(total_tilt(model.samples, supported)) + model.costs(point.theta)
         y, z = solution.multipliers.y, solution.multipliers.z
         # A variable without any bound is given a distant one, as the final certificate does.
         low, high, _ = closed_box((model.low, model.high), point.theta, 1.0, g)
@@ -213,9 +226,10 @@ class Descent:
 
     def _where_it_lies(self, part: TermAt) -> Supported:
         """Every scenario supported where it lies, at which a term without kinks has one slope only."""
-        losses = self.point.losses
+        samples = self.model.samples
+        losses, w = samples.of(self.point.losses, part.term), samples.of(samples.weights, part.term)
         with np.errstate(all="ignore"):
-            return Supported(part, losses - part.t, None, self.model.weights * part.form.left_slope(losses, part.t))
+            return Supported(part, losses - part.t, None, w * part.form.left_slope(losses, part.t))
 
     def _constant(self, supported: tuple[Supported, ...]) -> float:
         """The constant K of the bound, less what a tilt that does not sum to 1 may cost; as `_certificate` has it."""
@@ -230,7 +244,7 @@ class Descent:
                 value /= part.weight
             else:
                 with np.errstate(all="ignore"):
-                    value = float(model.weights @ part.form.utility.value(one.support))
+                    value = float(model.samples.of(model.weights, term) @ part.form.utility.value(one.support))
             constant = part.weight * (value - float(one.tilt @ one.support))
             if term.s is not None:
                 coefficient = cost[term.s] + constant / part.s
@@ -248,7 +262,8 @@ class Descent:
                 found.append(self._where_it_lies(here))
                 continue
             mine = (hinges.which >= first) & (hinges.which < first + count)
-            own = Hinges(hinges.scenario[mine], hinges.which[mine] - first, hinges.above[first : first + count])
+            start = self.model.samples.first(part.term)
+            own = Hinges(hinges.scenario[mine] - start, hinges.which[mine] - first, hinges.above[first : first + count])
             found.append(self._hinge_tilt(part, share[mine], own))
             first += count
         return tuple(found)
@@ -260,11 +275,12 @@ class Descent:
         model's multipliers say the slope, and the kink that has that slope between its own two supports it; where
         none has, whatever changes the slope least.
         """
-        losses, form, t = self.point.losses, part.form, part.t
+        samples, form, t = self.model.samples, part.form, part.t
+        losses, w = samples.of(self.point.losses, part.term), samples.of(samples.weights, part.term)
         slope: Vector = form.smooth_slope(losses, t)
         astray = np.zeros(len(losses), dtype=bool)
         for k, kink in enumerate(form.kinks):
-            given = hinges.above[k].astype(float)
+            given = samples.of(hinges.above[k], part.term).astype(float)
             mine = hinges.which == k
             given[hinges.scenario[mine]] = share[mine]
             astray |= given != (losses - kink.at > t)
@@ -285,23 +301,23 @@ class Descent:
         seat[rows] = np.where(stays, -1, sits)
         support[rows] = np.where(stays, support[rows], form.kink_locations[sits])
         slope[rows] = np.where(stays, own, at_kink)
-        return Supported(part, support, seat, self.model.weights * slope)
+        return Supported(part, support, seat, w * slope)
 
     def _reduced(self, answer: Answer, solution: SubSolution) -> Vector:
         """Reduced costs at the working set's own prices: those of the certificate would hide whoever sets them."""
         q, prices = self.model.polyhedron, solution.multipliers
         costs = self.model.costs(self.point.theta)
-        return self.model.scenarios.column_sums(total_tilt(answer.supported)) + costs - prices.y @ q.C + prices.z @ q.G
+        tilt = total_tilt(self.model.samples, answer.supported)
+        return self.model.scenarios.column_sums(tilt) + costs - prices.y @ q.C + prices.z @ q.G
 
 
-def total_tilt(supported: tuple[Supported, ...]) -> Vector:
+def total_tilt(samples: SampleRows, supported: tuple[Supported, ...]) -> Vector:
     """The tilt of all terms together: their own, by weight."""
-    total = times(supported[0].part.weight, supported[0].tilt)
-    for one in supported[1:]:
-        total = total + one.part.weight * one.tilt
-    return total
+    return samples.total([(one.part.term, times(one.part.weight, one.tilt)) for one in supported])
 
 
-def _has_curvature(point: Point) -> bool:
+def _has_curvature(model: Model, point: Point) -> bool:
     with np.errstate(all="ignore"):
-        return any(bool(np.any(part.form.curvature(point.losses, part.t))) for part in point.parts)
+        return any(
+            bool(np.any(part.form.curvature(model.samples.of(point.losses, part.term), part.t))) for part in point.parts
+        )

@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._table import Block, Table, as_block
+from certeq._table import ArrayTable, Block, Table, as_block
 from certeq._table import Index as Ids
 from certeq.optimize.exact._problem import Problem
 from certeq.optimize.exact._risk import TermAt
-from certeq.utilities.forms import Form, Inner
+from certeq.utilities.forms import Form, Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -265,6 +265,7 @@ def _probabilities(block: Block, mass: float) -> Vector:
 
 def evidence_in_memory(
     problem: Problem,
+    term: Term,
     form: Form,
     theta: Vector,
     t: float,
@@ -273,21 +274,22 @@ def evidence_in_memory(
     root_mean_square: Vector,
     moved: bool = False,
 ) -> Evidence:
-    """`evidence` of a matrix; ``root_mean_square`` of every asset's losses, or more, is used for the errors alone.
+    """`evidence` of a term's scenarios in a matrix.
 
-    Where u has no kink every scenario is supported where it lies, and the slope there is its tilt, unless the supports
-    are said to be ``moved``.
+    ``root_mean_square`` of every asset's losses, or more, is used for the errors alone. Where u has no kink every
+    scenario is supported where it lies, and the slope there is its tilt, unless the supports are said to be ``moved``.
     """
     # Cauchy and Schwarz: sum |q_i a_ij| <= sqrt(sum q_i^2/w_i) sqrt(sum w_i a_ij^2), loose where a few scenarios
     # carry the tilt; only then does a pass over absolute values pay.
+    table, weights = problem.samples.of(problem.table, term), problem.samples.of(problem.weights, term)
     with np.errstate(all="ignore"):
-        spike = float(np.sqrt(tilt @ (tilt / problem.weights)))
+        spike = float(np.sqrt(tilt @ (tilt / weights)))
     sizes = 1.01 * spike * root_mean_square if spike <= _EVEN else None  # the tilt may be moved a little
     given = None if form.kinks or moved else _NOWHERE
     kernel = Prove(theta, t, form, 1.0, support, tilt, given, sizes, problem.largest)
-    if problem.table.size <= _SMALL:
-        return kernel(as_block(0, problem.table, problem.weights))
-    sums = problem.as_table().reduce(kernel)
+    if table.size <= _SMALL:
+        return kernel(as_block(0, table, weights))
+    sums = ArrayTable(table, weights).reduce(kernel)
     return sums if sizes is None else replace(sums, gradient_size=sizes)  # of all blocks, not of each
 
 

@@ -12,17 +12,18 @@ from certeq.optimize.exact._certificate import l1_reach
 from certeq.optimize.exact._oracle import KeptRows, Scenarios, Sums, Units
 from certeq.optimize.exact._problem import Problem, Squares
 from certeq.optimize.exact._risk import (
+    SampleRows,
     TermAt,
     best_inner,
+    cost_of_constants,
     parts_at,
-    plain_form,
+    quadratic_curvature,
     scales_of,
     times,
-    total_cost,
     with_least,
 )
 from certeq.optimize.qp import Subproblem
-from certeq.utilities import Quadratic, Utility
+from certeq.utilities import Utility
 from certeq.utilities.forms import Form, Inner, Term
 
 Vector = NDArray[np.float64]
@@ -55,7 +56,7 @@ class Hinges:
     """Kinks that a model treats exactly: pairs (scenario, kink); every other one keeps the side it is on.
 
     Kinks are those of all terms, one after the other. ``above`` has one row per kink: whether a scenario outside the
-    pairs counts as above that kink.
+    pairs counts as above that kink; False for those that are not of its sample.
     """
 
     scenario: Index
@@ -83,6 +84,11 @@ class Model:
         return self.scenarios.weights
 
     @property
+    def samples(self) -> SampleRows:
+        """The scenarios' probabilities, and which of them are of one sample."""
+        return self.scenarios.samples
+
+    @property
     def form(self) -> Form:
         """The form of u where the risk is a plain OCE, in these units."""
         return self.inner.terms[0].form
@@ -103,7 +109,7 @@ class Model:
     def at(self, theta: Vector, losses: Vector, guess: Vector | None = None) -> Point:
         """The same where the losses are known already."""
         with np.errstate(all="ignore"):
-            value, inner = best_inner(losses, None if self.scenarios.even else self.weights, self.inner, guess)
+            value, inner = best_inner(losses, self.samples, self.inner, guess)
             value += float(self.linear @ theta)
             if self.squares is not None:
                 value += self.squares.value(theta)
@@ -126,17 +132,24 @@ class Model:
         The losses are centered, so that  E u(x - t) + t + linear.theta  has the slope c*Cov theta + linear in theta
         and c*(t + anchor) in t, with c the constant curvature: one product of the table with itself says it all.
         """
-        form = plain_form(self.inner)
-        shape = None if form is None else form.shape
-        if not isinstance(shape, Quadratic) or not np.isfinite(self.high - self.low).all():
+        if not np.isfinite(self.high - self.low).all():
             return None
-        diagonal = shape.bend * self.weights
-        H = self.scenarios.gram(diagonal, np.arange(len(self.linear)), {0: diagonal}, 1)
-        H[-1, -1] = diagonal.sum()
+        slope, curved, columns = np.zeros(len(self.inner.cost)), [], {}
+        for term in self.inner.terms:
+            curvature = quadratic_curvature(term)
+            if curvature is None:
+                return None
+            diagonal = times(term.weight, curvature * self.samples.of(self.weights, term))
+            curved.append((term, diagonal))
+            columns[term.t] = self.samples.total([(term, diagonal)])
+            slope[term.t] = term.weight * curvature * term.form.utility.anchor
+        size = len(self.linear)
+        H = self.scenarios.gram(self.samples.total(curved), np.arange(size), columns, len(slope))
+        for j, column in columns.items():
+            H[size + j, size + j] = column.sum()
         if self.squares is not None:
-            self.squares.add_hessian(H, np.arange(len(self.linear)))
-        g = np.append(self.linear, shape.bend * self.utility.anchor)
-        return self._in_theta_and_inner(g, H, self.polyhedron, None)
+            self.squares.add_hessian(H, np.arange(size))
+        return self._in_theta_and_inner(np.append(self.linear, slope), H, self.polyhedron, None)
 
     def subproblem(self, point: Point, assets: Index, hinges: Hinges, radius: float) -> Subproblem:
         """The second-order model at a point in the variables (theta[assets], inner), kinks kept as hinges.
@@ -144,24 +157,25 @@ class Model:
         A term in t and s has the row (losses, -1, -(x-t)/s) for each scenario: curvature times that row's square. Here
         s is counted in units of its present value, so that the last entry is t - x.
         """
-        losses, w, count = point.losses, self.weights, len(assets)
+        samples, count = self.samples, len(assets)
         slope = self.inner.cost.copy()
         block = np.zeros((len(slope), len(slope)))
         columns: dict[int, Vector] = {}
-        total: Vector | None = None
-        curved: Vector | None = None
+        tilts: list[tuple[Term, Vector]] = []
+        curved: list[tuple[Term, Vector]] = []
         first = 0
         for part in point.parts:
             weight, t, s = part.weight, part.term.t, part.term.s
+            losses, w = samples.of(point.losses, part.term), samples.of(self.weights, part.term)
             with np.errstate(all="ignore"):
                 tilt, curvature = part.form.derivatives(losses, part.t)
                 if s is not None:
                     y = losses - part.t
                     slope[s] = slope[s] * part.s + weight * float(w @ (part.form.utility.value(y) - tilt * y))
             for k, kink in enumerate(part.form.kinks, first):
-                chosen = np.zeros(len(losses), dtype=bool)
-                chosen[hinges.scenario[hinges.which == k]] = True
-                wanted = hinges.above[k] & ~chosen
+                wanted = hinges.above[k].copy()
+                wanted[hinges.scenario[hinges.which == k]] = False
+                wanted = samples.of(wanted, part.term)
                 moved = kink.jump * (wanted.astype(float) - (losses - kink.at > part.t))
                 tilt = tilt + moved
                 if s is not None:
@@ -169,21 +183,21 @@ class Model:
             first += len(part.form.kinks)
             tilt = times(weight, w * tilt)
             slope[t] -= float(tilt.sum())
-            total = tilt if total is None else total + tilt
+            tilts.append((part.term, tilt))
             if curvature.any():
                 diagonal = times(weight, w * curvature)
-                curved = diagonal if curved is None else curved + diagonal
-                columns[t] = diagonal
+                curved.append((part.term, diagonal))
+                columns[t] = samples.total([(part.term, diagonal)])
                 block[t, t] = diagonal.sum()
                 if s is not None:
-                    columns[s] = diagonal * y
+                    columns[s] = samples.total([(part.term, diagonal * y)])
                     block[t, s] = block[s, t] = float(diagonal @ y)
                     block[s, s] = float(diagonal @ (y * y))
-        assert total is not None
-        g = np.concatenate([(self.scenarios.column_sums(total) + self.costs(point.theta))[assets], slope])
+        sums = self.scenarios.column_sums(samples.total(tilts))
+        g = np.concatenate([(sums + self.costs(point.theta))[assets], slope])
         H = None
-        if curved is not None:
-            H = self.scenarios.gram(curved, assets, columns, len(slope))
+        if curved:
+            H = self.scenarios.gram(samples.total(curved), assets, columns, len(slope))
             H[count:, count:] = block
         if self.squares is not None:
             H = np.zeros((len(g), len(g))) if H is None else H
@@ -289,7 +303,7 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
         q.G / g_norm[:, None],
         q.b / g_norm / holding,
     )
-    linear = (problem.linear + total_cost(problem.inner) * scenarios.center) / scenarios.scale
+    linear = (problem.linear + cost_of_constants(problem.inner, scenarios.centers)) / scenarios.scale
     squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
     inner = _in_units(problem.inner, loss)
     return Model(scenarios, inner, linear, rows, low / holding, high / holding, holding, loss, squares)
@@ -298,8 +312,7 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
 def _in_units(inner: Inner, loss: float) -> Inner:
     """The risk of losses divided by ``loss``, kink by kink, as the certificate will ask for them."""
     terms = [  # s u(x/s) has the same form in every unit
-        Term(term.weight, term.form.scaled(1.0 / loss) if term.s is None else term.form, term.t, term.s)
-        for term in inner.terms
+        replace(term, form=term.form.scaled(1.0 / loss)) if term.s is None else term for term in inner.terms
     ]
     return with_least(Inner(inner.cost, inner.low, inner.high, tuple(terms)), LEAST_SCALE)
 

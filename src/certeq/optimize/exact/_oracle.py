@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from certeq._table import Block
 from certeq._table import Index as Ids
 from certeq._threads import run_all
+from certeq.optimize.exact._risk import SampleRows
 from certeq.utilities import Utility
 from certeq.utilities.forms import Form
 
@@ -25,44 +27,55 @@ _TINY = 1e-100  # losses of this size have squares that float64 cannot hold
 
 
 class Scenarios:
-    """Losses ``(A - center) / scale`` of M scenarios and d assets, with probabilities that sum to 1.
+    """Losses ``(A - center) / scale`` of M scenarios and d assets, with probabilities that sum to 1 in each sample.
 
     OCE moves with a constant, OCE(A v) = center.v + OCE((A - center) v), so centering costs nothing and spares the
-    Hessian the cancellation of a large common offset. Where the ``covariance`` is all that will be asked for, the copy
-    keeps the table's order in memory: turning it takes as long as half the product.
+    Hessian the cancellation of a large common offset; ``centers`` has one row for each sample. Where the ``covariance``
+    is all that will be asked for, the copy keeps the table's order in memory: turning it takes as long as half the
+    product.
     """
 
-    def __init__(self, table: NDArray[np.floating], weights: Vector, covariance: bool = False) -> None:
-        self.table = table
-        self.weights = weights
+    def __init__(self, table: NDArray[np.floating], samples: SampleRows, covariance: bool = False) -> None:
+        self.table, self.samples = table, samples
+        self.weights = weights = samples.weights
         self.count, self.assets = table.shape
-        self.even = bool((weights == weights[0]).all())
         self._turned: Vector | None = None
         self._cached: tuple[Index, Vector] | None = None
         self._covariance: Vector | None = None  # of even scenarios, in the caller's units
         if table.size * 8 <= _COPY_LIMIT:
             raw = np.asarray(table.T, dtype=np.float64)
-            self.center = raw @ weights
-            covariance = covariance and self.even
-            turned = self._turned = np.subtract(raw, self.center[:, None], order="K" if covariance else "C")
+            self.centers = np.array([raw[:, rows] @ weights[rows] for rows in samples.rows])
+            covariance = covariance and samples.even
+            if len(samples) == 1:
+                turned = np.subtract(raw, self.centers[0][:, None], order="K" if covariance else "C")
+            else:
+                turned = np.array(raw, order="C")
+                for rows, center in zip(samples.rows, self.centers, strict=True):
+                    turned[:, rows] -= center[:, None]
+            self._turned = turned
             with np.errstate(over="ignore", invalid="ignore"):
                 if covariance:
                     self._covariance = weights[0] * (turned @ turned.T)
                     square: Vector = self._covariance.diagonal()
                 else:
-                    square = weights[0] * np.vecdot(turned, turned) if self.even else np.square(turned) @ weights
+                    square = weights[0] * np.vecdot(turned, turned) if samples.even else np.square(turned) @ weights
         else:
-            self.center = sum(self._by_block(lambda rows, block: weights[rows] @ block), np.zeros(self.assets))
-            spreads = self._by_block(lambda rows, block: weights[rows] @ np.square(block - self.center))
-            square = sum(spreads, np.zeros(self.assets))
+            means = self._by_block(lambda rows, block, which: (which, weights[rows] @ block))
+            self.centers = np.zeros((len(samples), self.assets))
+            for which, mean in means:
+                self.centers[which] += mean
+            square = sum(
+                self._by_block(lambda rows, block, which: weights[rows] @ np.square(block - self.centers[which])),
+                np.zeros(self.assets),
+            )
         if not np.isfinite(square).all():
             raise OverflowError(
                 f"A holds losses as large as {np.abs(table).max():g}, whose squares are beyond float64; give them in a "
                 "larger unit, for instance A / 1e100."
             )
-        self.deviation = np.sqrt(square)
-        spread = float(np.sqrt(square.sum() / self.assets))
-        biggest = float(np.abs(self.center).max())
+        self.deviation = np.sqrt(square / len(samples))
+        spread = float(np.sqrt(square.sum() / (self.assets * len(samples))))
+        biggest = float(np.abs(self.centers).max())
         # A table of constants has no spread but rounding; its size is then the only scale there is.
         self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
         self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy
@@ -72,18 +85,26 @@ class Scenarios:
 
     def root_mean_square(self) -> Vector:
         """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, and more for rounding and underflow."""
-        return 1.001 * (self.deviation + np.abs(self.center)) + 1e-150
+        many = math.sqrt(len(self.samples))
+        return np.asarray(1.001 * (many * self.deviation + np.abs(self.centers).max(axis=0)) + 1e-150)
 
-    def _by_block(self, task: Callable[[slice, Vector], Result]) -> list[Result]:
-        """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits."""
+    def _by_block(self, task: Callable[[slice, Vector, int], Result]) -> list[Result]:
+        """The task on every block of raw rows, in parallel; results in order, so that sums have the same bits.
+
+        It is told which sample the rows are of.
+        """
         step = max(1, _BLOCK // max(1, self.assets))
-        starts = range(0, self.count, step)
+        blocks = [
+            (slice(first, min(first + step, end)), which)
+            for which, (start, end, _) in enumerate(rows.indices(self.count) for rows in self.samples.rows)
+            for first in range(start, end, step)
+        ]
 
-        def work(start: int) -> Result:
-            rows = slice(start, min(start + step, self.count))
-            return task(rows, np.asarray(self.table[rows], dtype=np.float64))
+        def work(block: tuple[slice, int]) -> Result:
+            rows, which = block
+            return task(rows, np.asarray(self.table[rows], dtype=np.float64), which)
 
-        return run_all(work, starts, parallel=len(starts) > 1)
+        return run_all(work, blocks, parallel=len(blocks) > 1)
 
     def _columns(self, assets: Index) -> Vector:
         """The chosen assets' losses, one row per asset, not yet scaled; kept until other assets are asked for."""
@@ -102,15 +123,16 @@ class Scenarios:
             if 3 * len(nonzero) < self.assets:
                 return theta[nonzero] @ self._turned[nonzero]
             return theta @ self._turned
-        shift = float(self.center @ theta)
-        return np.concatenate(self._by_block(lambda _, block: (block @ theta - shift) / self.scale))
+        shift = self.centers @ theta
+        return np.concatenate(self._by_block(lambda _, block, which: (block @ theta - shift[which]) / self.scale))
 
     def column_sums(self, tilt: Vector) -> Vector:
         """The tilted mean of every asset: (A - center)^T tilt / scale."""
         if self._turned is not None:
             return (self._turned @ tilt) / self._unit
-        parts = self._by_block(lambda rows, block: tilt[rows] @ block)
-        return np.asarray(sum(parts, -float(tilt.sum()) * self.center) / self.scale)
+        parts = self._by_block(lambda rows, block, _: tilt[rows] @ block)
+        totals = np.array([tilt[rows].sum() for rows in self.samples.rows])
+        return np.asarray(sum(parts, -totals @ self.centers) / self.scale)
 
     def gram(self, diagonal: Vector, assets: Index, columns: dict[int, Vector], inner: int) -> Vector:
         """The Hessian in (theta, inner) but for the block of the ``inner`` variables, which is 0.
@@ -140,9 +162,9 @@ class Scenarios:
                 out[:size, size + j] = (chosen @ column) / -self._unit
         else:
 
-            def part(rows: slice, block: Vector) -> tuple[Vector, dict[int, Vector]]:
+            def part(rows: slice, block: Vector, which: int) -> tuple[Vector, dict[int, Vector]]:
                 some = block if size == self.assets else block[:, assets]
-                some = (some - self.center[assets]) / self.scale
+                some = (some - self.centers[which, assets]) / self.scale
                 half = some * np.sqrt(diagonal[rows])[:, None]
                 return half.T @ half, {j: column[rows] @ some for j, column in columns.items()}
 
@@ -158,7 +180,8 @@ class Scenarios:
         if self._turned is not None:
             return np.asarray(self._columns(assets).take(scenarios, axis=1).T / self._unit)
         some = np.asarray(self.table[scenarios][:, assets], dtype=np.float64)
-        return np.asarray((some - self.center[assets]) / self.scale)
+        which = np.searchsorted([rows.start or 0 for rows in self.samples.rows], scenarios, side="right") - 1
+        return np.asarray((some - self.centers[which][:, assets]) / self.scale)
 
 
 @dataclass(frozen=True)

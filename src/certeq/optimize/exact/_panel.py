@@ -25,11 +25,11 @@ from certeq.optimize.exact._solve import (
     from_a_part,
     movable_assets,
     multipliers_of,
-    solve_exact,
+    solve_problem,
     status_of,
     tidied,
-    time_left,
     unbounded_error,
+    with_scenarios,
 )
 from certeq.optimize.exact._start import ScenarioSummary, Worst, scan
 from certeq.optimize.exact._working_set import FEW
@@ -117,7 +117,7 @@ def solve_panel(
             return _in_memory(asked, summary, given, tol, max_iter, deadline)
         problem = replace(asked, polyhedron=rows.constraints)
         if given is None:
-            given = from_a_part(problem, summary.drawn, summary.drawn_weights, tol, deadline)
+            given = from_a_part(problem, [(summary.drawn, summary.drawn_weights)], tol, deadline)
         order = np.argsort(problem.linear + summary.center + summary.deviation, kind="stable")
         start = feasible_point(rows, *box, given, order, FEW)
         # Only center and scale are asked of the scenarios here, and both are known for the whole panel.
@@ -138,7 +138,7 @@ def solve_panel(
                 worst, _, worst_weights = panel.reduce(Worst(theta, rows_drawn))
                 descent.passes += 1
                 part = summary.with_tail(panel.take(worst), worst_weights, theta)
-                better = from_a_part(problem, part.drawn, part.drawn_weights, tol, deadline)
+                better = from_a_part(problem, [(part.drawn, part.drawn_weights)], tol, deadline)
                 if better is None:
                     break
                 start = feasible_point(rows, *box, better, order, FEW)
@@ -175,7 +175,7 @@ def solve_panel(
             y,
             z,
             model.holding,
-            summary.center,
+            summary.centers,
         )
         # The solution of a draw may hold next to nothing; what counts as small is measured as in memory, by a plain
         # point.
@@ -186,7 +186,7 @@ def solve_panel(
             descent.passes += found.passes + 2
             best = np.array([found.threshold])
             alone, _ = prove_alone(
-                panel, inner, problem.linear, q, box, units.mass, theta, best, model.holding, summary.center
+                [panel], inner, problem.linear, q, box, [units.mass], theta, best, model.holding, summary.centers
             )
             if alone.gap < proof.gap:
                 proof, t = alone, found.threshold
@@ -213,17 +213,8 @@ def _in_memory(
     asked: Problem, summary: ScenarioSummary, given: Vector | None, tol: float, max_iter: int, deadline: float
 ) -> PanelResult:
     """A panel so small that the pass which looks at it brings it along: as a table in memory."""
-    found = solve_exact(
-        summary.drawn,
-        asked.utility,
-        weights=summary.drawn_weights,
-        linear=asked.linear,
-        **asked.polyhedron.as_arguments(),
-        theta0=given,
-        tol=tol,
-        max_iter=max_iter,
-        time_limit=time_left(deadline),
-    )
+    problem = with_scenarios(asked, [(summary.drawn, summary.drawn_weights)])
+    found = solve_problem(problem, given, tol, max_iter, deadline)
     shared = {name: getattr(found, name) for name in PanelResult.__dataclass_fields__ if name not in ("passes", "tilt")}
     return PanelResult(**shared, passes=1)
 

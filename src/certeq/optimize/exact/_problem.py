@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from certeq._checks import as_real, check_array, check_bound, check_finite, check_instance, check_weights, probabilities
 from certeq._table import ArrayTable, Table, refuse_table
 from certeq.optimize.domains._rows import Constraints
-from certeq.optimize.exact._risk import read_inner, total_cost
+from certeq.optimize.exact._risk import ALL, SampleRows, cost_of_constants, read_inner
 from certeq.utilities import Risk
 from certeq.utilities.forms import Inner
 
@@ -20,26 +20,47 @@ _FAR = 1024.0  # deviations from 0 at which the mean of an asset's losses is tak
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Minimize risk(table @ v) + linear.v + squares over the polyhedron; ``kept`` are scenarios of positive weight.
+class Share:
+    """One of the risks that a problem adds up: its factor, and which terms and inner variables it has there."""
 
-    No loss of the table is above ``largest`` in size.
+    risk: Risk
+    factor: float
+    terms: range
+    inner: slice
+    count: int  # of its scenarios
+    kept: NDArray[np.intp] | None  # those of positive weight, where some have none
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimize the sum of risks of table @ v, plus linear.v + squares, over the polyhedron.
+
+    The table holds the scenarios of positive weight of all samples, one sample after the other, and ``inner`` the terms
+    of all risks. No loss of the table is above ``largest`` in size.
     """
 
     table: NDArray[np.floating]
-    weights: Vector
-    utility: Risk
+    samples: SampleRows
+    shares: tuple[Share, ...]
     inner: Inner
     linear: Vector
     polyhedron: Constraints
-    kept: NDArray[np.intp] | None
-    count: int
     largest: float
     squares: Squares | None = None
 
-    def as_table(self) -> Table:
-        """The scenarios as a table, read in blocks: a large one is never copied whole."""
-        return ArrayTable(self.table, self.weights)
+    @property
+    def weights(self) -> Vector:
+        """The scenarios' probabilities, which sum to 1 in each sample."""
+        return self.samples.weights
+
+    @property
+    def risk(self) -> str:
+        """The risks in words."""
+        return " + ".join([repr(share.risk) for share in self.shares])
+
+    def tables(self) -> list[Table]:
+        """The scenarios of each sample as a table, read in blocks: a large one is never copied whole."""
+        return [ArrayTable(self.table[rows], self.weights[rows]) for rows in self.samples.rows]
 
 
 def read_problem(
@@ -58,43 +79,61 @@ def read_problem(
     """Check every argument; errors name it, say what was found and what would be right."""
     check_instance("utility", utility, Risk, "a certeq utility or risk such as CVaR(0.05)")
     inner = read_inner(utility)
-    table, largest = _table(A)
+    table, largest = read_table("A", A)
     count, assets = table.shape
-    kept, mass = None, np.full(count, 1.0 / count)
-    if weights is not None:
-        mass = probabilities(check_weights("weights", weights, count))
-        if np.any(mass == 0.0):
-            kept = np.flatnonzero(mass)
-            table, mass = table[kept], mass[kept]
-    polyhedron = Constraints(
+    table, mass, kept = read_weights("weights", weights, table)
+    polyhedron = read_polyhedron(assets, lower, upper, C, c, G, b)
+    slope = np.zeros(assets) if linear is None else check_array("linear", linear, size=assets)
+    squares = read_squares(quadratic, assets)
+    share = Share(utility, 1.0, range(len(inner.terms)), ALL, count, kept)
+    return Problem(table, SampleRows(mass), (share,), inner, slope, polyhedron, largest, squares)
+
+
+def read_weights(
+    name: str, weights: Any, table: NDArray[np.floating]
+) -> tuple[NDArray[np.floating], Vector, NDArray[np.intp] | None]:
+    """Scenarios of positive weight, their probabilities, and which they are where some have none."""
+    count = len(table)
+    if weights is None:
+        return table, np.full(count, 1.0 / count), None
+    mass = probabilities(check_weights(name, weights, count))
+    if mass.all():
+        return table, mass, None
+    kept = np.flatnonzero(mass)
+    return table[kept], mass[kept], kept
+
+
+def read_polyhedron(assets: int, lower: Any, upper: Any, C: Any, c: Any, G: Any, b: Any) -> Constraints:
+    """The feasible set."""
+    return Constraints(
         _bound("lower", lower, assets, -np.inf),
         _bound("upper", upper, assets, np.inf),
         *_rows("C", C, "c", c, assets),
         *_rows("G", G, "b", b, assets),
     )
-    slope = np.zeros(assets) if linear is None else check_array("linear", linear, size=assets)
-    squares = read_squares(quadratic, assets)
-    return Problem(table, mass, utility, inner, slope, polyhedron, kept, count, largest, squares)
 
 
-def without_offsets(problem: Problem, mean: Vector, deviation: Vector) -> tuple[Problem, Vector]:
+def without_offsets(problem: Problem, means: Vector, deviation: Vector) -> tuple[Problem, Vector]:
     """The same problem with small losses where those of an asset lie far from 0, and what was taken off each asset.
 
-    A risk moves with a constant: OCE((A + 1 b^T) v) = OCE(A v) + b.v, so that an offset goes into the linear term and
-    rounds nothing there that a proof multiplies by scenarios. It is taken off only where no digit is lost: where every
-    loss lies between half and twice the offset, their difference is exact (Sterbenz).
+    Of every sample there is one row of means and of what was taken off. A risk moves with a constant: OCE((A + 1 b^T)
+    v) = OCE(A v) + b.v, so that an offset goes into the linear term and rounds nothing there that a proof multiplies by
+    scenarios. It is taken off only where no digit is lost: where every loss lies between half and twice the offset,
+    their difference is exact (Sterbenz).
     """
-    far = np.abs(mean) > _FAR * deviation
+    far = np.abs(means) > _FAR * deviation
+    offsets = np.zeros(means.shape)
     if not far.any():
-        return problem, np.zeros(len(mean))
+        return problem, offsets
     table = np.array(problem.table, dtype=np.float64)
-    with np.errstate(all="ignore"):
-        ratio = np.where(far, table / np.where(far, mean, 1.0), 0.0)
-    exact = far & (ratio.min(axis=0) >= 0.5) & (ratio.max(axis=0) <= 2.0)
-    offset = np.where(exact, mean, 0.0)
-    table -= offset
-    linear = problem.linear + total_cost(problem.inner) * offset
-    return replace(problem, table=table, linear=linear, largest=float(np.abs(table).max())), offset
+    for rows, own, mean, offset in zip(problem.samples.rows, far, means, offsets, strict=True):
+        with np.errstate(all="ignore"):
+            ratio = np.where(own, table[rows] / np.where(own, mean, 1.0), 0.0)
+        exact = own & (ratio.min(axis=0) >= 0.5) & (ratio.max(axis=0) <= 2.0)
+        offset[:] = np.where(exact, mean, 0.0)
+        table[rows] -= offset
+    linear = problem.linear + cost_of_constants(problem.inner, offsets)
+    return replace(problem, table=table, linear=linear, largest=float(np.abs(table).max())), offsets
 
 
 def read_squares(quadratic: Any, size: int) -> Squares | None:
@@ -122,17 +161,17 @@ def read_start(theta0: Any, assets: int) -> Vector | None:
     return None if theta0 is None else check_array("theta0", theta0, size=assets)
 
 
-def _table(found: Any) -> tuple[NDArray[np.floating], float]:
+def read_table(name: str, found: Any) -> tuple[NDArray[np.floating], float]:
     """The table and its largest entry in size."""
     refuse_table(found)
-    table = as_real("A", found)
+    table = as_real(name, found)
     if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(f"A must be a table of losses, scenarios x assets; found shape {table.shape}.")
+        raise ValueError(f"{name} must be a table of losses, scenarios x assets; found shape {table.shape}.")
     with np.errstate(all="ignore"):  # a NaN is the greatest and the least of all, so that both passes find it
         largest = max(float(table.max()), -float(table.min()))
     if not np.isfinite(largest):
         row, column = np.argwhere(~np.isfinite(table))[0]
-        raise ValueError(f"A must be finite; found {table[row, column]} at scenario {row}, asset {column}.")
+        raise ValueError(f"{name} must be finite; found {table[row, column]} at scenario {row}, asset {column}.")
     return table, largest
 
 
@@ -246,6 +285,29 @@ class Squares:
 
 
 @dataclass(frozen=True)
+class PartResult:
+    """One of the risks that were added up, at the point found.
+
+    Attributes
+    ----------
+    value : float
+        The risk of its losses, A theta + offset; not yet times its weight.
+    threshold : float or array
+        t* of its losses; one for each term of a mixture.
+    inner : array
+        All inner variables of the risk, in the order of its ``inner()``.
+    tilt : array
+        Worst-case probabilities of its scenarios, which sum to 1: ``tilt @ A`` is a slope of the risk in theta, and
+        ``tilt @ (A v + offset)`` is at most its value at any v where the risk is coherent.
+    """
+
+    value: float
+    threshold: float | Vector
+    inner: Vector
+    tilt: Vector = field(repr=False)
+
+
+@dataclass(frozen=True)
 class ExactResult:
     """A feasible point with a proved bound on how far its value is from the optimum.
 
@@ -281,6 +343,9 @@ class ExactResult:
     radius : float
         Infinite, unless a variable has no bound at all: the lower bound then holds for points whose unbounded
         entries are within this distance of theta's.
+    parts : tuple of PartResult
+        Of every risk that was added up: its value, threshold, inner variables and tilt. Where there are several, those
+        of the result itself are these one after the other.
 
     Notes
     -----
@@ -309,3 +374,4 @@ class ExactResult:
     trace: list[tuple[float, float, float, int]] = field(repr=False)
     multipliers: dict[str, Vector] = field(repr=False)
     radius: float = np.inf
+    parts: tuple[PartResult, ...] = field(default=(), repr=False)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from certeq._table import ArrayTable, Table, summary
 from certeq.optimize.exact._model import Model
-from certeq.optimize.exact._risk import alone, best_inner, with_least
+from certeq.optimize.exact._risk import SampleRows, alone, best_inner, with_least
 from certeq.optimize.qp import Subproblem
 from certeq.risk.solvers import solve_long
 from certeq.utilities import CVaR
@@ -36,7 +36,7 @@ def next_radius(
     theta: Vector,
     origin: Vector,
     radius: float,
-    losses: Callable[[Vector], tuple[Table, float]],
+    losses: Callable[[Vector, Term], tuple[Table, float]],
 ) -> float:
     """How far away the next model may put the bounds of variables that have none, after a step to v.
 
@@ -61,10 +61,10 @@ def next_radius(
     return 10.0 * radius if radius < 1e9 else 10.0
 
 
-def falls_for_ever(model: Model, direction: Vector, losses: Callable[[Vector], tuple[Table, float]]) -> bool:
+def falls_for_ever(model: Model, direction: Vector, losses: Callable[[Vector, Term], tuple[Table, float]]) -> bool:
     """Whether direction lies in the set's cone and the objective's slope along it stays below 0.
 
-    ``losses`` are those of a direction, and their mean; the model's own are less it.
+    ``losses`` are those of a direction for a term, and their mean; the model's own are less it.
     """
     d = direction / float(np.max(np.abs(direction)))
     q = model.polyhedron
@@ -74,11 +74,13 @@ def falls_for_ever(model: Model, direction: Vector, losses: Callable[[Vector], t
         return False
     if model.squares is not None and not model.squares.flat_along(d):
         return False
-    far = sum(_slope_far_out(model.inner, term, lambda: losses(d)) for term in model.inner.terms)
+    far = sum(_slope_far_out(model.inner, term, d, losses) for term in model.inner.terms)
     return far + float(model.linear @ d) < -10.0 * _SMALL
 
 
-def _slope_far_out(inner: Inner, term: Term, losses: Callable[[], tuple[Table, float]]) -> float:
+def _slope_far_out(
+    inner: Inner, term: Term, direction: Vector, losses: Callable[[Vector, Term], tuple[Table, float]]
+) -> float:
     """The slope of a term far out along a direction, whose losses less their mean are asked for where they matter.
 
     OCE(X + s Y)/s tends to the largest mean of Y under tilts q with q/w in the range of the slope of u: between low
@@ -86,13 +88,14 @@ def _slope_far_out(inner: Inner, term: Term, losses: Callable[[], tuple[Table, f
     scale is as much larger as its losses are: it tends to the term's own risk of Y.
     """
     if term.s is not None:
-        table, _ = losses()
+        table, _ = losses(direction, term)
         assert isinstance(table, ArrayTable)  # tables that are read in blocks have plain terms
-        return best_inner(table.values, table.weights, with_least(alone(inner, term), 0.0))[0]
+        assert table.weights is not None
+        return best_inner(table.values, SampleRows(table.weights), with_least(alone(inner, term), 0.0))[0]
     low, high = term.form.utility.slope_range
     if low == high:
         return 0.0
-    table, mean = losses()
+    table, mean = losses(direction, term)
     if high < np.inf and low > -np.inf:
         return term.weight * (1.0 - low) * (solve_long(table, CVaR._of((1.0 - low) / (high - low))).value - mean)
     ends = summary(table)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq.risk.solvers import solve_inner, value_near
+from certeq.utilities import Quadratic
 from certeq.utilities.forms import Form, Inner, Kink, Term
 
 Vector = NDArray[np.float64]
+Entries = TypeVar("Entries", bound=NDArray[Any])
+ALL = slice(None)
 _HALVINGS = 40  # of a distance from the even tilt, before nothing is left of it
 
 
@@ -36,6 +40,43 @@ def parts_at(inner: Inner, v: Vector) -> tuple[TermAt, ...]:
             for term in inner.terms
         ]
     )
+
+
+class SampleRows:
+    """Probabilities of the scenarios of one or more samples, one after the other; those of each sum to 1."""
+
+    def __init__(self, weights: Vector, rows: tuple[slice, ...] = (ALL,)) -> None:
+        self.weights, self.rows = weights, rows
+        each = [weights[own] for own in rows]
+        self.uneven = tuple([None if (own == own[0]).all() else own for own in each])  # None where all are equal
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def even(self) -> bool:
+        """Whether there is one sample, of equal weights."""
+        return len(self.rows) == 1 and self.uneven[0] is None
+
+    def of(self, vector: Entries, term: Term) -> Entries:
+        """What belongs to the scenarios of a term, of a vector or table with one entry for every scenario."""
+        return vector if len(self.rows) == 1 else cast(Entries, vector[self.rows[term.sample]])
+
+    def first(self, term: Term) -> int:
+        """The first scenario of a term's sample."""
+        return self.rows[term.sample].start or 0
+
+    def total(self, vectors: Sequence[tuple[Term, NDArray[Any]]]) -> NDArray[Any]:
+        """The sum of vectors of single terms, as one with an entry for every scenario."""
+        if len(self.rows) == 1:
+            total = vectors[0][1]
+            for _, vector in vectors[1:]:
+                total = total + vector
+            return total
+        total = np.zeros(len(self.weights))
+        for term, vector in vectors:
+            total[self.rows[term.sample]] += vector
+        return total
 
 
 def times(weight: float, vector: Vector) -> Vector:
@@ -73,9 +114,23 @@ def with_least(inner: Inner, least: float | Vector) -> Inner:
     return Inner(inner.cost, low, inner.high, inner.terms)
 
 
-def total_cost(inner: Inner) -> float:
-    """By how much the risk moves with a constant loss of 1."""
-    return float(inner.cost[thresholds_of(inner)].sum())
+def cost_of_constants(inner: Inner, constants: Vector) -> Vector:
+    """What the risk adds for constant losses, of which ``constants`` has one row for each sample."""
+    total = times(float(inner.cost[inner.terms[0].t]), constants[inner.terms[0].sample])
+    for term in inner.terms[1:]:
+        total = total + float(inner.cost[term.t]) * constants[term.sample]
+    return total
+
+
+def quadratic_curvature(term: Term) -> float | None:
+    """The curvature of a term whose utility is quadratic; None for every other."""
+    shape = None if term.s is not None else term.form.shape
+    return shape.bend if isinstance(shape, Quadratic) else None
+
+
+def is_quadratic(inner: Inner) -> bool:
+    """Whether the risk is quadratic in the losses and the inner variables: one second-order model says it all."""
+    return all(quadratic_curvature(term) is not None for term in inner.terms)
 
 
 def plain_form(inner: Inner) -> Form | None:
@@ -110,23 +165,25 @@ def alone(inner: Inner, term: Term) -> Inner:
     """One term with its own inner variables."""
     own = [term.t] if term.s is None else [term.t, term.s]
     return Inner(
-        inner.cost[own], inner.low[own], inner.high[own], (replace(term, t=0, s=None if term.s is None else 1),)
+        inner.cost[own],
+        inner.low[own],
+        inner.high[own],
+        (replace(term, t=0, s=None if term.s is None else 1, sample=0),),
     )
 
 
-def best_inner(
-    losses: Vector, weights: Vector | None, inner: Inner, guess: Vector | None = None
-) -> tuple[float, Vector]:
+def best_inner(losses: Vector, samples: SampleRows, inner: Inner, guess: Vector | None = None) -> tuple[float, Vector]:
     """The risk of losses, and the inner variables that attain it; ``guess`` are those of similar losses."""
     total, v = 0.0, np.empty(len(inner.cost))
     for term in inner.terms:
+        x, weights = samples.of(losses, term), samples.uneven[term.sample]
         if term.s is None:
             start = None if guess is None else float(guess[term.t])
-            value, v[term.t] = value_near(losses, weights, term.form, start)
+            value, v[term.t] = value_near(x, weights, term.form, start)
             total += term.weight * value
         else:
             own = [term.t, term.s]
-            solved = solve_inner(losses, weights, alone(inner, term), None if guess is None else guess[own])
+            solved = solve_inner(x, weights, alone(inner, term), None if guess is None else guess[own])
             value, v[own] = (np.inf, np.nan) if solved is None else (solved.value, solved.inner)
             total += value
     return total, v

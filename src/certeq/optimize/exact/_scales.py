@@ -85,7 +85,7 @@ def _at_zero(
             return None
         s = None if term.s is None or ends else kept.index(term.s)
         weight = float(model.inner.cost[term.t]) if ends else term.weight
-        terms.append(Term(weight, limit, kept.index(term.t), s))
+        terms.append(Term(weight, limit, kept.index(term.t), s, term.sample))
     inner = model.inner
     limited = model.with_inner(Inner(inner.cost[kept], inner.low[kept], inner.high[kept], tuple(terms)))
     start = limited.at(answer.point.theta, answer.point.losses)
@@ -104,7 +104,8 @@ def _limit(model: Model, term: Term) -> Form | None:
     if not low > -np.inf:
         return None
     # The largest loss is the mean of the worst losses that no scenario outweighs.
-    tail = (1.0 - low) / (high - low) if high < np.inf else 0.5 * float(model.weights.min())
+    least = float(model.samples.of(model.weights, term).min())
+    tail = (1.0 - low) / (high - low) if high < np.inf else 0.5 * least
     worst = CVaR._of(tail)
     return form_of(worst if low == 0.0 else low * Mean() + (1.0 - low) * worst)
 
@@ -122,8 +123,8 @@ def _with_scales(model: Model, found: Answer, kept: list[int], ended: set[int | 
         inner[term.t] += ASIDE * LEAST_SCALE
         part = TermAt(term, term.weight, term.form.scaled(LEAST_SCALE), float(inner[term.t]), LEAST_SCALE)
         tilt = one.tilt * (float(model.inner.cost[term.t]) / term.weight)
-        support = found.point.losses - part.t
-        slopes, which = np.unique(tilt / model.weights, return_inverse=True)
+        support = model.samples.of(found.point.losses, term) - part.t
+        slopes, which = np.unique(tilt / model.samples.of(model.weights, term), return_inverse=True)
         # A slope of 0 is that of every loss far below t; another is best supported where it is reached.
         points = LEAST_SCALE * _points_of_slope(term.form, slopes)
         support = np.where(slopes[which] == 0.0, support, points[which])

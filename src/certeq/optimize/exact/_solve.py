@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_count, check_number
-from certeq._table import Block
+from certeq._table import ArrayTable, Block
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.domains._rows import (
@@ -24,17 +25,36 @@ from certeq.optimize.domains._rows import (
     restore,
 )
 from certeq.optimize.exact._certificate import Certificate, conclude, prove_alone, tangent_problem, with_squares
-from certeq.optimize.exact._descent import Answer, Descent, total_tilt
+from certeq.optimize.exact._descent import Answer, Descent
 from certeq.optimize.exact._evidence import evidence_in_memory, tilt_of
 from certeq.optimize.exact._model import LEAST_SCALE, Model, normalize
 from certeq.optimize.exact._oracle import Scenarios
-from certeq.optimize.exact._problem import ExactResult, Problem, read_problem, read_start, without_offsets
+from certeq.optimize.exact._problem import (
+    ExactResult,
+    PartResult,
+    Problem,
+    Share,
+    read_problem,
+    read_start,
+    read_weights,
+    without_offsets,
+)
 from certeq.optimize.exact._recession import UnboundedDirection
-from certeq.optimize.exact._risk import best_inner, parts_at, plain_form, thresholds_of, with_least
+from certeq.optimize.exact._risk import (
+    SampleRows,
+    best_inner,
+    cost_of_constants,
+    is_quadratic,
+    parts_at,
+    thresholds_of,
+    times,
+    with_least,
+)
 from certeq.optimize.exact._scales import ASIDE, bounded_scales, with_smaller_scales
 from certeq.optimize.exact._start import at_once, first_point
 from certeq.optimize.exact._working_set import FEW
-from certeq.utilities import Quadratic, Risk
+from certeq.utilities import Risk
+from certeq.utilities.forms import Inner
 
 Vector = NDArray[np.float64]
 
@@ -129,7 +149,11 @@ def solve_exact(
     problem = read_problem(A, utility, weights, linear, lower, upper, C, c, G, b, quadratic)
     check_limits(tol, max_iter, time_limit)
     given = read_start(theta0, problem.table.shape[1])
-    deadline = np.inf if time_limit is None else began + time_limit
+    return solve_problem(problem, given, tol, max_iter, np.inf if time_limit is None else began + time_limit)
+
+
+def solve_problem(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:
+    """The solution of a problem that was read; ``given`` is a point to start from."""
     with one_blas_thread():
         first = max_iter if given is not None or max_iter < _ANEW else max_iter // 2
         found = _solve(problem, given, tol, first, deadline)
@@ -148,17 +172,17 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     rows = presolve_rows(asked)
     if rows.constraints is not asked:
         problem = replace(problem, polyhedron=rows.constraints)
-    form = plain_form(problem.inner)
-    single = form is not None and isinstance(form.shape, Quadratic) and problem.table.shape[1] <= FEW
+    single = problem.table.shape[1] <= FEW and is_quadratic(problem.inner)
     if given is None and len(problem.weights) >= _MANY and not single:
         step = max(2, 3 * len(problem.weights) // _MANY)
-        some = np.ascontiguousarray(problem.table[::step])
-        given = from_a_part(problem, some, problem.weights[::step], tol, deadline)
-    scenarios = Scenarios(problem.table, problem.weights, single)
-    problem, offset = without_offsets(problem, scenarios.center, scenarios.deviation)
-    if offset.any():
-        scenarios = Scenarios(problem.table, problem.weights, single)
-    order = np.argsort(problem.linear + scenarios.center + scenarios.deviation, kind="stable")
+        some = [(problem.table[rows][::step], problem.weights[rows][::step]) for rows in problem.samples.rows]
+        given = from_a_part(problem, some, tol, deadline)
+    scenarios = Scenarios(problem.table, problem.samples, single)
+    problem, offsets = without_offsets(problem, scenarios.centers, scenarios.deviation)
+    if offsets.any():
+        scenarios = Scenarios(problem.table, problem.samples, single)
+    means = cost_of_constants(problem.inner, scenarios.centers)
+    order = np.argsort(problem.linear + means + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
     model = normalize(problem, scenarios, start, *box)
     theta, movable = start / model.holding, movable_assets(model)
@@ -179,9 +203,9 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if proof.relative > tol:
         proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
-    inner, free = proof.inner.copy(), thresholds_of(problem.inner)
-    inner[free] += float(offset @ proof.theta)
-    thresholds = inner[free]
+    inner = proof.inner + _of_thresholds(problem.inner, offsets @ proof.theta)
+    parts = _parts(problem, proof, inner)
+    thresholds = inner[thresholds_of(problem.inner)]
     steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in answer.trace]
     return ExactResult(
         theta=proof.theta,
@@ -191,22 +215,31 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         relative_gap=proof.relative,
         threshold=float(thresholds[0]) if len(thresholds) == 1 else thresholds,
         inner=inner,
-        tilt=_all_scenarios(problem, _summing_to_one(problem, proof)),
+        tilt=parts[0].tilt if len(parts) == 1 else np.concatenate([part.tilt for part in parts]),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
         multipliers=multipliers_of(found, rows, asked),
         radius=found.radius,
+        parts=parts,
     )
+
+
+def _of_thresholds(inner: Inner, by_sample: Vector) -> Vector:
+    """Inner variables that are 0 but for thresholds, which are given for every sample."""
+    found = np.zeros(len(inner.cost))
+    for term in inner.terms:
+        found[term.t] = by_sample[term.sample]
+    return found
 
 
 @dataclass(frozen=True)
 class _Proof:
-    """The answer in the caller's units, with its certificate."""
+    """The answer in the caller's units, with its certificate; of every term the tilt of its scenarios."""
 
     theta: Vector
     inner: Vector
-    tilt: Vector
+    tilts: list[Vector]
     certificate: Certificate
     relative: float
 
@@ -217,8 +250,7 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     theta = tidied(problem, model, answer.point.theta)
     c_norm, g_norm = q.lengths()
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
-    inner = answer.point.inner * model.loss
-    inner[thresholds_of(problem.inner)] += float(scenarios.center @ theta)
+    inner = answer.point.inner * model.loss + _of_thresholds(problem.inner, scenarios.centers @ theta)
     for term in problem.inner.terms:
         if term.s is not None and answer.point.inner[term.s] == LEAST_SCALE:
             # In place of 0: as little as the roundings of losses allow, beside a cost that may be large.
@@ -234,12 +266,14 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
         support = one.support * (part.s / one.part.s if part.term.s is not None else model.loss)
         if one.seat is not None:  # on a kink in the caller's units as well, whose rounding is another
             support = np.where(one.seat >= 0, part.form.kink_locations[one.seat], support)
-        sums.append(evidence_in_memory(tangent, part.form, theta, part.t, support, one.tilt, spread, one.moved))
-    mean = scenarios.center
-    found = conclude(sums, problem.inner, tangent.linear, q, box, theta, inner, y, z, model.holding, mean)
+        sums.append(
+            evidence_in_memory(tangent, part.term, part.form, theta, part.t, support, one.tilt, spread, one.moved)
+        )
+    means = scenarios.centers
+    found = conclude(sums, problem.inner, tangent.linear, q, box, theta, inner, y, z, model.holding, means)
     found = with_squares(found, problem, box, theta, z, model.holding)
     relative = found.gap / max(abs(found.value), 1e-2 * model.loss)
-    return _Proof(theta, inner, total_tilt(answer.supported), found, relative)
+    return _Proof(theta, inner, [one.tilt for one in answer.supported], found, relative)
 
 
 def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Model, proof: _Proof) -> _Proof:
@@ -247,27 +281,24 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
 
     The tilt that is returned is that of theta in any case: it sums to 1 whatever the solver did.
     """
-    theta, table = proof.theta, problem.as_table()
+    theta, tables, masses = proof.theta, problem.tables(), [1.0] * len(problem.samples)
     inner, linear = _inner_at(problem, theta), tangent_problem(problem, theta).linear
-    found, tilts = prove_alone(
-        table, problem.inner, linear, problem.polyhedron, box, 1.0, theta, inner, model.holding, model.scenarios.center
-    )
+    q, means = problem.polyhedron, model.scenarios.centers
+    found, kernels = prove_alone(tables, problem.inner, linear, q, box, masses, theta, inner, model.holding, means)
     found = with_squares(found, problem, box, theta, found.z, model.holding)
-    weights = [term.weight for term in problem.inner.terms]
-    tilt = sum(weight * table.elementwise(kernel) for weight, kernel in zip(weights, tilts, strict=True))
+    tilts = [tables[term.sample].elementwise(kernel) for term, kernel in zip(problem.inner.terms, kernels, strict=True)]
     if found.gap < proof.certificate.gap:
-        return _Proof(theta, inner, tilt, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
-    return replace(proof, tilt=tilt)
+        return _Proof(theta, inner, tilts, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
+    return replace(proof, tilts=tilts)
 
 
 def _inner_at(problem: Problem, theta: Vector) -> Vector:
     """The best inner variables for theta."""
-    losses = problem.as_table().elementwise(_Losses(theta))
-    even = bool((problem.weights == problem.weights[0]).all())
+    losses = ArrayTable(problem.table).elementwise(_Losses(theta))
     # Where s is nearly 0 the tilt has as many digits as s is longer than the roundings of losses.
     spread = float(losses.max() - losses.min()) or float(np.abs(losses).max()) or 1.0
     inner = with_least(problem.inner, _FEW_DIGITS * spread)
-    return best_inner(losses, None if even else problem.weights, inner)[1]
+    return best_inner(losses, problem.samples, inner)[1]
 
 
 @dataclass(frozen=True)
@@ -303,28 +334,51 @@ def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
     return onto_rows(q, clean) if np.any(q.G @ clean > q.b) else clean
 
 
-def _summing_to_one(problem: Problem, proof: _Proof) -> Vector:
-    """The tilt without what rounding left of its sum; the certificate has used it as it was.
+def _parts(problem: Problem, proof: _Proof, inner: Vector) -> tuple[PartResult, ...]:
+    """What is known of every risk at the point found, with these inner variables."""
+    found, terms = [], problem.inner.terms
+    for share in problem.shares:
+        own = terms[share.terms.start : share.terms.stop]
+        value = float(problem.inner.cost[share.inner] @ inner[share.inner])
+        value += math.fsum(proof.certificate.terms[share.terms.start : share.terms.stop])
+        thresholds = inner[[term.t for term in own]]
+        threshold = float(thresholds[0]) if len(own) == 1 else thresholds
+        tilt = _all_scenarios(share, _summing_to_one(problem, proof, share))
+        found.append(PartResult(value / share.factor, threshold, inner[share.inner], tilt))
+    return tuple(found)
+
+
+def _summing_to_one(problem: Problem, proof: _Proof, share: Share) -> Vector:
+    """The tilt of a risk without what rounding left of its sum; the certificate has used it as it was.
 
     A gap that is small beside the value may be reached by a tilt that is not yet one: then it is that of theta.
     """
-    tilt, total = proof.tilt, float(proof.tilt.sum())
+    terms = problem.inner.terms
+    weights = [terms[k].weight / share.factor for k in share.terms]
+    tilt = sum(
+        [times(weight, proof.tilts[k]) for weight, k in zip(weights[1:], share.terms[1:], strict=True)],
+        times(weights[0], proof.tilts[share.terms[0]]),
+    )
+    total = float(tilt.sum())
     if abs(total - 1.0) >= 1e-9:
-        table, inner = problem.as_table(), problem.inner
+        table, parts = (
+            problem.tables()[terms[share.terms[0]].sample],
+            parts_at(problem.inner, _inner_at(problem, proof.theta)),
+        )
         tilt = sum(
-            part.weight * table.elementwise(tilt_of(table, inner, part, 1.0, proof.theta))
-            for part in parts_at(inner, _inner_at(problem, proof.theta))
+            weight * table.elementwise(tilt_of(table, problem.inner, parts[k], 1.0, proof.theta))
+            for weight, k in zip(weights, share.terms, strict=True)
         )
         total = float(tilt.sum())
-    return tilt / total if problem.utility.is_monotone and abs(total - 1.0) < 1e-9 else tilt
+    return tilt / total if share.risk.is_monotone and abs(total - 1.0) < 1e-9 else tilt
 
 
-def _all_scenarios(problem: Problem, tilt: Vector) -> Vector:
+def _all_scenarios(share: Share, tilt: Vector) -> Vector:
     """Scenarios of weight 0 were left out; their tilt is 0."""
-    if problem.kept is None:
+    if share.kept is None:
         return tilt
-    full = np.zeros(problem.count)
-    full[problem.kept] = tilt
+    full = np.zeros(share.count)
+    full[share.kept] = tilt
     return full
 
 
@@ -336,28 +390,38 @@ def check_limits(tol: float, max_iter: int, time_limit: float | None) -> None:
         check_number("time_limit", time_limit, "a number of seconds above 0", above=0.0, finite=False)
 
 
-def from_a_part(problem: Problem, table: Vector, weights: Vector | None, tol: float, deadline: float) -> Vector | None:
-    """The solution for some of the scenarios: a start so near that a few steps on all of them are enough."""
-    squares = problem.squares
+def from_a_part(
+    problem: Problem, some: Sequence[tuple[NDArray[np.floating], Vector | None]], tol: float, deadline: float
+) -> Vector | None:
+    """The solution for some of the scenarios: a start so near that a few steps on all of them are enough.
+
+    They are given for each sample, with their weights.
+    """
+    now = time.perf_counter()
+    soon = np.inf if deadline == np.inf else now + max(1e-3, 0.5 * (deadline - now))
     try:
-        found = solve_exact(
-            table,
-            problem.utility,
-            weights=weights,
-            linear=problem.linear,
-            quadratic=None if squares is None else squares.given(),
-            **problem.polyhedron.as_arguments(),
-            tol=max(tol, 1e-6),
-            time_limit=time_left(deadline, 0.5),
-        )
+        return solve_problem(with_scenarios(problem, some), None, max(tol, 1e-6), 200, soon).theta
     except UnboundedError:  # fewer scenarios can be unbounded where all of them are not
         return None
-    return found.theta
 
 
-def time_left(deadline: float, share: float = 1.0) -> float | None:
-    """A share of the time that is left."""
-    return None if deadline == np.inf else max(1e-3, share * (deadline - time.perf_counter()))
+def with_scenarios(problem: Problem, given: Sequence[tuple[NDArray[np.floating], Vector | None]]) -> Problem:
+    """The problem with other scenarios, which are given for each sample, with their weights."""
+    tables, masses, shares, rows, first = [], [], list(problem.shares), [], 0
+    for which, (table, weights) in enumerate(given):
+        count = len(table)
+        table, mass, kept = read_weights("weights", weights, table)
+        shares = [
+            replace(share, count=count, kept=kept) if problem.inner.terms[share.terms[0]].sample == which else share
+            for share in shares
+        ]
+        tables.append(table)
+        masses.append(mass)
+        rows.append(slice(first, first := first + len(table)))
+    joined = np.ascontiguousarray(tables[0]) if len(tables) == 1 else np.concatenate(tables)
+    samples = SampleRows(masses[0]) if len(masses) == 1 else SampleRows(np.concatenate(masses), tuple(rows))
+    largest = float(np.abs(joined).max())
+    return replace(problem, table=joined, samples=samples, shares=tuple(shares), largest=largest)
 
 
 def movable_assets(model: Model) -> NDArray[np.intp]:
@@ -397,7 +461,7 @@ def unbounded_error(problem: Problem, along: Vector) -> UnboundedError:
     order = np.argsort(-np.abs(direction), kind="stable")[:3]
     named = ", ".join(f"{direction[j]:+.3g} of asset {j}" for j in order if abs(direction[j]) > 1e-6)
     return UnboundedError(
-        f"The problem is unbounded under {problem.utility!r}: the objective falls for ever along {named}"
+        f"The problem is unbounded under {problem.risk}: the objective falls for ever along {named}"
         f"{', ...' if np.sum(np.abs(direction) > 1e-6) > 3 else ''}, which no bound or row limits. "
         "Add bounds, a budget or a utility that fears such losses.",
         direction,

@@ -13,11 +13,13 @@ from certeq._table import Block, Table, first_bad, summary
 from certeq._table import Index as Ids
 from certeq.optimize.exact._descent import Answer, Descent, Supported
 from certeq.optimize.exact._model import Model, Point
-from certeq.optimize.exact._risk import has_kinks, plain_form, scales_of, times
+from certeq.optimize.exact._risk import has_kinks, is_quadratic, scales_of, times
 from certeq.optimize.exact._scales import bounded_scales
 from certeq.optimize.exact._working_set import FEW
 from certeq.optimize.qp import SubSolution, solve_subproblem
-from certeq.utilities import MeanVariance, Quadratic
+from certeq.utilities import MeanVariance
+from certeq.utilities.forms import Inner, Term
+from certeq.utilities.forms import form as form_of
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -35,19 +37,23 @@ def at_once(model: Model, theta: Vector, movable: Index) -> Answer | None:
     solution = _single(model, theta, movable)
     if solution is None or not solution.exact:
         return None
-    point = model.evaluate(solution.v[:-1])
-    (part,) = point.parts
-    tilt = model.weights * part.form.left_slope(point.losses, part.t)
+    point = model.evaluate(solution.v[: len(theta)])
+    supported, samples = [], model.samples
+    for part in point.parts:
+        losses, w = samples.of(point.losses, part.term), samples.of(samples.weights, part.term)
+        supported.append(Supported(part, losses - part.t, None, w * part.form.left_slope(losses, part.t)))
     prices = solution.multipliers
-    supported = (Supported(part, point.losses - part.t, None, tilt),)
-    return Answer(point, supported, prices.y, prices.z, np.nan, movable, 1, [])
+    return Answer(point, tuple(supported), prices.y, prices.z, np.nan, movable, 1, [])
 
 
 def _single(model: Model, theta: Vector, movable: Index) -> SubSolution | None:
     if not len(theta) == len(movable) <= FEW:
         return None
     problem = model.as_subproblem()
-    return None if problem is None else solve_subproblem(problem, np.append(theta, -model.utility.anchor), None)
+    if problem is None:
+        return None
+    anchors = [-term.form.utility.anchor for term in model.inner.terms]
+    return solve_subproblem(problem, np.append(theta, anchors), None)
 
 
 def first_point(model: Model, theta: Vector, movable: Index, deadline: float) -> tuple[Model, Point, Index | None]:
@@ -59,11 +65,10 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
     kinked = has_kinks(model.inner)
     if kinked or scales_of(model.inner):
         # One deviation priced like a tail: mean + deviation, linearized in the variance at the start.
-        spread = float(np.std(model.scenarios.losses(theta)))
-        easy = model.with_inner(MeanVariance(1.0 / max(spread, 1e-3)).inner())
+        easy = _with_deviations(model, theta)
         solution = _single(easy, theta, movable)
         if solution is not None:
-            theta, assets = solution.v[:-1], movable
+            theta, assets = solution.v[: len(theta)], movable
         else:
             answer = Descent(easy, easy.evaluate(theta), movable, deadline).run(_ROUGHLY, 50)
             theta, assets = answer.point.theta, answer.assets
@@ -86,6 +91,20 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
     return model, point, assets
 
 
+def _with_deviations(model: Model, theta: Vector) -> Model:
+    """The model with a MeanVariance for every sample in place of its terms, of the same cost."""
+    losses, samples, cost = model.scenarios.losses(theta), model.samples, np.zeros(len(model.samples))
+    for term in model.inner.terms:
+        cost[term.sample] += model.inner.cost[term.t]
+    terms = []
+    for which, rows in enumerate(samples.rows):
+        spread = float(np.std(losses[rows]))
+        form = form_of(MeanVariance(1.0 / max(spread, 1e-3)))
+        terms.append(Term(float(cost[which]), form, which, None, which))
+    free = np.full(len(terms), np.inf)
+    return model.with_inner(Inner(cost, -free, free, tuple(terms)))
+
+
 def _widened(model: Model, scale: float) -> Model:
     """The model with s*u(x/s) for every u, and at least that many times the least s where s is a variable."""
     inner = model.inner
@@ -101,15 +120,18 @@ def _comfortable_scale(model: Model, point: Point, assets: int) -> tuple[float, 
     A utility that is sharp compared with the losses has curvature at a few scenarios only: its quadratic model is then
     good in a tiny neighborhood, and Newton's method from afar crawls. s*u(x/s) is that much wider.
     """
-    form = plain_form(model.inner)
-    if form is not None and isinstance(form.shape, Quadratic):  # the same curvature everywhere
+    if is_quadratic(model.inner):  # the same curvature everywhere
         return 1.0, point.inner
-    scale, wide, weights, kinked = 1.0, model, model.weights, has_kinks(model.inner)
-    enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights)))
+    scale, wide, weights, kinked, samples = 1.0, model, model.weights, has_kinks(model.inner), model.samples
+    enough = min(0.1, max(0.01, 2.0 * min(assets, 100) / len(weights))) * len(samples)
     for _ in range(16):
         with np.errstate(all="ignore"):
-            curved = [times(part.weight, part.form.curvature(point.losses, part.t)) for part in point.parts]
-        curvature = curved[0] if len(curved) == 1 else np.sum(curved, axis=0)
+            curvature = samples.total(
+                [
+                    (part.term, times(part.weight, part.form.curvature(samples.of(point.losses, part.term), part.t)))
+                    for part in point.parts
+                ]
+            )
         total, square = float(weights @ curvature), float(weights @ np.square(curvature))
         if square == 0.0 and (kinked or not any(part.form.utility.kappa > 0.0 for part in point.parts)):
             break
@@ -134,6 +156,11 @@ class ScenarioSummary:
     biggest: float
     drawn: Vector
     drawn_weights: Vector | None
+
+    @property
+    def centers(self) -> Vector:
+        """As of scenarios in memory: one row, of the only sample."""
+        return self.center[None, :]
 
     @property
     def scale(self) -> float:

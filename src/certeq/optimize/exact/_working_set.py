@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact._model import Hinges, Model, Point
-from certeq.optimize.exact._risk import TermAt, all_kinks
+from certeq.optimize.exact._risk import SampleRows, TermAt, all_kinks
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -61,8 +61,9 @@ def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> 
     nearest are taken, whichever kink it is: all losses move alike, and a solution ties no more than it has variables.
     """
     scenario, which, above, far = [], [], [], []
+    samples = model.samples
     for k, (part, kink) in enumerate(all_kinks(point.parts)):
-        excess = point.losses - kink.at - part.t
+        excess = samples.of(point.losses, part.term) - kink.at - part.t
         over = excess > 0.0
         tail = int(over.sum())
         chosen = np.concatenate(
@@ -73,9 +74,9 @@ def near_hinges(model: Model, point: Point, assets: int, share: float = 1.0) -> 
             ]
         )
         chosen = np.unique(chosen)
-        scenario.append(chosen)
+        scenario.append(chosen + samples.first(part.term))
         which.append(np.full(len(chosen), k, dtype=np.intp))
-        above.append(over)
+        above.append(samples.total([(part.term, over)]) > 0)
         far.append(np.abs(excess[chosen]))
     hinges = Hinges(np.concatenate(scenario), np.concatenate(which), np.array(above))
     most = max(int(share * _WORK / (assets + len(model.inner.cost)) ** 2), 8 * assets + 200)
@@ -96,20 +97,24 @@ def _nearest(excess: Vector, among: NDArray[np.bool_], count: int) -> Index:
     return candidates[np.argpartition(-values, count)[:count]]
 
 
-def grown_hinges(hinges: Hinges, losses: Vector, parts: tuple[TermAt, ...], margin: float) -> Hinges | None:
+def grown_hinges(
+    hinges: Hinges, losses: Vector, samples: SampleRows, parts: tuple[TermAt, ...], margin: float
+) -> Hinges | None:
     """Add the scenarios that are not on the side the model took them to be; None where there are none."""
     scenario, which = [hinges.scenario], [hinges.which]
     found = False
     for k, (part, kink) in enumerate(all_kinks(parts)):
-        excess = losses - kink.at - part.t
-        wrong = np.where(hinges.above[k], excess < 0.0, excess > 0.0)
-        wrong[hinges.scenario[hinges.which == k]] = False
+        excess = samples.of(losses, part.term) - kink.at - part.t
+        above, first = samples.of(hinges.above[k], part.term), samples.first(part.term)
+        known = hinges.scenario[hinges.which == k] - first
+        wrong = np.where(above, excess < 0.0, excess > 0.0)
+        wrong[known] = False
         if not wrong.any():
             continue
         found = True
-        close = np.where(hinges.above[k], excess < margin, excess > -margin)
-        close[hinges.scenario[hinges.which == k]] = False
-        fresh = np.flatnonzero(close)
+        close = np.where(above, excess < margin, excess > -margin)
+        close[known] = False
+        fresh = np.flatnonzero(close) + first
         scenario.append(fresh)
         which.append(np.full(len(fresh), k, dtype=np.intp))
     return Hinges(np.concatenate(scenario), np.concatenate(which), hinges.above) if found else None
