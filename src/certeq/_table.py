@@ -180,6 +180,10 @@ class Table(ABC):
         """Rows @ matrix: long and short parts of the same assets, for instance."""
         return _ProductTable(self, matrix)
 
+    def with_column(self, column: Array) -> Table:
+        """The rows with one number more each, the last: losses that nothing multiplies, for instance."""
+        return _ColumnTable(self, column)
+
     def where(self, row: int) -> str:
         """How a caller finds a row, for a message."""
         return f"at index {row}" if len(self.shape) == 1 else f"at scenario {row}"
@@ -312,6 +316,58 @@ class _Through:
     def __call__(self, block: Block) -> Any:
         with np.errstate(invalid="ignore", over="ignore"):
             return self.kernel(replace(block, rows=block.rows @ self.matrix))
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        return self.kernel.join(parts)
+
+
+class _ColumnTable(Table):
+    """The rows of another table with a column, which is in memory, after their last."""
+
+    def __init__(self, table: Table, column: Array) -> None:
+        self.table, self.column = table, column
+        self.shape, self.weighted, self.keep = (len(table), table.shape[1] + 1), table.weighted, table.keep
+
+    def reduce(self, kernel: Kernel[Part], every: bool = False) -> Part:
+        """The kernel sees longer rows."""
+        longer: Kernel[Part] = _Longer(kernel, self.column)
+        return self.table.reduce(longer, every)
+
+    def elementwise(self, kernel: Callable[[Block], Array]) -> Any:
+        """Where the rows are."""
+        return self.table.elementwise(_Longer(kernel, self.column))
+
+    def take(self, index: Index, matrix: Array | None = None) -> Array:
+        """Longer rows at the given positions."""
+        rows = np.column_stack([self.table.take(index), self.column[np.asarray(index)]])
+        return rows if matrix is None else rows @ matrix
+
+    def take_weights(self, index: Index) -> Array | None:
+        """As the table inside."""
+        return self.table.take_weights(index)
+
+    def with_weights(self, weights: Any) -> Table:
+        """The same with one weight per row."""
+        return _ColumnTable(self.table.with_weights(weights), self.column)
+
+    def where(self, row: int) -> str:
+        """As the table inside."""
+        return self.table.where(row)
+
+
+@dataclass(frozen=True)
+class _Longer:
+    """A kernel that sees rows with a number more."""
+
+    kernel: Any
+    column: Array
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.kernel.wide)
+
+    def __call__(self, block: Block) -> Any:
+        return self.kernel(replace(block, rows=np.column_stack([block.rows, self.column[block.ids]])))
 
     def join(self, parts: Sequence[Any]) -> Any:
         return self.kernel.join(parts)

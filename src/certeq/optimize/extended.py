@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from certeq._table import ArrayTable, Block, Table
 from certeq.optimize.domains._polyhedron import ExtendedForm
-from certeq.optimize.exact import ExactResult, PanelResult, solve_exact, solve_panel
+from certeq.optimize.exact import ExactResult, PanelResult, RiskPart, solve_exact, solve_panel, solve_parts
 from certeq.optimize.exact._risk import parts_at
 from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.utilities import Risk, Utility
@@ -27,11 +27,20 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def solve(
-    data: Any, utility: Risk, weights: Any, start: Any, limits: dict[str, Any], options: dict[str, Any]
+    data: Any,
+    utility: Risk,
+    weights: Any,
+    start: Any,
+    limits: dict[str, Any],
+    options: dict[str, Any],
+    offset: Any = None,
 ) -> ExactResult | PanelResult:
-    """The exact solver for wherever the data are."""
+    """The exact solver for wherever the data are; an offset in memory only."""
     if isinstance(data, Table):
         return solve_panel(data, utility, weights=weights, theta0=start, **limits, **options)
+    if offset is not None:
+        part = RiskPart(data, utility, 1.0, offset, weights)
+        return solve_parts([part], theta0=start, **limits, **options)
     return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
 
 
@@ -43,40 +52,50 @@ def solve_extended(
     weights: Any,
     limits: dict[str, Any],
     options: dict[str, Any],
+    offset: bool = False,
 ) -> tuple[ExactResult | PanelResult, Vector]:
-    """The result, with value and gap of the theta beside it."""
+    """The result, with value and gap of the theta beside it; ``offset`` says that the last column of data is one."""
     S, center, count = extended.matrix(), extended.center, extended.index.size
     limits, options = dict(limits), dict(options)
     linear = options.pop("linear", None)
+    costs = np.zeros_like(center) if linear is None else np.asarray(linear, dtype=np.float64)
+    if costs.shape != center.shape:
+        raise ValueError(f"linear must have shape {center.shape}; found {costs.shape}.")
+    if offset:  # of its column 1 is held, whatever v
+        S, center, costs = np.vstack([S, np.zeros(count)]), np.append(center, 1.0), np.append(costs, 0.0)
     if linear is not None:
-        linear = np.asarray(linear, dtype=np.float64)
-        if linear.shape != center.shape:
-            raise ValueError(f"linear must have shape {center.shape}; found {linear.shape}.")
+        options["linear"] = costs @ S
     if start is not None:
         start = extended.parts(start)
-    if np.any(center):  # the losses at the center are a column whose weight is fixed at 1
-        S = np.column_stack([S, center])
-        for name in ("lower", "upper"):
-            limits[name] = np.append(limits[name], 1.0)
-        for name in ("C", "G"):
-            limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
-        start = None if start is None else np.append(start, 1.0)
-    if linear is not None:
-        options["linear"] = linear @ S
-    table: Any
-    if isinstance(data, Table):
-        table = data.mapped(S)
-    else:
+    fixed = bool(np.any(center))  # the losses at the center
+    if not isinstance(data, Table):
         columns = data[:, extended.index] * extended.sign
-        table = np.column_stack([columns, data @ center]) if np.any(center) else columns
-    found = solve(table, utility, weights, start, limits, options)
+        found = solve(columns, utility, weights, start, limits, options, data @ center if fixed else None)
+        if fixed and linear is not None:
+            found = _raised(found, float(costs @ center))
+    else:
+        if fixed:  # a column whose weight is fixed at 1
+            S = np.column_stack([S, center])
+            for name in ("lower", "upper"):
+                limits[name] = np.append(limits[name], 1.0)
+            for name in ("C", "G"):
+                limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
+            start = None if start is None else np.append(start, 1.0)
+            if linear is not None:
+                options["linear"] = costs @ S
+        found = solve(data.mapped(S), utility, weights, start, limits, options)
     theta = extended.theta(found.theta[:count])
-    costs = np.zeros_like(center) if linear is None else linear
     C, c, G, b = (np.asarray(limits[name]) for name in ("C", "c", "G", "b"))
     finite = b < np.inf  # the other rows ask nothing
     y, z = found.multipliers["C"], found.multipliers["G"][finite]
     outside = violation_cost(y, z, C @ found.theta - c, (G @ found.theta - b)[finite])
-    return _at(found, data, utility, weights, theta, center, costs, outside, float(options.get("tol", 1e-9))), theta
+    longer = np.append(theta, 1.0) if offset else theta
+    return _at(found, data, utility, weights, longer, center, costs, outside, float(options.get("tol", 1e-9))), theta
+
+
+def _raised(found: ExactResult | PanelResult, constant: float) -> ExactResult | PanelResult:
+    """A result whose objective is a constant more."""
+    return replace(found, value=found.value + constant, lower_bound=found.lower_bound + constant)
 
 
 def _at(

@@ -20,7 +20,7 @@ from certeq.optimize.domains._polyhedron import extended_form
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
 from certeq.optimize.extended import solve, solve_extended
 from certeq.optimize.lbfgs import has_bounds_alone, minimize_lbfgs
-from certeq.optimize.losses import Loss
+from certeq.optimize.losses import LinearLoss, Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.solution import Solution, Trace
@@ -121,8 +121,7 @@ def _choose(
         raise ValueError(f"samples is missing: {loss!r} holds none.")
     passed_over = ""
     if loss.linear:
-        d = int(data.shape[1])
-        if not _is_polyhedron(domain, d):
+        if not _is_polyhedron(domain, int(data.shape[1]) - has_offset(loss)):
             passed_over = "the feasible set is no polyhedron"
         elif not set(options) <= set(_options_of("exact")) and set(options) <= set(_options_of("sg")):
             passed_over = f"{_first_unknown('exact', options)} is an option of OCE-SG"
@@ -143,6 +142,11 @@ def _choose(
     return "sg", passed_over
 
 
+def has_offset(loss: Loss) -> bool:
+    """Whether the last column of a linear loss's samples is an offset."""
+    return isinstance(loss, LinearLoss) and loss.has_offset
+
+
 def _is_polyhedron(domain: Domain, d: int) -> bool:
     try:
         extended_form(domain, d)
@@ -158,7 +162,8 @@ def _blindness(loss: Loss, utility: Utility, samples: Any, weights: Any, found: 
         return None
     p = None if weights is None else probabilities(np.asarray(weights, dtype=np.float64))
     if loss.linear:
-        return blindness_at(np.asarray(data), found.theta, p, utility, found.tilt)
+        theta = np.append(found.theta, 1.0) if has_offset(loss) else found.theta
+        return blindness_at(np.asarray(data), theta, p, utility, found.tilt)
     if tilt_is_steep(utility, found.tilt, p):
         return None
     return blindness_of(loss.losses(found.theta, data), p, utility, found.value)
@@ -187,7 +192,8 @@ def minimize_exact(
     if data is None:
         raise ValueError(f"samples is missing: {loss!r} holds none.")
     start = None if theta0 is None else check_start(theta0, loss, data, domain)
-    d = int(data.shape[1])
+    fixed = has_offset(loss)
+    d = int(data.shape[1]) - fixed
     begin = time.perf_counter()
     found: ExactResult | PanelResult
     try:
@@ -195,11 +201,12 @@ def minimize_exact(
     except TypeError as error:
         raise ValueError(f"domain must be a polyhedron for method='exact'; found {error}. Use 'sg'.") from None
     limits = extended.rows._constraints().as_arguments()
-    if extended.is_plain:
-        found = solve(data, utility, weights, start, limits, options)
+    if extended.is_plain and not (fixed and isinstance(data, Table)):
+        A, offset = (data[:, :-1], data[:, -1]) if fixed else (data, None)
+        found = solve(A, utility, weights, start, limits, options, offset)
         theta = found.theta
     else:
-        found, theta = solve_extended(data, utility, extended, start, weights, limits, options)
+        found, theta = solve_extended(data, utility, extended, start, weights, limits, options, fixed)
     return Solution(
         theta=theta,
         value=float(found.value),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize.domains import Domain
 from certeq.optimize.exact._certificate import certify_at
-from certeq.optimize.losses import Evaluation, Loss, Objective
+from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
 from certeq.utilities import Utility
 from certeq.utilities.forms import form
 
@@ -189,7 +189,9 @@ def certified_gap(at: Evaluation, theta: Floats, objective: Objective, domain: D
     step, count = max(1, _CHUNK // table.shape[1]), len(table)
     rows = (slice(start, min(start + step, count)) for start in range(0, count, step))
     blocks = ((part, np.asarray(table[part], dtype=np.float64)) for part in rows)
-    return certify_at(blocks, weights, form(utility), domain, theta, at.threshold, at.tilt[kept])[1]
+    longer = loss.extended(theta) if isinstance(loss, LinearLoss) else theta
+    fixed = longer.size - theta.size
+    return certify_at(blocks, weights, form(utility), domain, longer, at.threshold, at.tilt[kept], fixed)[1]
 
 
 def stationarity(at: Evaluation, theta: Floats, domain: Domain) -> float:

@@ -129,22 +129,25 @@ def certify_at(
     theta: Vector,
     t: float,
     tilt: Vector,
+    fixed: int = 0,
 ) -> tuple[float, float]:
     """The value at theta and its gap over any feasible set, from the tilt of the losses there: no multipliers needed.
 
-    The least value of g.v over the set is g.theta - ``domain.support_gap(theta, g)``; the rest is the theorem.
+    The least value of g.v over the set is g.theta - ``domain.support_gap(theta, g)``; the rest is the theorem. The
+    last entries of theta, as many as are ``fixed``, are no variables.
     """
     parts = []
     with np.errstate(all="ignore"):
         for rows, block in blocks:
             parts.append(evidence(form, block, weights[rows], theta, t, block @ theta - t, tilt[rows]))
     sums = [join(parts)]
-    away = domain.support_gap(theta, sums[0].gradient)
+    size = len(theta) - fixed
+    away = domain.support_gap(theta[:size], sums[0].gradient[:size])
     none = np.zeros(0)
-    far = domain.diameter(len(theta))
-    low, high = theta - far, theta + far
+    far = domain.diameter(size)
+    low, high = (np.append(theta[:size] + sign * far, theta[size:]) for sign in (-1.0, 1.0))
     nothing = Constraints(low, high, np.zeros((0, len(theta))), none, np.zeros((0, len(theta))), none)
-    reach = float(np.abs(theta).sum()) + math.sqrt(len(theta)) * far
+    reach = float(np.abs(theta).sum()) + math.sqrt(size) * far
     inner, v = form.utility.inner(), np.array([t])
     terms = parts_at(inner, v)
     constant, furthest = _constant(inner, terms, sums, v, reach)

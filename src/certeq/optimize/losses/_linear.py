@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from certeq._checks import check_array
+from certeq._checks import check_array, check_number
 from certeq._table import Array, Block, Table, as_table, summary
 from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
 
@@ -16,7 +16,7 @@ _SPARE_MEMORY = 1 << 26  # bytes that may be spent on a second copy of the sampl
 
 
 class LinearLoss(Loss):
-    r"""Linear losses :math:`F_i(\theta) = a_i^\top\theta`; a portfolio passes minus its returns.
+    r"""Linear losses :math:`F_i(\theta) = a_i^\top\theta + b_i`; a portfolio passes minus its returns.
 
     Parameters
     ----------
@@ -24,6 +24,10 @@ class LinearLoss(Loss):
         One row per sample. Leave it out when samples come from a sampler or a stream. A Dask array, and a
         memory-mapped array of 256 MB or more, is read in blocks of rows and never held as a whole; `minimize` takes
         it with method "exact" and "sg".
+    offset : float or array (n,), optional
+        Losses b that theta has no part in, one per sample; none if not given. For the losses of a portfolio beside
+        those of a benchmark with returns y, ``LinearLoss(-X, offset=y)``. Other samples and batches of such a loss have
+        the offset as their last column.
 
     Notes
     -----
@@ -46,18 +50,32 @@ class LinearLoss(Loss):
     convex = True
     linear = True
 
-    def __init__(self, A: Any = None) -> None:
+    #: whether the last column of the samples is an offset, which theta has no part in
+    has_offset: bool = False
+
+    def __init__(self, A: Any = None, offset: Any = None) -> None:
         self.samples = None if A is None else self.check_samples(A)
+        if offset is not None:
+            if self.samples is None:
+                raise ValueError("offset belongs to the rows of A, which are not given.")
+            self.samples = with_offset(self.samples, offset)
+            self.has_offset = True
 
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
-        """Return A theta, and q -> A^T q."""
-        A = self._in_memory(batch)
+        """Return A theta + b, and q -> A^T q."""
+        A, theta = self._in_memory(batch), self.extended(theta)
         refuse_width("A", A, theta)
+        if self.has_offset:
+            return np.dot(A, theta), lambda q: np.dot(q, A)[:-1]
         return np.dot(A, theta), lambda q: np.dot(q, A)
+
+    def extended(self, theta: Floats) -> Floats:
+        """Theta as the samples want it: with 1 for an offset."""
+        return np.append(theta, 1.0) if self.has_offset else theta
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:
         """Return A."""
-        return np.asarray(self._in_memory(batch))
+        return np.asarray(self._without_offset(self._in_memory(batch)))
 
     def hessian_product(self, theta: Floats, batch: Any, q: Floats, v: Floats) -> Floats:
         """Return 0: a linear loss has no curvature of its own."""
@@ -73,14 +91,14 @@ class LinearLoss(Loss):
 
     def lipschitz(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
         """Largest norm(a_i)."""
-        A = self._own(batch)
+        A = self._without_offset(self._own(batch))
         if isinstance(A, Table):
             return largest_norm(A, False)
         return float(np.sqrt(np.einsum("ij,ij->i", A, A).max()))
 
     def spread(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
         """Largest norm(a_i - mean a)."""
-        A = self._own(batch)
+        A = self._without_offset(self._own(batch))
         if isinstance(A, Table):
             return min(largest_norm(A, True), largest_norm(A, False))
         centered = A - A.mean(axis=0)
@@ -90,12 +108,16 @@ class LinearLoss(Loss):
         """Return the number of columns of A."""
         if batch is None and self.samples is None:
             return None
-        return int(self._own(batch).shape[1])
+        return int(self._own(batch).shape[1]) - self.has_offset
 
     def check_samples(self, samples: Any) -> Any:
         """Return A as a finite matrix of floats, or as a panel that is read in blocks."""
         panel = as_table(samples)
-        return check_array("A", samples, 2) if panel is None else panel
+        found = check_array("A", samples, 2) if panel is None else panel
+        if self.has_offset and found.shape[1] != self.samples.shape[1]:
+            wanted = self.samples.shape[1]
+            raise ValueError(f"samples must have {wanted} columns, the last an offset; found {found.shape[1]}.")
+        return found
 
     def lay_out(self, samples: Any) -> Any:
         """Return A by columns, if that does not cost too much memory: both products then run a fifth faster."""
@@ -113,10 +135,28 @@ class LinearLoss(Loss):
             )
         return A
 
+    def _without_offset(self, A: Any) -> Any:
+        if not self.has_offset:
+            return A
+        return A.mapped(np.eye(A.shape[1])[:, :-1]) if isinstance(A, Table) else A[:, :-1]
+
     def __repr__(self) -> str:
         if self.samples is None:
             return "LinearLoss()"
-        return f"LinearLoss(A=<{self.samples.shape[0]}x{self.samples.shape[1]}>)"
+        count, columns = self.samples.shape
+        if self.has_offset:
+            return f"LinearLoss(A=<{count}x{columns - 1}>, offset=<{count}>)"
+        return f"LinearLoss(A=<{count}x{columns}>)"
+
+
+def with_offset(A: Any, offset: Any) -> Any:
+    """The samples A with the offset as a last column; that of a table is brought into memory, eight bytes a row."""
+    count = len(A)
+    if np.ndim(offset) == 0 and not hasattr(offset, "dask"):
+        column = np.full(count, check_number("offset", offset))
+    else:
+        column = check_array("offset", offset, size=count)
+    return A.with_column(column) if isinstance(A, Table) else np.column_stack([A, column])
 
 
 def largest_norm(table: Table, centered: bool) -> float:

@@ -22,7 +22,7 @@ from certeq._checks import (
 from certeq._table import Array, Block, Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.exact._start import scan
-from certeq.optimize.losses import Evaluation, Loss, Objective
+from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
 from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
 from certeq.optimize.sg._identity import identify
@@ -335,9 +335,11 @@ class TableObjective(Objective):
 
     def evaluate(self, theta: Floats) -> Evaluation:
         """Return value, gradient and threshold at theta."""
-        solved = solve_table(self.table.losses(theta), self.utility)
-        gradient, mass = self.table.reduce(_TiltedSum(theta, solved.tilt(normalized=False)))
-        nothing = np.zeros(0)
+        assert isinstance(self.loss, LinearLoss)
+        longer = self.loss.extended(theta)
+        solved = solve_table(self.table.losses(longer), self.utility)
+        gradient, mass = self.table.reduce(_TiltedSum(longer, solved.tilt(normalized=False)))
+        gradient, nothing = gradient[: theta.size], np.zeros(0)
         return Evaluation(float(solved.value), gradient / mass, nothing, float(solved.threshold), nothing)
 
 

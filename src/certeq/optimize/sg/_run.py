@@ -63,7 +63,8 @@ class Run:
             self.steps = kind(theta, domain.diameter(theta.size), choice.power)
             if choice.accelerated and objective is not None and choice.batch != full_batch():
                 self.correction = Correction(objective.count, theta.size)
-        sparse = type(loss) is LinearLoss  # the rows of a batch are the gradients; a subclass may add to them
+        # The rows of a batch are the gradients; a subclass may add to them, and an offset is no part of them.
+        sparse = type(loss) is LinearLoss and not loss.has_offset
         self.tilt = WarmTilt(utility, None if objective is None else objective.weights, sparse=sparse)
         # Weights belong to the full sample; a drawn batch has them in its odds already.
         shared = objective is None or objective.weights is None
