@@ -31,43 +31,21 @@ class Scenarios:
 
     OCE moves with a constant, OCE(A v) = center.v + OCE((A - center) v), so centering costs nothing and spares the
     Hessian the cancellation of a large common offset; ``centers`` has one row for each sample. Where the ``covariance``
-    is all that will be asked for, the copy keeps the table's order in memory: turning it takes as long as half the
-    product.
+    is all that will be asked for and no asset's mean is above its deviation, there is no copy: the products of the
+    losses as they are lose nothing.
     """
 
     def __init__(self, table: NDArray[np.floating], samples: SampleRows, covariance: bool = False) -> None:
         self.table, self.samples = table, samples
-        self.weights = weights = samples.weights
+        self.weights = samples.weights
         self.count, self.assets = table.shape
         self._turned: Vector | None = None
         self._cached: tuple[Index, Vector] | None = None
         self._covariance: Vector | None = None  # of even scenarios, in the caller's units
-        if table.size * 8 <= _COPY_LIMIT:
-            raw = np.asarray(table.T, dtype=np.float64)
-            self.centers = np.array([raw[:, rows] @ weights[rows] for rows in samples.rows])
-            covariance = covariance and samples.even
-            if len(samples) == 1:
-                turned = np.subtract(raw, self.centers[0][:, None], order="K" if covariance else "C")
-            else:
-                turned = np.array(raw, order="C")
-                for rows, center in zip(samples.rows, self.centers, strict=True):
-                    turned[:, rows] -= center[:, None]
-            self._turned = turned
-            with np.errstate(over="ignore", invalid="ignore"):
-                if covariance:
-                    self._covariance = weights[0] * (turned @ turned.T)
-                    square: Vector = self._covariance.diagonal()
-                else:
-                    square = weights[0] * np.vecdot(turned, turned) if samples.even else np.square(turned) @ weights
-        else:
-            means = self._by_block(lambda rows, block, which: (which, weights[rows] @ block))
-            self.centers = np.zeros((len(samples), self.assets))
-            for which, mean in means:
-                self.centers[which] += mean
-            square = sum(
-                self._by_block(lambda rows, block, which: weights[rows] @ np.square(block - self.centers[which])),
-                np.zeros(self.assets),
-            )
+        small = table.size * 8 <= _COPY_LIMIT
+        square = self._read_covariance() if covariance and small and samples.even and len(samples) == 1 else None
+        if square is None:
+            square = self._read_copy() if small else self._read_blocks()
         if not np.isfinite(square).all():
             raise OverflowError(
                 f"A holds losses as large as {np.abs(table).max():g}, whose squares are beyond float64; give them in a "
@@ -81,7 +59,43 @@ class Scenarios:
         self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy
         if self._turned is not None and self.scale < _TINY:
             self._turned /= self.scale
-            self._unit, self._covariance = 1.0, None
+            self._unit = 1.0
+
+    def _read_copy(self) -> Vector:
+        """Means, a centered copy with one row for each asset, and the squares by asset."""
+        raw, weights, samples = np.asarray(self.table.T, dtype=np.float64), self.weights, self.samples
+        self.centers = np.array([raw[:, rows] @ weights[rows] for rows in samples.rows])
+        if len(samples) == 1:
+            turned = np.subtract(raw, self.centers[0][:, None], order="C")
+        else:
+            turned = np.array(raw, order="C")
+            for rows, center in zip(samples.rows, self.centers, strict=True):
+                turned[:, rows] -= center[:, None]
+        self._turned = turned
+        with np.errstate(over="ignore"):
+            squares: Vector = weights[0] * np.vecdot(turned, turned) if samples.even else np.square(turned) @ weights
+        return squares
+
+    def _read_blocks(self) -> Vector:
+        """Means and the squares by asset, without a copy."""
+        weights = self.weights
+        self.centers = np.zeros((len(self.samples), self.assets))
+        for which, mean in self._by_block(lambda rows, block, which: (which, weights[rows] @ block)):
+            self.centers[which] += mean
+        squares = self._by_block(lambda rows, block, which: weights[rows] @ np.square(block - self.centers[which]))
+        return np.asarray(sum(squares, np.zeros(self.assets)))
+
+    def _read_covariance(self) -> Vector | None:
+        """The variances, once means and covariance are known; None where centered losses would give other digits."""
+        raw, p = np.asarray(self.table, dtype=np.float64), self.weights[0]
+        with np.errstate(all="ignore"):
+            self.centers = (self.weights @ raw)[None]
+            moments, offsets = p * (raw.T @ raw), np.square(self.centers[0])
+            square: Vector = moments.diagonal() - offsets
+            if not ((square >= offsets) & (square > _TINY**2) & np.isfinite(square)).all():
+                return None
+        self._covariance = moments - self.centers.T @ self.centers
+        return square
 
     def root_mean_square(self) -> Vector:
         """At least sqrt(sum w a^2) of every asset: Minkowski's inequality, and more for rounding and underflow."""
@@ -142,12 +156,12 @@ class Scenarios:
         """
         size = len(assets)
         out = np.zeros((size + inner, size + inner))
+        if self._covariance is not None and size == self.assets and (diagonal == diagonal[0]).all():
+            # A constant curvature: losses that are centered have no product with it.
+            out[:size, :size] = (diagonal[0] / self.weights[0] / self.scale**2) * self._covariance
+            return out
         if self._turned is not None:
             chosen = self._columns(assets)
-            if self._covariance is not None and size == self.assets and (diagonal == diagonal[0]).all():
-                # A constant curvature: losses that are centered have no product with it.
-                out[:size, :size] = (diagonal[0] / self.weights[0] / self._unit**2) * self._covariance
-                return out
             if (diagonal == diagonal[0]).all():  # nothing to weigh
                 out[:size, :size] = (diagonal[0] / self._unit**2) * (chosen @ chosen.T)
             else:

@@ -177,10 +177,11 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         step = max(2, 3 * len(problem.weights) // _MANY)
         some = [(problem.table[rows][::step], problem.weights[rows][::step]) for rows in problem.samples.rows]
         given = from_a_part(problem, some, tol, deadline)
-    scenarios = Scenarios(problem.table, problem.samples, single)
+    once = single and given is None and bool(np.isfinite(box[1] - box[0]).all())
+    scenarios = Scenarios(problem.table, problem.samples, once)
     problem, offsets = without_offsets(problem, scenarios.centers, scenarios.deviation)
     if offsets.any():
-        scenarios = Scenarios(problem.table, problem.samples, single)
+        scenarios = Scenarios(problem.table, problem.samples, once)
     means = cost_of_constants(problem.inner, scenarios.centers)
     order = np.argsort(problem.linear + means + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
