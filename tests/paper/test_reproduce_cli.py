@@ -133,7 +133,7 @@ def test_ctrl_c_is_told_in_one_line_and_the_same_command_goes_on(tmp_path, early
     said, told = victim.communicate(timeout=60)
     assert victim.returncode == 130, (said, told)
     assert said == ""
-    (line,) = told.splitlines()
+    (line,) = told.strip().splitlines()  # rich 13.0 ends with an empty line
     assert "the same command goes on from there" in line
     if early:
         assert line.startswith("interrupted: ")
