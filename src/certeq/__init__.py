@@ -7,8 +7,6 @@ estimators and the rest live in packages of their own (``certeq.torch``, ``certe
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from certeq._table import register as _register
-
 if TYPE_CHECKING:
     from certeq.optimize import *  # noqa: F403
     from certeq.risk import *  # noqa: F403
@@ -36,9 +34,6 @@ _NAMES = {
 _HOMES = {name: package for package, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)
-
-for _package in ("dask", "dask_expr"):
-    _register(_package, "certeq.scale")
 
 
 def __getattr__(name: str) -> Any:

@@ -156,7 +156,7 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     """
     target = check_writable(path, force=force)
     try:
-        write_bytes(target, text.encode(), replace=force)
+        write_bytes(target, text.encode(errors="backslashreplace"), replace=force)  # names that are not UTF-8
     except FileExistsError:
         raise FileExistsError(f"{target} appeared while the work was going on; pass --force to replace it.") from None
     return target

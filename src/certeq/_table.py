@@ -612,7 +612,9 @@ def first_bad(table: Table) -> tuple[int, int, float] | None:
 
 # -- which module reads an array --------------------------------------------------------------------------------------
 
-_READERS: dict[str, str] = {}  # the package an array's type comes from -> the module that reads it
+# The package an array's type comes from, and the module that reads it. Dask's is known without an import of it, so that
+# `import certeq` imports nothing, NumPy included, until a name is asked for.
+_READERS: dict[str, str] = {"dask": "certeq.scale", "dask_expr": "certeq.scale"}
 
 
 def register(package: str, module: str) -> None:

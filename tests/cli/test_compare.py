@@ -7,7 +7,7 @@ import pytest
 
 NAMES = [
     "CVaR", "Entropic", "Mean-variance", "Monotone mean-variance", "Quartic", "Leaky CVaR", "Smooth CVaR",
-    "Equal weights", "Risk parity (HRP)", "Maximum Sharpe",
+    "Equal weights", "Hierarchical risk parity (HRP)", "Maximum Sharpe",
 ]  # fmt: skip
 KEYS = [
     "annualized_mean", "gini_mean_difference", "cvar", "evar", "cdar", "annualized_sharpe_ratio",
@@ -15,7 +15,7 @@ KEYS = [
 ]  # fmt: skip
 PRINTED = {
     "Equal weights": (0.1717, 0.0115, 0.0274, 0.0565, 0.1448, 0.9241, 1.2885),
-    "Risk parity (HRP)": (0.1462, 0.0102, 0.0251, 0.0541, 0.1302, 0.8663, 1.1988),
+    "Hierarchical risk parity (HRP)": (0.1462, 0.0102, 0.0251, 0.0541, 0.1302, 0.8663, 1.1988),
     "Maximum Sharpe": (0.1814, 0.0115, 0.0270, 0.0542, 0.1409, 0.9684, 1.3724),
     "CVaR": (0.1250, 0.0100, 0.0239, 0.0484, 0.1561, 0.7639, 1.0679),
 }
@@ -80,7 +80,7 @@ def test_a_strategy_that_fails_leaves_the_others(certeq, prices, csv, monkeypatc
     from certeq.cli import _compare
 
     def fragile(name, *more, **settings):
-        if name in {"CVaR", "Risk parity (HRP)"}:
+        if name in {"CVaR", "Hierarchical risk parity (HRP)"}:
             raise _compare.BadData(f"{name}: no [luck]")
         return genuine(name, *more, **settings)
 
@@ -88,7 +88,7 @@ def test_a_strategy_that_fails_leaves_the_others(certeq, prices, csv, monkeypatc
     monkeypatch.setattr(_compare, "fitted", fragile)
     result = certeq("compare", csv(prices))
     assert "CVaR failed; the report looks at Entropic instead" in result.stderr
-    assert "Risk parity (HRP) failed: no [luck]" in result.stderr
+    assert "Hierarchical risk parity (HRP) failed: no [luck]" in result.stderr
     assert "n/a" in result.stdout
     assert "no [luck]" in (certeq.folder / "certeq-report.html").read_text()
 

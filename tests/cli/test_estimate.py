@@ -47,13 +47,13 @@ def test_table_parquet_gains_and_level(certeq, tmp_path):
     pd.DataFrame({"pnl": -LOSSES, "other": LOSSES}).to_parquet(path)
     said = certeq("estimate", path, "--column", "pnl", "--gains", "--level", "0.9").stdout
     assert f"{ce.oce(LOSSES, ce.CVaR(0.05)):.8g}" in said
-    assert "0.9 interval" in said
+    assert "90 % confidence interval" in said
     assert f"{ce.threshold(LOSSES, ce.CVaR(0.05)):.8g}" in said
 
 
 @pytest.mark.parametrize(("utility", "said"), [("cvar", True), ("entropic", False)])
 def test_the_threshold_of_cvar_is_called_value_at_risk(certeq, file, utility, said):
-    assert ("Threshold t* (VaR)" in certeq("estimate", file, "-u", utility).stdout) is said
+    assert ("VaR (threshold t*)" in certeq("estimate", file, "-u", utility).stdout) is said
 
 
 def test_warnings_are_told_apart_from_the_result(certeq, tmp_path):

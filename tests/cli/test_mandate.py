@@ -77,7 +77,7 @@ def test_walking_forward(certeq, prices, returns, csv):
     assert (certeq.folder / "last.csv").read_text().startswith("asset,weight")
     said = certeq("portfolio", csv(prices), *walk).stdout
     assert "3 portfolios from" in said
-    assert "Every fit is proven within" in said
+    assert "Optimality gap of every fit" in said
     assert "leave out --test-size" in certeq.refused("portfolio", "--refit-every", 5, "--test-size", 0.1, code=2)
     assert "belongs to --refit-every" in certeq.refused("portfolio", "--train-size", 5, code=2)
     assert "--train-size must be at least" in certeq.refused("portfolio", csv(prices), "--refit-every", 5)

@@ -134,7 +134,7 @@ def test_page_has_words_and_numbers(study):
     text = render(study)
     data = json.loads(re.search(r'id="study">(.*?)</script>', text, re.S)[1])
     assert [c["key"] for c in data["charts"]] == ["wealth", "drawdowns", "rolling", "weights", "trades"]
-    for wanted in ("Against the benchmark", "Years of costly", "Turnover a year", "Every fit proven within"):
+    for wanted in ("Against the benchmark", "Years of costly", "Turnover a year", "Optimality gap, every fit"):
         assert wanted in text
 
 

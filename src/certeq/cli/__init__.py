@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 __all__ = ["main"]
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command; ends the process with 0 when all went well, 1 on bad data, 2 on bad usage."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets a question mark, not a traceback.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    """Run the command; ends the process with 0 when all went well, 1 on bad data, 2 on bad usage, 130 on Ctrl-C."""
+    _prepare_streams()
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+    except OSError as error:  # those of files are told where they occur: this one is of standard output
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left to write would fail again at exit
+        print(f"error: cannot write to standard output: {error.strerror or error}.", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         from certeq.cli._app import app
     except ImportError as error:
@@ -21,4 +33,23 @@ def main(arguments: list[str] | None = None) -> Any:
             raise
         print("error: the certeq command needs typer and rich: pip install 'certeq[cli]'", file=sys.stderr)
         raise SystemExit(1) from None
-    app(arguments, prog_name="certeq")
+    try:
+        app(arguments, prog_name="certeq")
+    except SystemExit as end:
+        try:
+            sys.stdout.flush()  # here, where a full disk can be told in one line
+        except OSError:
+            if not end.code:
+                raise
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the reason was given
+        raise
+
+
+def _prepare_streams() -> None:
+    """A character that a terminal cannot show becomes a question mark; a stream that is closed takes nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - it stays open as long as the process
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

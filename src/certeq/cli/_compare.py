@@ -20,6 +20,7 @@ from certeq.cli._console import (
     print_sentence,
     print_table,
     progress,
+    safe_text,
 )
 from certeq.cli._inputs import load_panel
 from certeq.cli._options import (
@@ -53,6 +54,8 @@ EXAMPLES = (
     "certeq compare prices.csv --report comparison.html --force",
     "certeq compare returns.parquet --returns --no-report --json",
 )
+SUMMARY = "Compare strategies on held-out data"
+AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
 # What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.
 _FIRST = {"annualized_mean": "Return a year", "cvar": "CVaR 95 %"}
@@ -70,7 +73,7 @@ def run(
     value_column: ValueColumn = None,
     max_weight: Annotated[float, typer.Option(help="Largest weight of an asset, for the seven utilities.")] = 1.0,
     test_size: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Share of the rows, the last ones, to judge on.")
+        float, typer.Option(min=0.01, max=0.9, help="Fraction of the most recent rows held out for testing.")
     ] = 0.25,
     focus: Annotated[
         str, typer.Option(help="The utility whose tail, frontier and sensitivity the report shows.")
@@ -85,7 +88,7 @@ def run(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the seven utilities, equal weights, risk parity and maximum Sharpe, judged on days held out."""
+    """Compare the seven utilities, equal weights, hierarchical risk parity and maximum Sharpe on held-out data."""
     try:
         wanted = find(focus)
     except UnknownChoice as error:
@@ -120,7 +123,7 @@ def run(
             print_sentence(differences_sentence(pairs))
         elif reason := why_not_compared(study):
             note(reason)
-        tail = f"; report written to {target}" if target is not None else ""
+        tail = f"; report written to {safe_text(target)}" if target is not None else ""
         print(f"{time.perf_counter() - began:.1f} s{tail}")
 
 
@@ -292,6 +295,3 @@ def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
 
 def _listed(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in values.items())
-
-
-run.__doc__ = f"{run.__doc__}\n\n{UNITS_HELP}"

@@ -35,25 +35,39 @@ _KEPT = 2  # columns that are never left out: what it is, and its first number
 _LONG = 24  # words may be broken into pieces of this many letters before a column is left out
 _SHORT = 8  # and of this many where no more columns can be left out
 _ANY = 100_000  # columns: more than a cell has, so that what is measured is the cell
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
 
 
 def fail(reason: object) -> NoReturn:
     """One line on standard error, and exit code 1."""
-    print(f"error: {' '.join(str(reason).split())}", file=sys.stderr)
+    print(f"error: {safe_text(' '.join(str(reason).split()))}", file=sys.stderr)
     raise typer.Exit(1)
 
 
 def note(text: str) -> None:
     """Something the user should know that is not the result."""
-    print(f"note: {' '.join(text.split())}", file=sys.stderr)
+    print(f"note: {safe_text(' '.join(text.split()))}", file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Why the result above may not be trusted."""
+    print(f"warning: {safe_text(' '.join(text.split()))}", file=sys.stderr)
+
+
+def safe_text(text: object) -> str:
+    """Text for a terminal: names of files and columns may hold controls that color, erase or reorder what is shown.
+
+    >>> print(safe_text("a\\x1b[31m red \\u202e name"))
+    a\\x1b[31m red \\u202e name
+    """
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in str(text))
 
 
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn what bad data, missing extras and files in the way raise into one line and exit code 1.
 
-    Warnings become notes, each said once: a user of the command has no use for the line of our code they came from.
+    Python's warnings are told after the result, each once, without the line of our code that they came from.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("once")
@@ -62,8 +76,9 @@ def explained() -> Iterator[None]:
         except (BadData, ImportError, OSError, OverflowError) as error:
             fail(error)
         finally:
+            sys.stdout.flush()  # the number first, then what is to be said about it
             for text in dict.fromkeys(str(warning.message) for warning in caught if _matters(warning)):
-                note(text)
+                warn(text)
 
 
 def print_json(data: Any) -> None:
@@ -91,7 +106,7 @@ def print_sentence(text: str) -> None:
     console = Console(highlight=False)
     if not _is_limited():
         console.width = max(console.width, len(text))
-    console.print(Text(text))
+    console.print(Text(safe_text(text)))
 
 
 def _is_limited() -> bool:
@@ -101,7 +116,7 @@ def _is_limited() -> bool:
 
 def cell(text: object, style: str = "") -> Text:
     """Text as it is: rich would read square brackets in a name as markup."""
-    return Text(str(text), style=style)
+    return Text(safe_text(text), style=style)
 
 
 def bars(*, quiet: bool, width: int = 0) -> Progress:

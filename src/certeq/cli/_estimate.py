@@ -1,17 +1,18 @@
-"""``certeq estimate``: OCE of a column of losses, with its error bars."""
+"""``certeq estimate``: OCE of a column of losses, with a confidence interval."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from certeq.cli._console import cell, explained, note, print_json, print_table
+from certeq.cli._console import cell, explained, note, print_json, print_table, warn
 from certeq.cli._inputs import blame, dask_at, is_many, lazy_column
 from certeq.cli._options import (
     Alpha,
@@ -29,10 +30,14 @@ from certeq.cli._options import (
     described,
 )
 from certeq.data import read_losses
-from certeq.risk import Estimate, estimate
 from certeq.utilities import CVaR
 
+if TYPE_CHECKING:
+    from certeq.risk import Estimate
+
 NAME = "estimate"
+SUMMARY = "Risk of a column, with confidence interval"
+AFTER_OPTIONS = ""
 NEEDS_FILE = True
 EXAMPLES = (
     "certeq estimate losses.csv --column loss",
@@ -50,7 +55,9 @@ def run(
             show_default=False,
         ),
     ],
-    column: Annotated[str | None, typer.Option("--column", "-c", help="Its name, where there are several.")] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", "-c", help="Column name (required if there are several).")
+    ] = None,
     decimal: Decimal = None,
     sheet: Sheet = None,
     gains: Annotated[bool, typer.Option("--gains", help="The column holds gains or returns: negate them.")] = False,
@@ -61,7 +68,7 @@ def run(
     tau: Tau = None,
     scale: Scale = None,
     normalized: Normalized = False,
-    level: Annotated[float, typer.Option(help="Coverage of the interval.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Coverage of the confidence interval.")] = 0.95,
     dependence: Annotated[
         str,
         typer.Option(help='"auto" for losses in the order of time, "none" if independent, or k overlapping periods.'),
@@ -86,6 +93,8 @@ def run(
         )
     order, decimal = _dependence(dependence), check_decimal(decimal)
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=False)
+    from certeq.risk import estimate  # here: help must not wait for it
+
     with explained():
         built = choice.build(given, normalized=normalized)
         many = cluster is not None or is_many(file)
@@ -114,6 +123,11 @@ def run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are printed below
             low, high = result.interval(level)
+        if as_json:
+            print_json(_facts(file, name, choice, given, normalized, result, level, (low, high)))
+        else:
+            print_table(_table(name, result, level, low, high))
+        sys.stdout.flush()  # the number first, then what is to be said about it
         blind = any("--scale" in warning for warning in result.warnings)  # they say it with a number
         if choice.depends_on_units and not blind and "scale" not in given and "tau" not in given:
             note(
@@ -121,11 +135,7 @@ def run(
                 f"{spread:.3g}. See --scale."
             )
         for warning in result.warnings:
-            note(_said(warning))
-        if as_json:
-            print_json(_facts(file, name, choice, given, normalized, result, level, (low, high)))
-        else:
-            print_table(_table(name, result, level, low, high))
+            warn(_said(warning))
 
 
 def _dependence(text: str) -> int | str | None:
@@ -176,15 +186,16 @@ def _memory(result: Estimate) -> str:
 
 def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
     table = Table(show_header=False, title=None)
+    doubtful = " (see the warning below)" if result.warnings else ""
     rows = [
         ("Column", name),
         ("Utility", repr(result.utility)),
         ("OCE", f"{result.value:.8g}"),
-        (f"{level:.6g} interval", f"{low:.6g} to {high:.6g}"),
-        ("Threshold t* (VaR)" if isinstance(result.utility, CVaR) else "Threshold t*", f"{result.threshold:.8g}"),
+        (f"{100 * level:.6g} % confidence interval", f"{low:.6g} to {high:.6g}{doubtful}"),
+        ("VaR (threshold t*)" if isinstance(result.utility, CVaR) else "Threshold t*", f"{result.threshold:.8g}"),
         ("Standard error", f"{result.stderr:.3g}"),
         ("Bias, estimated", f"{result.bias:.2g}"),
-        ("Samples", f"{result.n}, of which about {result.ess:.0f} carry the risk"),
+        ("Samples", f"{result.n} (effective sample size {result.ess:.0f})"),
         ("Dependence", _memory(result)),
     ]
     if result.assumptions:

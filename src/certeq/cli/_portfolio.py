@@ -24,6 +24,7 @@ from certeq.cli._console import (
     print_json,
     print_table,
     progress,
+    safe_text,
     write_weights,
 )
 from certeq.cli._inputs import load_panel
@@ -84,6 +85,8 @@ EXAMPLES = (
     "certeq portfolio prices.csv --groups sectors.csv --constraint 'tech <= 0.3' --benchmark SPY",
     "certeq portfolio prices.csv --refit-every 63 --costs 0.001 --max-turnover 0.1 --report walk.html",
 )
+SUMMARY = "Portfolio of least risk, with certificate"
+AFTER_OPTIONS = UNITS_HELP
 _SHOWN = 25
 _FEW_IN_TAIL = 5.0  # rows, as in the warnings of an estimate
 _FEW_HELD_OUT = 60  # rows, below which a report gives no intervals
@@ -124,7 +127,7 @@ def run(
     benchmark: Benchmark = None,
     test_size: Annotated[
         float,
-        typer.Option(min=0.0, max=0.9, help="Share of the rows, the last ones, held out to judge the weights on."),
+        typer.Option(min=0.0, max=0.9, help="Fraction of the most recent rows held out for testing."),
     ] = 0.0,
     refit_every: RefitEvery = None,
     train_size: TrainSize = None,
@@ -383,14 +386,14 @@ def _deliver(
     print_table(_weights_table(strategy, weights), "" if report is None else "in the report")
     shown = found[strategy.name]
     where, period = "in sample" if study.in_sample else "held out", study.frequency.period
-    print(f"OCE {strategy.objective:.8g} a {period}, proven within {strategy.gap:.1e} of the least possible.")
+    print(f"{strategy.name}: OCE {strategy.objective:.8g} a {period} in sample; optimality gap {strategy.gap:.1e}.")
     print(
         f"Return {shown['annualized_mean'][0]:.2%} a year, CVaR {shown['cvar'][0]:.2%} a {period}, "
         f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where}; {study.frequency})."
     )
     for what, path in (("weights", output), ("report", report)):
         if path is not None:
-            print(f"{what} written to {path}")
+            print(f"{what} written to {safe_text(path)}")
 
 
 def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
@@ -432,7 +435,7 @@ def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
     reason = f"left out: {assets} assets are more than {MANY_ASSETS}" if assets > MANY_ASSETS else None
     return {
         "Equal weights": (EqualWeighted(), None),
-        "Risk parity (HRP)": (HierarchicalRiskParity(), reason),
+        "Hierarchical risk parity (HRP)": (HierarchicalRiskParity(), reason),
         "Maximum Sharpe": (MeanRisk(objective_function=ObjectiveFunction.MAXIMIZE_RATIO), reason),
     }
 
@@ -493,6 +496,3 @@ def swept(
     except BadData as error:
         notes.append(f"no {error}")
     return path, turned, notes
-
-
-run.__doc__ = f"{run.__doc__}\n\n{UNITS_HELP}"

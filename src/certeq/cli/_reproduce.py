@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from certeq.cli._console import BadData, bars, cell, explained, note, print_json, print_table
+from certeq.cli._console import BadData, bars, cell, explained, note, print_json, print_table, safe_text
 from certeq.cli._options import AsJson
 
 if TYPE_CHECKING:
     from certeq.paper import Result
 
 NAME = "reproduce"
+SUMMARY = "Rerun the paper's tables and figures"
+AFTER_OPTIONS = ""
 NEEDS_FILE = False
 EXAMPLES = (
     "certeq reproduce --quick",
@@ -107,7 +109,7 @@ def run(
             print_json({"index": str(index), "experiments": [_facts(result) for result in results]})
         else:
             print_table(_table(results), f"in {index}")
-            print(f"{time.perf_counter() - began:.1f} s; report written to {index}")
+            print(f"{time.perf_counter() - began:.1f} s; report written to {safe_text(index)}")
         for result in results:
             if result.outcome is not None and result.outcome.synthetic:
                 note(f"{result.name} ran on synthetic data, as a market's file was not to be had.")

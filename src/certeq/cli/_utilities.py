@@ -12,6 +12,8 @@ from certeq.cli._console import cell, print_json, print_table
 from certeq.cli._options import CHOICES, UNITS_HELP, AsJson, Choice
 
 NAME = "utilities"
+SUMMARY = "List the utilities, drawn"
+AFTER_OPTIONS = ""
 NEEDS_FILE = False
 EXAMPLES = ("certeq utilities", "certeq utilities --json")
 _REACH = 0.05
@@ -19,7 +21,7 @@ _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 
 
 def run(as_json: AsJson = False) -> None:
-    """List the utilities: what each fears, its parameters, and how it weighs a day's loss.
+    """List the utilities: what each emphasizes, its parameters, and how it weighs a day's loss.
 
     The drawing is the slope u'(x) for losses from 5 % below to 5 % above the threshold t*, up to 5: how many
     ordinary days a day counts as.
@@ -28,7 +30,7 @@ def run(as_json: AsJson = False) -> None:
         print_json([_facts(choice) for choice in CHOICES.values()])
         return
     table = Table(show_lines=True)
-    for heading in ("Utility", "What it fears", "For daily returns"):
+    for heading in ("Utility", "Emphasizes", "For daily returns"):
         table.add_column(heading)
     table.add_column("Weight of a loss", no_wrap=True)  # a drawing
     for choice in CHOICES.values():

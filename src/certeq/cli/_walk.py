@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from certeq.cli._console import BadData, cell, print_json, print_table, write_weights
+from certeq.cli._console import BadData, cell, print_json, print_table, safe_text, write_weights
 from certeq.cli._options import Choice, described
 from certeq.data import LEAST_ROWS, PriceData
 
@@ -69,10 +69,10 @@ class WalkRun:
             f"{year * np.nansum(walk.turnover):.0%} and costs {year * walk.costs.sum():.2%} a year ({study.frequency})."
         )
         if walk.gaps is not None:
-            print(f"Every fit is proven within {walk.gaps.max():.1e} of the best possible.")
+            print(f"Optimality gap of every fit: at most {walk.gaps.max():.1e}.")
         for what, path in (("last weights", output), ("report", report)):
             if path is not None:
-                print(f"{what} written to {path}")
+                print(f"{what} written to {safe_text(path)}")
 
     def _table(self, found: Any) -> Table:
         from certeq.report import METRICS

@@ -176,7 +176,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
 
 
 def _proof(sweep: Sweep) -> str:
-    return "" if sweep.gap is None else f" Every point is proven within {sweep.gap:.0e} of the least OCE at its mean."
+    return "" if sweep.gap is None else f" Optimality gap of every point: at most {sweep.gap:.0e}."
 
 
 def sensitivity_charts(study: Study, sweep: Sweep) -> list[Chart]:

@@ -134,7 +134,7 @@ def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
         ("Costs a year", percent(year * float(walk.costs.sum()), 2)),
     ]
     if walk.gaps is not None:
-        cards.append(("Every fit proven within", f"{walk.gaps.max():.1e}"))
+        cards.append(("Optimality gap, every fit", f"{walk.gaps.max():.1e}"))
     return cards
 
 
