@@ -235,7 +235,7 @@ def test_what_is_refused():
     A = sample(14, 50, 3)
     loss = ce.LinearLoss(A)
     with pytest.raises(TypeError, match="needs all losses sorted"):
-        ce.minimize(loss, ce.Wang(0.5), domain=ce.Simplex())
+        solve_exact(A, ce.Wang(0.5))
     for method in ("sg", "lbfgs"):
         with pytest.raises(TypeError, match="need linear losses and method='exact'"):
             ce.minimize(loss, ce.EVaR(0.1), domain=ce.Simplex(), method=method)

@@ -19,6 +19,7 @@ RISKS = [
     ce.Mixture([0.5, 0.3, 0.2], [ce.CVaR(0.1), ce.CVaR(0.05), ce.CVaR(0.02)]),
     ce.Mixture([0.5, 0.5], [ce.Entropic(20.0), ce.EVaR(0.1)]),
 ]
+DISTORTIONS = [ce.Wang(0.7), ce.Mixture([0.5, 0.5], [ce.PowerDistortion(4), ce.CVaR(0.05)])]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,20 @@ def test_contributions_add_up(returns, risk):
     assert abs(model.risk_contributions_.sum() - total) <= 1e-12 * abs(total)
 
 
-@pytest.mark.parametrize("risk", [RISKS[0], RISKS[3]], ids=repr)
+@pytest.mark.parametrize("risk", DISTORTIONS, ids=repr)
+def test_distortions(returns, risk):
+    model = MinimumOCE(risk).fit(returns)
+    assert model.gap_ <= 1e-7 * abs(model.objective_)
+    assert np.isnan(model.threshold_)
+    assert abs(model.risk_ - ce.oce(-returns @ model.weights_, risk)) <= 1e-15
+    assert abs(model.risk_contributions_.sum() - model.risk_) <= 1e-12 * model.risk_
+    others = np.random.default_rng(1).dirichlet(np.ones(6), 50)
+    assert np.min(ce.oce(-others @ returns.T, risk, axis=1)) >= model.risk_ - model.gap_
+    penalized = MinimumOCE(risk, l2_coef=0.01, transaction_costs=1e-3, previous_weights=np.full(6, 1 / 6)).fit(returns)
+    assert penalized.gap_ <= 1e-7 * abs(penalized.objective_)
+
+
+@pytest.mark.parametrize("risk", [RISKS[0], RISKS[3], DISTORTIONS[0]], ids=repr)
 def test_frontiers(returns, risk):
     model = MinimumOCE(risk, efficient_frontier_size=5).fit(returns)
     risks = ce.oce(-model.weights_ @ returns.T, risk, axis=1)
@@ -68,6 +82,21 @@ def test_its_parameters_are_searched(returns):
         MinimumOCE(ce.EVaR(0.1)), {"utility__alpha": [0.05, 0.2]}, cv=KFold(2), scoring=oce_scorer(ce.CVaR(0.1))
     ).fit(returns)
     assert search.best_params_["utility__alpha"] in (0.05, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("risk", "grid"),
+    [
+        (ce.HMCR(2, 0.1), {"utility__alpha": [0.05, 0.2], "utility__p": [2, 3]}),
+        (ce.Entropic().ball(0.5), {"utility__radius": [0.1, 1.0]}),
+        (ce.Mixture([0.5, 0.5], [ce.CVaR(0.1), ce.EVaR(0.1)]), {"utility__risk_1__alpha": [0.05, 0.2]}),
+        (ce.Wang(0.5), {"utility__shift": [0.2, 1.0]}),
+    ],
+    ids=repr,
+)
+def test_parameters_of_any_risk_are_searched(returns, risk, grid):
+    search = GridSearchCV(MinimumOCE(risk), grid, cv=KFold(2), scoring=oce_scorer(ce.CVaR(0.1))).fit(returns)
+    assert all(search.best_params_[name] in values for name, values in grid.items())
 
 
 def test_what_needs_the_exact_solver(returns):

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._table import ArrayTable, Block, Table
+from certeq.optimize.cuts import solve_by_cuts, solver_for
 from certeq.optimize.domains._polyhedron import ExtendedForm
-from certeq.optimize.exact import ExactResult, PanelResult, RiskPart, solve_exact, solve_panel, solve_parts
+from certeq.optimize.exact import ExactResult, PanelResult, RiskPart, solve_panel, solve_parts
 from certeq.optimize.exact._risk import parts_at
 from certeq.optimize.gaps import proved_gap, violation_cost
+from certeq.risk import oce
+from certeq.risk.solvers import needs_sorting
 from certeq.utilities import Risk, Utility
 
 Vector = NDArray[np.float64]
@@ -37,11 +40,34 @@ def solve(
 ) -> ExactResult | PanelResult:
     """The exact solver for wherever the data are; an offset in memory only."""
     if isinstance(data, Table):
+        if needs_sorting(utility):
+            raise TypeError(
+                f"utility must not be {utility!r} for scenarios that are read in blocks: a distortion needs all losses "
+                "sorted, in memory. A certeq.Mixture of a few CVaRs comes near it."
+            )
         return solve_panel(data, utility, weights=weights, theta0=start, **limits, **options)
-    if offset is not None:
-        part = RiskPart(data, utility, 1.0, offset, weights)
-        return solve_parts([part], theta0=start, **limits, **options)
-    return solve_exact(data, utility, weights=weights, theta0=start, **limits, **options)
+    if offset is None:
+        return solver_for(utility)(data, utility, weights=weights, theta0=start, **limits, **options)
+    if not needs_sorting(utility):
+        return solve_parts([RiskPart(data, utility, 1.0, offset, weights)], theta0=start, **limits, **options)
+    # A column whose weight is fixed at 1.
+    limits, options = with_fixed_column(limits), dict(options)
+    if "linear" in options:
+        options["linear"] = np.append(options["linear"], 0.0)
+    start = None if start is None else np.append(start, 1.0)
+    found = solve_by_cuts(np.column_stack([data, offset]), utility, weights=weights, theta0=start, **limits, **options)
+    multipliers = {name: m[:-1] if name in ("lower", "upper") else m for name, m in found.multipliers.items()}
+    return replace(found, theta=found.theta[:-1], multipliers=multipliers)
+
+
+def with_fixed_column(limits: dict[str, Any]) -> dict[str, Any]:
+    """Bounds and rows with one more variable, which is 1 and in no row."""
+    limits = dict(limits)
+    for name in ("lower", "upper"):
+        limits[name] = np.append(limits[name], 1.0)
+    for name in ("C", "G"):
+        limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
+    return limits
 
 
 def solve_extended(
@@ -75,11 +101,7 @@ def solve_extended(
             found = _raised(found, float(costs @ center))
     else:
         if fixed:  # a column whose weight is fixed at 1
-            S = np.column_stack([S, center])
-            for name in ("lower", "upper"):
-                limits[name] = np.append(limits[name], 1.0)
-            for name in ("C", "G"):
-                limits[name] = np.column_stack([limits[name], np.zeros(len(limits[name]))])
+            S, limits = np.column_stack([S, center]), with_fixed_column(limits)
             start = None if start is None else np.append(start, 1.0)
             if linear is not None:
                 options["linear"] = costs @ S
@@ -90,7 +112,8 @@ def solve_extended(
     y, z = found.multipliers["C"], found.multipliers["G"][finite]
     outside = violation_cost(y, z, C @ found.theta - c, (G @ found.theta - b)[finite])
     longer = np.append(theta, 1.0) if offset else theta
-    return _at(found, data, utility, weights, longer, center, costs, outside, float(options.get("tol", 1e-9))), theta
+    tol = float(options.get("tol", 1e-7 if needs_sorting(utility) else 1e-9))
+    return _at(found, data, utility, weights, longer, center, costs, outside, tol), theta
 
 
 def _raised(found: ExactResult | PanelResult, constant: float) -> ExactResult | PanelResult:
@@ -109,7 +132,13 @@ def _at(
     outside: float,
     tol: float,
 ) -> ExactResult | PanelResult:
-    size, inner = np.abs(theta) + np.abs(center), utility.inner()
+    size = np.abs(theta) + np.abs(center)
+    if needs_sorting(utility):
+        value = float(oce(data @ theta, utility, weights)) + float(linear @ theta)
+        reach = float((np.abs(data) @ size).max()) + float(np.abs(linear) @ size)
+        moved = _EPS * (len(theta) + 64.0) * reach
+        return _moved_to(found, value, 2.0 * moved + outside, tol)
+    inner = utility.inner()
     panel = data if isinstance(data, Table) else ArrayTable(np.asarray(data))
     if weights is not None:
         panel = panel.with_weights(weights)
@@ -124,7 +153,14 @@ def _at(
         tilted = cost if utility.is_monotone else cost + 2.0 * part.weight * slopes / mass
         moved += _EPS * (len(theta) + 8.0) * tilted * (reach + abs(part.t))
         moved += 64.0 * _EPS * (cost * abs(part.t) + part.weight * sizes / mass)
-    gap = proved_gap(value, found.lower_bound, 2.0 * moved + outside)
+    return _moved_to(found, value, 2.0 * moved + outside, tol)
+
+
+def _moved_to(
+    found: ExactResult | PanelResult, value: float, allowance: float, tol: float
+) -> ExactResult | PanelResult:
+    """The result with the value at theta itself, and the gap that its bound proves there."""
+    gap = proved_gap(value, found.lower_bound, allowance)
     unit = found.gap / found.relative_gap if found.gap > 0.0 < found.relative_gap else max(abs(value), 1e-300)
     relative = gap / unit
     status = "stalled" if found.status == "optimal" and relative > tol else found.status

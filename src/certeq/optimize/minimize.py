@@ -47,7 +47,8 @@ def minimize(
     loss : Loss
         F: `LinearLoss`, `SquaredLoss`, `LogisticLoss`, `CallableLoss` or `TorchLoss`.
     utility : Utility or Risk
-        What risk means. Risks with more inner variables than t, such as ``EVaR(0.05)`` or a `Mixture`, need "exact".
+        What risk means: a utility, a risk with more inner variables such as ``EVaR(0.05)``, a `Mixture`, or a
+        distortion such as ``Wang(0.5)``, which "exact" solves by cuts, in memory, to a relative gap of 1e-7.
     domain : Domain
         The feasible set, such as ``Simplex()`` or ``Free()``.
     samples : optional
@@ -214,7 +215,7 @@ def minimize_exact(
         status="converged" if found.status == "optimal" else str(found.status),
         trace=_trace(found.trace, len(data)),
         iterations=int(found.iterations),
-        threshold=found.threshold,
+        threshold=found.threshold if found.inner.size else None,  # a distortion has none
         inner=found.inner if found.inner.size > 1 else None,
         tilt=found.tilt,
         seconds=time.perf_counter() - begin,

@@ -119,7 +119,8 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         ``batch``, ...).
     tol : float
         The gap, relative to the objective, at which the exact solver's answer counts as optimal. Above it a
-        ConvergenceWarning is given, far above it an OptimizationError.
+        ConvergenceWarning is given, far above it an OptimizationError. Of a distortion such as ``Wang(0.5)``, which is
+        solved by cuts and has no threshold, 1e-7 if it is less.
     warm_start : bool
         Start `fit` from the weights fitted before; `partial_fit` always does.
     random_state : int, Generator or None

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from skfolio.exceptions import OptimizationError
 from sklearn.exceptions import ConvergenceWarning
 
+from certeq.optimize.cuts import solver_for
 from certeq.optimize.domains import InfeasibleError, UnboundedError
-from certeq.optimize.exact import ExactResult, solve_exact
+from certeq.optimize.exact import ExactResult
 from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import check_weights, explain_infeasible, in_words
 from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem, Segments
 from certeq.risk import oce, threshold, tilt
-from certeq.risk.solvers import solve_risk
+from certeq.risk.solvers import needs_sorting, solve_risk
 from certeq.utilities import Risk, Utility
 
 Floats = NDArray[np.float64]
@@ -60,7 +61,8 @@ class Allocation:
 
 def _exact(segmented: SegmentedProblem, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
     p, s = segmented, segmented.segments
-    found = solve_exact(
+    tol = max(tol, 1e-7) if needs_sorting(p.problem.utility) else tol
+    found = solver_for(p.problem.utility)(
         p.A,
         p.problem.utility,
         weights=p.problem.weights,
@@ -161,8 +163,11 @@ def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, v: Flo
     # Cauchy and Schwarz on the rows: |a_i|.|w| <= |a_i| |w|, in one pass without a copy.
     lengths = np.sqrt(np.vecdot(problem.A, problem.A))
     losses = float(np.abs(q) @ lengths) * float(np.sqrt(w @ w))
-    inner, mean = problem.utility.inner(), 0.0
-    for term in inner.terms:
+    if needs_sorting(problem.utility):  # the losses times their weights, and nothing else
+        inner, mean = None, float(np.abs(q) @ np.abs(x))
+    else:
+        inner, mean = problem.utility.inner(), 0.0
+    for term in () if inner is None else inner.terms:
         s = 1.0 if term.s is None else float(v[term.s])
         if s > 0.0:  # at 0 there is nothing but t
             u = term.form.utility if term.s is None else term.form.utility.scaled(s)
@@ -172,13 +177,15 @@ def _rounding(problem: PortfolioProblem, w: Floats, x: Floats, q: Floats, v: Flo
     beside = float(np.abs(costs.fees) @ size + costs.trading @ (size + np.abs(costs.previous))) + costs.liquidation
     sums = (1.0 + problem.reward) * beside + problem.reward * float(np.abs(problem.mu) @ size)
     short = np.finfo(np.float64).eps * (len(w) + 8.0)
-    mean += float(np.abs(inner.cost) @ np.abs(v))
+    mean += 0.0 if inner is None else float(np.abs(inner.cost) @ np.abs(v))
     return short * (losses + sums + problem.regularization(w)) + 32.0 * np.finfo(np.float64).eps * mean
 
 
 def _inner_at(problem: PortfolioProblem, x: Floats) -> Floats:
-    """The inner variables of the risk of losses x: t, and others where it has more."""
+    """The inner variables of the risk of losses x: t, and others where it has more; none of a distortion."""
     risk, weights = problem.utility, problem.weights
+    if needs_sorting(risk):
+        return np.empty(0)
     if isinstance(risk, Utility):
         return np.array([float(threshold(x, risk, weights))])
     found = solve_risk(x, None if weights is None else weights / float(weights.sum()), risk)
@@ -197,7 +204,7 @@ def _allocation(
     check_weights(problem, w, segmented.target)
     x = problem.A @ w
     v = _inner_at(problem, x)
-    t = v[[term.t for term in problem.utility.inner().terms]]
+    t = v[[term.t for term in problem.utility.inner().terms]] if v.size else np.array([np.nan])
     risk = problem.risk(w, x)
     at_w = problem.objective(w, risk)
     sign = -1.0 if problem.reward > 0.0 else 1.0
