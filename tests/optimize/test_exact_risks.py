@@ -233,12 +233,8 @@ def test_minimize_returns_all_inner_variables():
 
 def test_what_is_refused():
     A = sample(14, 50, 3)
-    loss = ce.LinearLoss(A)
     with pytest.raises(TypeError, match="needs all losses sorted"):
         solve_exact(A, ce.Wang(0.5))
-    for method in ("sg", "lbfgs"):
-        with pytest.raises(TypeError, match="need linear losses and method='exact'"):
-            ce.minimize(loss, ce.EVaR(0.1), domain=ce.Simplex(), method=method)
     with pytest.raises(TypeError, match="utility or risk"):
         solve_exact(A, 0.05)
 

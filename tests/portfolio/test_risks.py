@@ -99,6 +99,8 @@ def test_parameters_of_any_risk_are_searched(returns, risk, grid):
     assert all(search.best_params_[name] in values for name, values in grid.items())
 
 
-def test_what_needs_the_exact_solver(returns):
-    with pytest.raises(TypeError, match="needs solver='exact'"):
-        MinimumOCE(ce.EVaR(0.1), solver="sg").fit(returns)
+def test_by_stochastic_gradients(returns):
+    exact = MinimumOCE(ce.EVaR(0.1)).fit(returns)
+    model = MinimumOCE(ce.EVaR(0.1), solver="sg", solver_params={"iterations": 500}, random_state=0).fit(returns)
+    assert exact.risk_ <= model.risk_ + 1e-12 <= 1.01 * exact.risk_
+    assert model.risk_ - model.gap_ <= exact.risk_

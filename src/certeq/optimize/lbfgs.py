@@ -15,12 +15,12 @@ from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._log import Log, Snapshot
 from certeq.optimize.sg._minimize import check_limit, check_problem, check_start
 from certeq.optimize.solution import Solution, solution_at
-from certeq.utilities import Utility
+from certeq.utilities import Mean, Risk, Utility
 
 
 def minimize_lbfgs(
     loss: Loss,
-    utility: Utility,
+    utility: Risk,
     *,
     domain: Domain,
     samples: Any = None,
@@ -36,7 +36,9 @@ def minimize_lbfgs(
     Parameters
     ----------
     loss, utility
-        A smooth F (convex or not) and a u without kinks.
+        A smooth F (convex or not) and a risk without kinks: a utility, ``EVaR(0.05)``, a ball, ``HMCR(2, 0.05)``. A
+        ball still has a kink where its scale is 0: where all losses are equal, and at radii so large that its risk is
+        the largest loss. A minimum there ends with the status "no further progress".
     domain
         Free(), or bounds alone (Box, NonNegative). Other sets are refused: L-BFGS-B cannot project onto them.
     samples, theta0, weights
@@ -64,13 +66,15 @@ def minimize_lbfgs(
     array([1.4055])
     """
     check_problem(loss, utility, domain)
-    if utility.kinks:
+    if not utility.is_smooth:
         raise ValueError(
             f"utility must be smooth for method='lbfgs'; {utility!r} has kinks. Use method='sg', or SmoothCVaR."
         )
     objective = Objective(loss, utility, samples, weights)
     theta = check_start(theta0, loss, objective.samples, domain)
     lower, upper = _bounds(domain, theta.size)
+    if not isinstance(utility, Utility):
+        theta = _off_constants(objective, theta, lower, upper)
     limit, deadline = check_limit("tol", tol), time.perf_counter() + check_limit("time_limit", time_limit)
     start = time.perf_counter()
     log, latest = Log(), _Latest(objective)
@@ -146,6 +150,18 @@ def has_bounds_alone(domain: Domain, d: int) -> bool:
     except TypeError:
         return False
     return not (len(rows.c) or len(rows.b))
+
+
+def _off_constants(objective: Objective, theta: Floats, lower: Floats, upper: Floats) -> Floats:
+    """A start whose losses differ, by a few steps that lower their mean: a coherent risk has a kink at a constant."""
+    losses = objective.evaluate(theta).losses
+    if float(np.ptp(losses)) > 1e-9 * float(np.abs(losses).max()):
+        return theta
+    mean = _Latest(Objective(objective.loss, Mean(), objective.samples, objective.weights))
+    bounds = list(zip(lower, upper, strict=True))
+    options = {"maxiter": 3}
+    found = scipy_minimize(mean.value_and_gradient, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return np.clip(np.asarray(found.x, dtype=np.float64), lower, upper)
 
 
 def _bounds(domain: Domain, d: int) -> tuple[Floats, Floats]:

@@ -95,7 +95,7 @@ def minimize(
     >>> found.theta.round(6), round(found.value, 6)
     (array([0.3125, 0.6875]), 0.40625)
     """
-    check_problem(loss, utility, domain, any_risk=method in (AUTO, "exact"))
+    check_problem(loss, utility, domain)
     reason: str | None = None
     if check_choice("method", method, (AUTO, *_ALGORITHMS)) == AUTO:
         method, reason = _choose(loss, utility, domain, samples, theta0, options)

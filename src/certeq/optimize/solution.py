@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from certeq.optimize.domains import Domain
 from certeq.optimize.exact._certificate import certify_at
 from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 from certeq.utilities.forms import form
 
 Floats = NDArray[np.float64]
@@ -156,13 +156,13 @@ def solution_at(at: Evaluation, theta: Floats, objective: Objective, domain: Dom
         value=at.value,
         gap=certified_gap(at, theta, objective, domain),
         residual=stationarity(at, theta, domain),
-        threshold=at.threshold,
+        threshold=None if np.ndim(at.threshold) == 0 and np.isnan(at.threshold) else at.threshold,
         tilt=at.tilt if at.tilt.size else None,  # of samples in blocks it is as long as they are, and not kept
         **rest,
     )
 
 
-def frank_wolfe_gap(at: Evaluation, theta: Floats, loss: Loss, utility: Utility, domain: Domain) -> float | None:
+def frank_wolfe_gap(at: Evaluation, theta: Floats, loss: Loss, utility: Risk, domain: Domain) -> float | None:
     """Return g.theta - min over v in the set of g.v, or None where OCE of the loss is not known to be convex.
 
     OCE of a convex loss is convex when u is monotone; of a linear loss, always. Where OCE has a kink at theta, g is one
@@ -179,7 +179,7 @@ def certified_gap(at: Evaluation, theta: Floats, objective: Objective, domain: D
     Of samples in blocks and of other losses the gradient is that of exact arithmetic but for rounding.
     """
     loss, utility, table = objective.loss, objective.utility, objective.samples
-    if not (loss.linear and isinstance(table, np.ndarray)):
+    if not (loss.linear and isinstance(table, np.ndarray) and isinstance(utility, Utility)):
         return frank_wolfe_gap(at, theta, loss, utility, domain)
     weights = np.full(len(table), 1.0 / len(table)) if objective.weights is None else objective.weights
     kept: Any = slice(None)
@@ -191,7 +191,7 @@ def certified_gap(at: Evaluation, theta: Floats, objective: Objective, domain: D
     blocks = ((part, np.asarray(table[part], dtype=np.float64)) for part in rows)
     longer = loss.extended(theta) if isinstance(loss, LinearLoss) else theta
     fixed = longer.size - theta.size
-    return certify_at(blocks, weights, form(utility), domain, longer, at.threshold, at.tilt[kept], fixed)[1]
+    return certify_at(blocks, weights, form(utility), domain, longer, float(at.threshold), at.tilt[kept], fixed)[1]
 
 
 def stationarity(at: Evaluation, theta: Floats, domain: Domain) -> float:

@@ -100,13 +100,11 @@ def _exact(segmented: SegmentedProblem, theta0: Floats | None, tol: float, param
 
 def _stochastic(segmented: SegmentedProblem, theta0: Floats | None, params: dict[str, Any], rng: Any) -> Allocation:
     problem, domain = segmented.problem, segmented.domain()
-    if not isinstance(problem.utility, Utility):
-        raise TypeError(f"solver='sg' takes a utility; found {problem.utility!r}, which needs solver='exact'.")
     loss = RidgeLoss(segmented.A + segmented.linear, problem.l2, segmented.segments)
     if theta0 is not None:
         theta0 = domain.project(theta0)
     settings = {"batch": "full", "iterations": 2000, "progress": False, "rng": rng, "regime": "convex", **params}
-    if not problem.utility.is_monotone and problem.l2 > 0.0:
+    if isinstance(problem.utility, Utility) and not problem.utility.is_monotone and problem.l2 > 0.0:
         # The penalty is outside OCE, so their curvatures add up even where u decreases somewhere.
         settings.setdefault("step", 1.0 / (loss.smoothness() + problem.utility.kappa * loss.spread() ** 2))
     found = minimize_sg(loss, problem.utility, domain=domain, theta0=theta0, weights=problem.weights, **settings)

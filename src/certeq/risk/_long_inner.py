@@ -54,6 +54,12 @@ class LongRisk:
     passes: int
     sorted_tilt: FloatArray | None = None  # of a distortion, which has no parts
 
+    @property
+    def thresholds(self) -> float | FloatArray:
+        """The threshold, or those of all parts of a mixture."""
+        found: FloatArray = self.inner[[term.t for term in self.risk.inner().terms]]
+        return found if len(found) > 1 else float(found[0])
+
     def tilt(self) -> RiskTiltKernel:
         """The kernel of the tilt; it takes one pass for every part."""
         return RiskTiltKernel(tuple((part.share, part.solved.tilt()) for part in self.parts))

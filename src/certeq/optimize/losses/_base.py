@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_weights, probabilities
-from certeq.risk.solvers import solve_rows, solve_vector
-from certeq.utilities import Utility
+from certeq.risk.solvers import needs_sorting, solve_risk, solve_rows, solve_vector
+from certeq.utilities import Risk, Utility
 from certeq.utilities.forms import Form, form
 
 Floats = NDArray[np.float64]
@@ -127,7 +127,7 @@ class Objective:
     (1.0, array([0.5, 1.5]))
     """
 
-    def __init__(self, loss: Loss, utility: Utility, samples: Any = None, weights: Any = None) -> None:
+    def __init__(self, loss: Loss, utility: Risk, samples: Any = None, weights: Any = None) -> None:
         self.loss, self.utility = loss, utility
         self.samples = loss.samples if samples is None else loss.check_samples(samples)
         if self.samples is None:
@@ -142,7 +142,7 @@ class Objective:
             i = int(np.argmin(np.isfinite(losses)))
             where = f"sample {i} at theta = {_short(theta)}"
             raise ValueError(f"losses must be finite; found {losses[i]} for {where}.")
-        value, threshold, q = solve_losses(losses, self.weights, form(self.utility))
+        value, threshold, q = solve_losses(losses, self.weights, as_solvers_read(self.utility))
         return Evaluation(value, product(q), q, threshold, losses)
 
 
@@ -153,21 +153,37 @@ class Evaluation:
     value: float
     gradient: Floats
     tilt: Floats
-    threshold: float
+    threshold: float | Floats
     losses: Floats
 
 
-def solve_losses(losses: Floats, weights: Floats | None, form: Form) -> tuple[float, float, Floats]:
-    """Return OCE, threshold and tilt of losses; OCE is NaN where one is not finite. Weights, if any, sum to 1."""
+def solve_losses(losses: Floats, weights: Floats | None, risk: Form | Risk) -> tuple[float, float | Floats, Floats]:
+    """Return risk, threshold and tilt of losses; the risk is NaN where one is not finite. Weights, if any, sum to 1.
+
+    A utility is given by its form. A mixture has a threshold for each part, and a distortion none: NaN.
+    """
     row = np.ascontiguousarray(losses, dtype=np.float64)
-    solved = solve_vector(row, weights, form)
+    if isinstance(risk, Risk):
+        found = solve_risk(row, weights, risk)
+        if found is None:
+            return math.nan, math.nan, row
+        if not found.inner.size or needs_sorting(risk):
+            return found.value, math.nan, found.tilt
+        thresholds = found.inner[[term.t for term in risk.inner().terms]]
+        return found.value, thresholds if len(thresholds) > 1 else float(thresholds[0]), found.tilt
+    solved = solve_vector(row, weights, risk)
     if solved is not None and math.isfinite(solved.value):
         return solved.value, solved.threshold, np.asarray(solved.tilt, dtype=np.float64)
     if not np.isfinite(row).all():
         return math.nan, math.nan, row
     # They lie too far apart for their differences.
-    rows = solve_rows(row[None, :], None if weights is None else weights[None, :], form.utility)
+    rows = solve_rows(row[None, :], None if weights is None else weights[None, :], risk.utility)
     return float(rows.value[0]), float(rows.threshold[0]), rows.tilt()[0]
+
+
+def as_solvers_read(risk: Risk) -> Form | Risk:
+    """The form of a utility, which solvers of one threshold take; another risk as it is."""
+    return form(risk) if isinstance(risk, Utility) else risk
 
 
 def _short(theta: Floats) -> str:

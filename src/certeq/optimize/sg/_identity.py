@@ -27,7 +27,8 @@ from certeq.optimize.sg._checkpoint import Refused
 from certeq.optimize.sg._schedules import Schedule, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, IteratorSource, SamplerSource, Source
 from certeq.optimize.sg._undisturbed import undisturbed
-from certeq.utilities import Utility
+from certeq.risk.solvers import solve_risk
+from certeq.utilities import Risk, Utility
 
 TOLERANCE = 1e-9  # of the size of the numbers an answer is made of
 _ROWS = 128  # samples a loss is asked about
@@ -46,7 +47,7 @@ _ITERATIONS = sorted(
 
 def identify(
     loss: Loss,
-    utility: Utility,
+    utility: Risk,
     domain: Domain,
     source: Source,
     theta: Floats,
@@ -204,7 +205,24 @@ def _ask(ask: Callable[[], Any], *functions: Any) -> Any:
 # -- questions, one function for each part ----------------------------------------------------------------------------
 
 
-def _utility(utility: Utility) -> Part:
+def _other_risk(risk: Risk) -> Part:
+    """A risk with other inner variables than t: its tilt of losses on a grid, and of those to a power."""
+    at = np.linspace(-1.0, 1.0, 33)
+
+    def ask() -> Floats:
+        found = [solve_risk(x, None, risk) for x in (at, at**3)]
+        return np.concatenate([_floats(one.tilt) for one in found if one is not None])
+
+    found = _ask(ask, risk)
+    if found is None:
+        return Part(repr(risk), describe(risk))
+    label = lambda i: f"the tilt of loss {i % at.size} of a sample"
+    return Part(repr(risk), describe(risk), found, np.full(found.size, 1e3 * TOLERANCE), label)
+
+
+def _utility(utility: Risk) -> Part:
+    if not isinstance(utility, Utility):
+        return _other_risk(utility)
     kinks = np.array(utility.kinks, dtype=np.float64).reshape(-1, 2)
     few = kinks[:_KINKS]
     at = _POINTS
@@ -359,9 +377,9 @@ def describe(value: Any) -> str:
         return f"array {digest(value)}"
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(describe, value))})"
-    if isinstance(value, Utility):
+    if isinstance(value, Risk):
         items = value.get_params(deep=False)
-        if any(callable(item) and not isinstance(item, Utility) for item in items.values()):
+        if any(callable(item) and not isinstance(item, Risk) for item in items.values()):
             items = {}  # made of functions: its name and declarations are no part of what it does
     elif is_dataclass(value) and not isinstance(value, type):
         items = {field.name: getattr(value, field.name) for field in fields(value)}

@@ -42,13 +42,13 @@ from certeq.optimize.sg._schedules import (
 )
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
-from certeq.risk.solvers import TiltKernel, solve_table
+from certeq.risk.solvers import RiskTiltKernel, TiltKernel, solve_long_risk, solve_table
 from certeq.utilities import Pieces, Risk, Utility
 
 
 def minimize_sg(
     loss: Loss,
-    utility: Utility,
+    utility: Risk,
     *,
     domain: Domain,
     samples: Any = None,
@@ -75,12 +75,13 @@ def minimize_sg(
     .. math:: \theta_k = \Pi_\Theta\Big(\theta_{k-1} - \alpha_k \sum_{i=1}^{m_k} q_i \nabla F(\theta_{k-1}, \xi_i)\Big),
               \qquad q_i = \tfrac{1}{m_k} u'(F(\theta_{k-1}, \xi_i) - t^*)
 
-    with t* the threshold of the batch, solved exactly, so that q sums to 1; for CVaR ties share what is left.
+    with t* the threshold of the batch, solved exactly, so that q sums to 1; for CVaR ties share what is left. Of any
+    other risk q is the tilt of the batch.
 
     Parameters
     ----------
     loss, utility, domain
-        F, u and the feasible set.
+        F, u (or a risk such as ``EVaR(0.05)``) and the feasible set.
     samples : array, tuple of arrays, callable or iterator, optional
         Where batches come from: a fixed set (default: the loss's own), a sampler ``f(rng, m)`` that returns m fresh
         samples, or an endless iterator of chunks of any length. Of a stream one batch is held at a time. From a Dask
@@ -195,7 +196,7 @@ def minimize_sg(
     theta = check_start(theta0, loss, fixed, domain)
     choice = choose_schedules(loss, utility, domain, source, theta, regime, step, batch, average)
     # The gradient under two pieces is that of the tail's rows, which are at hand where A is kept by rows.
-    by_rows = isinstance(utility.shape, Pieces)
+    by_rows = isinstance(utility, Utility) and isinstance(utility.shape, Pieces)
     if isinstance(source, ArraySource) and choice.batch == full_batch() and not by_rows:
         fixed = source.samples = loss.lay_out(source.samples)
     if fixed is not None and objective is None:
@@ -232,17 +233,12 @@ def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
 # -- what it may be given, checked once before the first iteration ----------------------------------------------------
 
 
-def check_problem(loss: Any, utility: Any, domain: Any, any_risk: bool = False) -> None:
-    """Refuse what is not a loss, a utility (or, with ``any_risk``, another risk) and a feasible set."""
+def check_problem(loss: Any, utility: Any, domain: Any) -> None:
+    """Refuse what is not a loss, a utility or another risk, and a feasible set."""
     if not isinstance(loss, Loss):
         hint = "; wrap it: LinearLoss(A), or CallableLoss(function)"
         raise TypeError(f"loss must be a Loss; found {type(loss).__name__}{hint}.")
-    hint = (
-        "; risks with more inner variables than t need linear losses and method='exact'"
-        if isinstance(utility, Risk)
-        else ""
-    )
-    check_instance("utility", utility, Risk if any_risk else Utility, "a Utility such as CVaR(0.05)", hint)
+    check_instance("utility", utility, Risk, "a utility such as CVaR(0.05) or another risk such as EVaR(0.05)")
     check_instance("domain", domain, Domain, "a feasible set such as Simplex() or Free()")
 
 
@@ -283,7 +279,7 @@ def check_limit(name: str, found: Any) -> float:
 
 def choose_schedules(
     loss: Loss,
-    utility: Utility,
+    utility: Risk,
     domain: Domain,
     source: Source,
     theta: Floats,
@@ -305,7 +301,8 @@ def choose_schedules(
     if given is None:
         diameter = domain.diameter(theta.size)
     if given is None and isinstance(source, ArraySource):
-        smoothness = oce_smoothness(loss, utility, source.samples, theta, diameter)
+        if isinstance(utility, Utility):  # the curvature of a ball has no bound: it grows as its scale falls
+            smoothness = oce_smoothness(loss, utility, source.samples, theta, diameter)
         lipschitz = loss.lipschitz(source.samples, theta, diameter) if utility.is_monotone else math.inf
     constants = Constants(smoothness, lipschitz, diameter)
     chosen = for_regime(regime, constants, given)
@@ -327,7 +324,7 @@ class TableObjective(Objective):
     The tilt and the losses, as long as the table, are not kept: both are empty in what `evaluate` returns.
     """
 
-    def __init__(self, loss: Loss, utility: Utility, table: Table, weights: Floats | None) -> None:
+    def __init__(self, loss: Loss, utility: Risk, table: Table, weights: Floats | None) -> None:
         self.loss, self.utility, self.samples, self.count = loss, utility, table, len(table)
         self.weights = weights
         self.table = table if weights is None else table.with_weights(weights)
@@ -337,10 +334,17 @@ class TableObjective(Objective):
         """Return value, gradient and threshold at theta."""
         assert isinstance(self.loss, LinearLoss)
         longer = self.loss.extended(theta)
-        solved = solve_table(self.table.losses(longer), self.utility)
-        gradient, mass = self.table.reduce(_TiltedSum(longer, solved.tilt(normalized=False)))
-        gradient, nothing = gradient[: theta.size], np.zeros(0)
-        return Evaluation(float(solved.value), gradient / mass, nothing, float(solved.threshold), nothing)
+        losses, nothing = self.table.losses(longer), np.zeros(0)
+        threshold: float | Floats
+        tilt: TiltKernel | RiskTiltKernel
+        if isinstance(self.utility, Utility):
+            solved = solve_table(losses, self.utility)
+            value, threshold, tilt = float(solved.value), float(solved.threshold), solved.tilt(normalized=False)
+        else:
+            found = solve_long_risk(losses, self.utility)
+            value, threshold, tilt = found.value, found.thresholds, found.tilt()
+        gradient, mass = self.table.reduce(_TiltedSum(longer, tilt))
+        return Evaluation(value, gradient[: theta.size] / mass, nothing, threshold, nothing)
 
 
 @dataclass(frozen=True)
@@ -348,7 +352,7 @@ class _TiltedSum:
     """Sums of q_i a_i and of q_i."""
 
     theta: Array
-    tilt: TiltKernel
+    tilt: TiltKernel | RiskTiltKernel
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> tuple[Array, float]:

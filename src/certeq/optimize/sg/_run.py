@@ -22,7 +22,7 @@ from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice, full_ba
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
-from certeq.utilities import Utility
+from certeq.utilities import Risk
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Run:
     def __init__(
         self,
         loss: Loss,
-        utility: Utility,
+        utility: Risk,
         domain: Domain,
         source: Source,
         objective: Objective | None,

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from certeq.optimize.losses._base import Floats, solve_losses
+from certeq.optimize.losses._base import Floats, as_solvers_read, solve_losses
 from certeq.optimize.sg._checkpoint import Damaged
 from certeq.risk.solvers import closed_density, rank_of, solve_near
-from certeq.utilities import Exponential, Pieces, Quadratic, Utility
-from certeq.utilities.forms import form
+from certeq.utilities import Exponential, Pieces, Quadratic, Risk, Utility
 
 State = dict[str, Floats]  # "numbers", and "curvature" of the full sample's length
 
@@ -35,13 +34,13 @@ class WarmTilt:
     Everything else, and where the start is no good, is solved from scratch.
     """
 
-    def __init__(self, utility: Utility, weights: Floats | None = None, sparse: bool = False) -> None:
-        shape: Any = utility.shape
-        self.form = form(utility)
+    def __init__(self, utility: Risk, weights: Floats | None = None, sparse: bool = False) -> None:
+        shape: Any = utility.shape if isinstance(utility, Utility) else None
+        self.form: Any = as_solvers_read(utility)  # another risk, which is solved from scratch, as it is
         self.weights = weights  # of the full sample, summing to 1; None for equal weights
         self.counted = None if weights is None or weights.all() else weights > 0.0
         self.closed = isinstance(shape, Exponential | Quadratic)
-        self.smooth = shape is None and not utility.kinks and utility.kappa > 0.0
+        self.smooth = isinstance(utility, Utility) and shape is None and not utility.kinks and utility.kappa > 0.0
         self.pieces: Any = shape if isinstance(shape, Pieces) and weights is None and shape.low < shape.high else None
         self.sparse = sparse and self.pieces is not None and self.pieces.low == 0.0
         self.rows: Any = None  # the samples that q belongs to, where it is 0 for all others; None for all of them
@@ -128,7 +127,7 @@ class WarmTilt:
     def _from_scratch(self, z: Floats) -> tuple[Floats, float]:
         self.curvature_sum = self.miss = self.trend = 0.0
         value, threshold, q = solve_losses(z, self.weights, self.form)
-        if self.pieces is None:
+        if self.pieces is None and isinstance(threshold, float):
             self.t = threshold
         return q, math.nan if math.isnan(value) else 1.0
 
