@@ -130,12 +130,12 @@ def test_a_frontier_keeps_its_targets() -> None:
 def test_weights_that_break_a_constraint_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A solver that answers for another problem is caught: the check is of the weights alone."""
     X = np.random.default_rng(0).normal(0.0005, 0.01, (200, 5))
-    real = solving.solve_exact
+    real = solving.solver_for(ce.CVaR(0.05))
 
     def careless(A: Any, utility: Any, **given: Any) -> Any:
         return real(A, utility, **{**given, "b": given["b"] + 1.0})
 
-    monkeypatch.setattr(solving, "solve_exact", careless)
+    monkeypatch.setattr(solving, "solver_for", lambda utility: careless)
     limit = np.eye(5)[:1]
     with pytest.raises(OptimizationError, match=r"by more than rounding: left_inequality\[0\] by 0\.\d+"):
         MinimumOCE(ce.CVaR(0.05), left_inequality=limit, right_inequality=[0.01]).fit(X)
@@ -147,13 +147,13 @@ def test_a_value_below_its_bound_is_a_contradiction(monkeypatch: pytest.MonkeyPa
     from dataclasses import replace
 
     X = np.random.default_rng(0).normal(0.0005, 0.01, (200, 5))
-    real = solving.solve_exact
+    real = solving.solver_for(ce.CVaR(0.05))
 
     def boastful(*args: Any, **given: Any) -> Any:
         found = real(*args, **given)
         return replace(found, lower_bound=found.value + 1e-9)
 
-    monkeypatch.setattr(solving, "solve_exact", boastful)
+    monkeypatch.setattr(solving, "solver_for", lambda utility: boastful)
     with pytest.raises(RuntimeError, match="internal contradiction"):
         MinimumOCE(ce.CVaR(0.05)).fit(X)
 
