@@ -223,7 +223,8 @@ plt.show()
 # %%
 # The default needs no constants. With 33 thousand samples its error is at most twice that of the exact minimizer over
 # the same samples, and below that of printed schedules that were given their constants; but for the first problem,
-# where c/k with the right c is a match. Early on, the non-convex problem shows what finding the length of a step costs.
+# where c/k with the right c is a match: over a hundred seeds both have 1.9e-4 (the exact minimizer 1.6e-4), and differ
+# by 6e-6 with a standard error of 1.1e-5. Early on, the non-convex problem shows what finding a step's length costs.
 for title in problems:
     default, printed, same = (ends[title, name] for name in list(methods)[:3])
     print(f"{title.splitlines()[0]:>22}: default {default:.1e}, printed {printed:.1e}, exact {same:.1e}")

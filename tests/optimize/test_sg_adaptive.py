@@ -9,7 +9,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 import certeq as ce
 from certeq.optimize.losses import Objective
 from certeq.optimize.sg import minimize_sg
-from certeq.optimize.sg._adaptive import AcceleratedSteps, Correction, DistanceSteps
+from certeq.optimize.sg._accelerated import AcceleratedSteps, Correction, accelerated_steps, principal_axes
+from certeq.optimize.sg._adaptive import DistanceSteps
 from certeq.optimize.sg._checkpoint import Damaged
 
 UTILITIES = {"CVaR": ce.CVaR(0.1), "Entropic": ce.Entropic(1.0), "MMV": ce.MonotoneMeanVariance(2)}
@@ -29,7 +30,12 @@ def breast_cancer():
     return ce.LogisticLoss(standardized(X), 2.0 * y - 1.0), ce.Box(-2.0, 2.0)
 
 
-# CVaR's by an interior-point solver, the others by L-BFGS, to eight digits.
+def breast_cancer_without_bounds():  # the optimum is 300 to 425 away, along columns that are nearly collinear
+    return breast_cancer()[0], ce.Free()
+
+
+TASKS = {"diabetes": diabetes, "breast_cancer": breast_cancer, "breast_cancer_free": breast_cancer_without_bounds}
+# CVaR's by an interior-point solver (without bounds to six digits), the others by L-BFGS, to eight digits.
 OPTIMA = {
     ("diabetes", "CVaR"): 1.8978125,
     ("diabetes", "Entropic"): 0.77243711,
@@ -37,17 +43,21 @@ OPTIMA = {
     ("breast_cancer", "CVaR"): 0.38681057,
     ("breast_cancer", "Entropic"): 0.072104952,
     ("breast_cancer", "MMV"): 0.063443714,
+    ("breast_cancer_free", "CVaR"): 0.2392094,
+    ("breast_cancer_free", "Entropic"): 0.040794040,
+    ("breast_cancer_free", "MMV"): 0.036743084,
 }
 
 
 @pytest.mark.parametrize("task", OPTIMA, ids="-".join)
 def test_five_thousand_batches_of_64_come_within_one_percent(task):
-    loss, domain = {"diabetes": diabetes, "breast_cancer": breast_cancer}[task[0]]()
+    loss, domain = TASKS[task[0]]()
     utility, best = UTILITIES[task[1]], OPTIMA[task]
     if not utility.kinks:
-        assert ce.minimize(loss, utility, domain=domain, method="lbfgs").value == pytest.approx(best, rel=1e-7)
+        smooth = ce.minimize(loss, utility, domain=domain, method="lbfgs", iterations=10_000, tol=1e-9)
+        assert smooth.value == pytest.approx(best, rel=1e-7)
     found = minimize_sg(loss, utility, domain=domain, batch=64, iterations=5000, rng=0, log_every=5000)
-    assert best * (1.0 - 1e-7) <= found.value <= 1.01 * best
+    assert best * (1.0 - 1e-6) <= found.value <= 1.01 * best
     assert found.value == pytest.approx(Objective(loss, utility).evaluate(found.theta).value, rel=1e-12)
 
 
@@ -102,6 +112,59 @@ def test_full_batches_are_accelerated():
     assert values[None] < 1e-3 < values["weighted"]
 
 
+def bowl(eigenvalues, center):
+    """A quadratic whose axes are not the coordinates, as the squared error of as many samples as columns."""
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(len(center), len(center))))[0]
+    X = np.sqrt(eigenvalues)[:, None] * turn
+    return ce.SquaredLoss(X, X @ (turn.T @ center)), turn.T @ center
+
+
+@pytest.mark.parametrize("domain", [ce.Free(), ce.NonNegative(), ce.Box(-40.0, 40.0)], ids=repr)
+def test_the_bound_of_theorem_5_holds_along_the_way(domain):
+    """Value less minimum <= 4 sum_j D_j^2/r_1j sqrt(S_nj)/W_n, with the distances that were met."""
+    loss = bowl(np.geomspace(1.0, 1e-4, 6), np.full(6, 3.0))[0]
+    least = ce.minimize(loss, ce.Mean(), domain=domain, method="lbfgs", iterations=5000, tol=1e-12)
+    objective, project = Objective(loss, ce.Mean()), domain._stepper()
+    steps = accelerated_steps(np.zeros(6), domain, loss, loss.samples)
+    first, farthest, theta = steps.distance, np.zeros(steps.widths.size), np.zeros(6)
+    for k in range(1, 400):
+        reached, mass = objective.evaluate(theta), k * (k + 1) * (2 * k + 1) / 6
+        theta = steps.move(k, theta, reached.gradient, project)
+        farthest = np.maximum(farthest, steps._sizes(steps.base - least.theta))
+        farthest = np.maximum(farthest, np.maximum(steps.distance, 2.0 * steps._sizes(theta - least.theta)))
+        bound = 4.0 / mass * np.sum(farthest**2 / first * np.sqrt(steps.total))
+        assert reached.value - least.value <= bound
+    assert reached.value - least.value < 1e-2 * objective.evaluate(np.zeros(6)).value
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_directions_forget_how_unlike_they_are(spread):
+    """Along principal axes, with lengths of their own, flat and steep directions come equally near."""
+    loss, best = bowl(np.geomspace(1.0, spread, 6), np.array([1.0, -2.0, 3.0, -4.0, 5.0, -6.0]))
+    found = minimize_sg(loss, ce.Mean(), domain=ce.Free(), batch="full", iterations=500, rng=0, log_every=500)
+    np.testing.assert_allclose(found.theta, best, atol=1e-3)
+
+
+def test_equal_losses_at_the_start_are_no_trap():
+    """At theta = 0 all logistic losses are ln 2, and the tail of CVaR is anything; the first passes may go up."""
+    X, y = load_breast_cancer(return_X_y=True)
+    columns = standardized(X) @ np.linalg.svd(standardized(X))[2].T / np.linalg.svd(standardized(X))[1]
+    loss = ce.LogisticLoss(columns * math.sqrt(len(y)), 2.0 * y - 1.0)
+    for seed in range(3):
+        found = minimize_sg(loss, ce.CVaR(0.1), domain=ce.Free(), batch=64, iterations=1000, rng=seed, log_every=1000)
+        assert found.value < 0.4
+
+
+def test_many_columns_have_no_rotated_axes():
+    rng = np.random.default_rng(0)
+    wide = ce.SquaredLoss(rng.normal(size=(50, 300)), rng.normal(size=50))
+    narrow = ce.SquaredLoss(rng.normal(size=(5, 30)), rng.normal(size=5))
+    assert principal_axes(wide, wide.samples) is None
+    axes = principal_axes(narrow, narrow.samples)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(30), atol=1e-12)
+    assert principal_axes(ce.CallableLoss(lambda theta, xi: None, samples=np.zeros((4, 2))), np.zeros((4, 2))) is None
+
+
 def test_a_short_run_does_not_return_its_start():
     loss, domain = breast_cancer()
     found = minimize_sg(loss, ce.Entropic(1.0), domain=domain, iterations=20, rng=0)
@@ -134,9 +197,10 @@ def test_the_distance_is_bounded_by_the_diameter():
     assert DistanceSteps(np.array([3.0, 4.0]), math.inf, 0).distance == pytest.approx(0.06)
 
 
-@pytest.mark.parametrize("kind", [DistanceSteps, AcceleratedSteps])
-def test_steps_that_no_run_has_written_are_refused(kind):
-    steps = kind(np.zeros(2), math.inf, 2)
+@pytest.mark.parametrize(
+    "steps", [DistanceSteps(np.zeros(2), math.inf, 2), AcceleratedSteps(np.zeros(2), np.full(2, math.inf), np.eye(2))]
+)
+def test_steps_that_no_run_has_written_are_refused(steps):
     good = steps.state()
     steps.restore(good)
     for change in (
@@ -149,6 +213,6 @@ def test_steps_that_no_run_has_written_are_refused(kind):
     correction = Correction(5, 2)
     correction.restore(correction.state())
     with pytest.raises(Damaged, match="the state of its correction"):
-        correction.restore(correction.state() | {"points": np.full((3, 2), np.nan)})
+        correction.restore(correction.state() | {"points": np.full((4, 2), np.nan)})
     with pytest.raises(Damaged, match="the state of its correction"):
         correction.restore({})

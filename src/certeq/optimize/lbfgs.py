@@ -10,6 +10,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 from certeq._checks import check_count
 from certeq.optimize.domains import Domain
+from certeq.optimize.domains._polyhedron import bounds_alone
 from certeq.optimize.losses import Evaluation, Loss, Objective
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._log import Log, Snapshot
@@ -143,15 +144,6 @@ class _Latest:
         return at.value, at.gradient
 
 
-def has_bounds_alone(domain: Domain, d: int) -> bool:
-    """Say whether a set consists of bounds, or of nothing at all."""
-    try:
-        rows = domain.as_polyhedron(d)
-    except TypeError:
-        return False
-    return not (len(rows.c) or len(rows.b))
-
-
 def _off_constants(objective: Objective, theta: Floats, lower: Floats, upper: Floats) -> Floats:
     """A start whose losses differ, by a few steps that lower their mean: a coherent risk has a kink at a constant."""
     losses = objective.evaluate(theta).losses
@@ -166,9 +158,9 @@ def _off_constants(objective: Objective, theta: Floats, lower: Floats, upper: Fl
 
 def _bounds(domain: Domain, d: int) -> tuple[Floats, Floats]:
     """Return the bounds of a set that consists of nothing else."""
-    if not has_bounds_alone(domain, d):
+    bounds = bounds_alone(domain, d)
+    if bounds is None:
         raise ValueError(
             f"domain must be Free() or bounds alone for method='lbfgs'; found {domain!r}. Use 'exact' or 'sg'."
         )
-    rows = domain.as_polyhedron(d)
-    return np.asarray(rows.lower), np.asarray(rows.upper)
+    return bounds

@@ -16,10 +16,10 @@ import numpy as np
 from certeq._checks import check_choice, probabilities
 from certeq._table import Table
 from certeq.optimize.domains import Domain
-from certeq.optimize.domains._polyhedron import extended_form
+from certeq.optimize.domains._polyhedron import bounds_alone, extended_form
 from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
 from certeq.optimize.extended import solve, solve_extended
-from certeq.optimize.lbfgs import has_bounds_alone, minimize_lbfgs
+from certeq.optimize.lbfgs import minimize_lbfgs
 from certeq.optimize.losses import LinearLoss, Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
@@ -134,7 +134,7 @@ def _choose(
         passed_over = "the loss is not known to be smooth"
     else:
         size = loss.dimension(data) if theta0 is None else np.size(theta0)
-        if size is None or not has_bounds_alone(domain, size):
+        if size is None or bounds_alone(domain, size) is None:
             passed_over = "the feasible set is more than bounds"
         elif not set(options) <= set(_options_of("lbfgs")) and set(options) <= set(_options_of("sg")):
             passed_over = f"{_first_unknown('lbfgs', options)} is an option of OCE-SG"

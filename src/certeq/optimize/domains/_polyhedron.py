@@ -289,6 +289,15 @@ def side_by_side(parts: Sequence[Polyhedron]) -> Polyhedron:
     return Polyhedron(joined("lower"), joined("upper"), C=stacked("C"), c=joined("c"), A=stacked("A"), b=joined("b"))
 
 
+def bounds_alone(domain: Domain, d: int) -> tuple[FloatArray, FloatArray] | None:
+    """Return the bounds of a set that consists of bounds, or of nothing at all; None of another."""
+    try:
+        rows = domain.as_polyhedron(d)
+    except TypeError:
+        return None
+    return None if len(rows.c) or len(rows.b) else (np.asarray(rows.lower), np.asarray(rows.upper))
+
+
 def extended_form(domain: Domain, d: int) -> ExtendedForm:
     """Return the set as a polyhedron in as few more variables as will do.
 

@@ -97,6 +97,10 @@ class Loss(ABC):
         """Return the size of theta where the samples determine it, else None."""
         return None
 
+    def features(self, batch: Any = None) -> Floats | None:
+        """Return the matrix X where the losses depend on X theta alone, else None."""
+        return None
+
     def check_samples(self, samples: Any) -> Any:
         """Return samples as this loss wants them, or say what is wrong with them."""
         return samples

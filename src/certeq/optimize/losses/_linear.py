@@ -110,6 +110,10 @@ class LinearLoss(Loss):
             return None
         return int(self._own(batch).shape[1]) - self.has_offset
 
+    def features(self, batch: Any = None) -> Floats | None:
+        """Return A."""
+        return np.asarray(self._without_offset(self._in_memory(batch)))
+
     def check_samples(self, samples: Any) -> Any:
         """Return A as a finite matrix of floats, or as a panel that is read in blocks."""
         panel = as_table(samples)

@@ -205,6 +205,10 @@ class PredictorLoss(Loss):
             return None
         return int(self._own(batch)[0].shape[1])
 
+    def features(self, batch: Any = None) -> Floats | None:
+        """Return X."""
+        return np.asarray(self._own(batch)[0])
+
     def check_samples(self, samples: Any) -> Any:
         """Return (X, y) as floats: one row of X and one entry of y per sample, all finite."""
         if not isinstance(samples, tuple) or len(samples) != 2:

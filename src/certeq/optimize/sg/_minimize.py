@@ -102,7 +102,7 @@ def minimize_sg(
         Batch sizes; from the size of a fixed set on, the whole set is used. A single sample is risk neutral.
     average : "last", "mean" or "weighted", optional
         What is returned: theta_n, or the (weighted) mean of theta_0 ... theta_{n-1}. Weights are the steps of a
-        schedule; with adaptive steps they grow as k^2.
+        schedule; with adaptive steps they grow as k^1.5, or k^2 where OCE is not known to be convex.
     replace : bool
         Whether a batch drawn from a fixed set may hold a sample twice.
     iterations : int
@@ -137,11 +137,11 @@ def minimize_sg(
     Notes
     -----
     Adaptive steps have the length r_k w_k / sqrt(sum_{i<k} w_i^2 norm(g_i)^2), and do not move theta by more than r_k:
-    r_k is the largest distance from theta0 so far, bounded by the diameter of the feasible set, and w_k is k^2 where
-    OCE is convex, else 1. On a fixed set of
-    samples of which a hundred batches make a pass, and convex OCE, one pass in the number of its batches is made to
-    correct the gradients of the batches for noise and bias, and steps are accelerated; pass ``average`` for plain ones.
-    Theorems and proofs are on the page on rates.
+    r_k is the largest distance from theta0 so far, bounded by the diameter of the feasible set, and w_k is k^1.5 where
+    OCE is convex, else 1. On a fixed set of samples of which a hundred batches make a pass, and convex OCE, one
+    iteration in as many as a pass has batches reads all samples, to correct the gradients of the batches for noise and
+    bias, and steps are accelerated; without bounds each principal axis of the features has a length of its own. Pass
+    ``average`` for plain steps. Theorems and proofs are on the page on rates.
 
     To tell whether a checkpoint belongs to the problem, data, weights and parameters are compared to the last bit.
     Functions are compared by what they answer, to nine digits: the utility and its slope on a grid; the loss and its

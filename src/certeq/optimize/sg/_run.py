@@ -14,11 +14,12 @@ from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples, solve_losses
-from certeq.optimize.sg._adaptive import AcceleratedSteps, AdaptiveSteps, Correction, DistanceSteps
+from certeq.optimize.sg._accelerated import AcceleratedSteps, Correction, accelerated_steps
+from certeq.optimize.sg._adaptive import AdaptiveSteps, DistanceSteps
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
 from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
-from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice, full_batch
+from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
@@ -58,11 +59,12 @@ class Run:
         self.average = Average(choice.average, theta.size)
         self.steps: AdaptiveSteps | None = None
         self.correction: Correction | None = None
-        if choice.step is None:
-            kind = AcceleratedSteps if choice.accelerated else DistanceSteps
-            self.steps = kind(theta, domain.diameter(theta.size), choice.power)
-            if choice.accelerated and objective is not None and choice.batch != full_batch():
-                self.correction = Correction(objective.count, theta.size)
+        if choice.step is None and choice.accelerated:
+            assert objective is not None
+            self.steps = accelerated_steps(theta, domain, loss, objective.samples)
+            self.correction = Correction(objective.count, theta.size)
+        elif choice.step is None:
+            self.steps = DistanceSteps(theta, domain.diameter(theta.size), choice.power)
         # The rows of a batch are the gradients; a subclass may add to them, and an offset is no part of them.
         sparse = type(loss) is LinearLoss and not loss.has_offset
         self.tilt = WarmTilt(utility, None if objective is None else objective.weights, sparse=sparse)
@@ -157,20 +159,23 @@ class Run:
 
     def _corrected(self, correction: Correction, gradient: Floats, batch: Any, size: int) -> Floats:
         """The gradient of a batch, corrected by its error at a point where that over all samples is known."""
-        if batch is self.full:
-            assert self.objective is not None
-            assert isinstance(self.steps, AcceleratedSteps)
-            value = self.objective.evaluate(self.theta).value
-            if not correction.take(self.theta, value, gradient):
-                self.theta = correction.best
-                self.steps.return_to(self.theta)
-                gradient = self.objective.evaluate(self.theta).gradient
-                correction.take(self.theta, correction.value, gradient)
+        if batch is not self.full:
+            losses, product = self.loss.evaluate(correction.point, batch)
+            q, mass = self.plain.weigh(losses, False)
+            correction.drawn += size
+            return np.asarray(gradient - product(q) / mass + correction.gradient)
+        if not correction.due:  # a full batch needs no correction; its value is looked at once in ten
+            correction.drawn += max(size // 10, 1)
             return gradient
-        losses, product = self.loss.evaluate(correction.point, batch)
-        q, mass = self.plain.weigh(losses, False)
-        correction.drawn += size
-        return np.asarray(gradient - product(q) / mass + correction.gradient)
+        assert self.objective is not None
+        assert isinstance(self.steps, AcceleratedSteps)
+        value = self.objective.evaluate(self.theta).value
+        if correction.take(self.theta, value, gradient):
+            self.steps.keep()
+        elif correction.go_back(value):
+            self.theta, gradient = correction.best, correction.slope
+            self.steps.return_to(self.theta, 0.5**correction.returns)
+        return gradient
 
     def _slope_of_blocks(self) -> Floats:
         """The gradient over samples that are read in blocks: tilt and losses stay where those are."""

@@ -183,14 +183,14 @@ class Constants:
 class ScheduleChoice:
     """Schedules, the iterate to return, and the rate that is promised for it; None where theory has none to offer.
 
-    A step of None is adaptive: with weights k^power, and accelerated or not.
+    A step of None is adaptive: accelerated, or plain with weights k^power.
     """
 
     step: Schedule | None
     batch: Schedule
     average: str
     promise: str | None
-    power: int = 0
+    power: float = 0.0
     accelerated: bool = False
 
 
@@ -275,7 +275,7 @@ def adaptive(regime: str, size: float, batch: Schedule | None, average: str | No
         if count == FULL:
             promise = "OCE - min OCE = O(1/sqrt n) on a bounded set, O(1/n^(3/2)) where OCE is smooth"
         kept_promise = promise if batch is None or count == FULL else None
-        return ScheduleChoice(None, sizes, "last", kept_promise, POWER, accelerated=True)
+        return ScheduleChoice(None, sizes, "last", kept_promise, accelerated=True)
     promise = "E OCE(mean) - min OCE = O(1/sqrt n) on a bounded set"
     if regime == "strongly_convex":
         promise = "E norm(mean - theta*) = O(1/n) where no bound is touched and gradients stay away from 0"
@@ -313,8 +313,8 @@ class Average:
     """The iterate that is returned: the last, or a running mean of those before each step.
 
     "mean" is (1/n) sum_k theta_{k-1} and "weighted" sum_k a_k theta_{k-1} / sum_k a_k, the one with a guarantee for
-    kinked utilities: a_k is the step of a schedule, and r_k k^2 (k^2 where OCE is not convex) where steps are adaptive.
-    The theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
+    kinked utilities: a_k is the step of a schedule; with adaptive steps r_k k^1.5, or k^2 where OCE is not convex. The
+    theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
     """
 
     def __init__(self, kind: str, d: int) -> None:
