@@ -26,9 +26,9 @@ _NAMES = {
         "tilt ubsr upper_bound"
     ),
     "certeq.optimize": (
-        "Ball Box CallableLoss CappedSimplex Domain Free InfeasibleError L1Ball LinearLoss LogisticLoss LongShort Loss "
-        "NonNegative Polyhedron Product Simplex Solution SquaredLoss TorchLoss UnboundedError hessian hessian_product "
-        "minimize"
+        "Ball Box BudgetingResult CallableLoss CappedSimplex Domain Free InfeasibleError L1Ball Limit LinearLoss "
+        "LogisticLoss LongShort Loss NonNegative Polyhedron Product RatioSolution RiskTerm RootMeanSquare Simplex "
+        "Solution SquaredLoss TorchLoss UnboundedError hessian hessian_product maximize_ratio minimize risk_budgeting"
     ),
 }
 _HOMES = {name: package for package, names in _NAMES.items() for name in names.split()}

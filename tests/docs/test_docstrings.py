@@ -38,8 +38,8 @@ FORMULA = re.compile(r":math:|\.\. math::|\w\(.*\) ?=|[<>]=|= |sqrt\(|\|g|R\^d|\
 COMPUTES = ("certeq", "certeq.risk.bounds", "certeq.optimize", "certeq.torch", "certeq.learn", "certeq.portfolio")
 CARRIES = {
     *("CustomUtility", "Estimate", "Solution", "Frontier", "ScenarioPrior", "Calibration", "ToyData"),
-    *("ExactResult", "Trace", "Control", "Difference"),
-    *("InfeasibleError", "ReliabilityWarning", "UnboundedError", "UnitWarning"),
+    *("BudgetingResult", "ExactResult", "RatioSolution", "Trace", "Control", "Difference"),
+    *("InfeasibleError", "InfeasibleLimitsError", "ReliabilityWarning", "UnboundedError", "UnitWarning"),
 }
 
 

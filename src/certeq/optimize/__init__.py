@@ -1,5 +1,6 @@
 """Minimize OCE(F(theta, xi)) over a feasible set: OCE-SG, an exact solver, L-BFGS; every answer with a certificate."""
 
+from certeq.optimize.budgeting import BudgetingResult, risk_budgeting
 from certeq.optimize.domains import (
     Ball,
     Box,
@@ -17,8 +18,10 @@ from certeq.optimize.domains import (
 )
 from certeq.optimize.exact import ExactResult, solve_exact
 from certeq.optimize.hessian import hessian, hessian_product
+from certeq.optimize.limited import InfeasibleLimitsError
 from certeq.optimize.losses import CallableLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss, TorchLoss
 from certeq.optimize.minimize import minimize
+from certeq.optimize.ratio import RatioSolution, maximize_ratio
 from certeq.optimize.sg import (
     constant,
     constant_batch,
@@ -29,17 +32,21 @@ from certeq.optimize.sg import (
     oce_smoothness,
 )
 from certeq.optimize.solution import Solution, Trace
+from certeq.optimize.terms import Limit, RiskTerm, RootMeanSquare
 
 __all__ = [
     "Ball",
     "Box",
+    "BudgetingResult",
     "CallableLoss",
     "CappedSimplex",
     "Domain",
     "ExactResult",
     "Free",
     "InfeasibleError",
+    "InfeasibleLimitsError",
     "L1Ball",
+    "Limit",
     "LinearLoss",
     "LogisticLoss",
     "LongShort",
@@ -47,6 +54,9 @@ __all__ = [
     "NonNegative",
     "Polyhedron",
     "Product",
+    "RatioSolution",
+    "RiskTerm",
+    "RootMeanSquare",
     "Simplex",
     "Solution",
     "SquaredLoss",
@@ -61,7 +71,9 @@ __all__ = [
     "hessian_product",
     "inverse",
     "inverse_sqrt",
+    "maximize_ratio",
     "minimize",
     "oce_smoothness",
+    "risk_budgeting",
     "solve_exact",
 ]

@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -24,19 +24,21 @@ from certeq.optimize.losses import LinearLoss, Loss
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.solution import Solution, Trace
+from certeq.optimize.terms import Limit, RiskTerm, minimize_terms
 from certeq.risk import UnitWarning
 from certeq.risk.solvers import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
 from certeq.utilities import Risk, Utility
 
 
 def minimize(
-    loss: Loss,
-    utility: Risk,
+    loss: Loss | Sequence[RiskTerm],
+    utility: Risk | None = None,
     *,
     domain: Domain,
     samples: Any = None,
     theta0: Any = None,
     weights: Any = None,
+    limits: Sequence[Limit] = (),
     method: str = "auto",
     **options: Any,
 ) -> Solution:
@@ -44,11 +46,13 @@ def minimize(
 
     Parameters
     ----------
-    loss : Loss
-        F: `LinearLoss`, `SquaredLoss`, `LogisticLoss`, `CallableLoss` or `TorchLoss`.
+    loss : Loss or sequence of RiskTerm
+        F: `LinearLoss`, `SquaredLoss`, `LogisticLoss`, `CallableLoss` or `TorchLoss`. Several `RiskTerm`, each a risk
+        of linear losses of its own, are added up.
     utility : Utility or Risk
         What risk means: a utility, a risk with more inner variables such as ``EVaR(0.05)``, a `Mixture`, or a
         distortion such as ``Wang(0.5)``, which "exact" solves by cuts, in memory, to a relative gap of 1e-7.
+        Left out beside several terms.
     domain : Domain
         The feasible set, such as ``Simplex()`` or ``Free()``.
     samples : optional
@@ -57,6 +61,8 @@ def minimize(
         Start; a point of the feasible set. An earlier solution is a warm start.
     weights : array (n,), optional
         Sample weights; they are scaled to sum to 1.
+    limits : sequence of Limit
+        Limits on risks of linear losses, such as ``Limit(loss, CVaR(0.05), 0.02)``; for "exact" alone.
     method : "auto", "exact", "lbfgs" or "sg"
         "exact": linear losses over polyhedra, to rounding, any utility or risk. "lbfgs": smooth losses and utilities,
         all samples, bounds at most. "sg": OCE-SG, for streams, for losses and sets that the others cannot take. "auto"
@@ -94,8 +100,18 @@ def minimize(
     ...                  batch="full", step=0.1, average="last", iterations=500)
     >>> found.theta.round(6), round(found.value, 6)
     (array([0.3125, 0.6875]), 0.40625)
+
+    The least mean loss where CVaR is at most 0.6, and what each unit of a higher limit would save:
+
+    >>> limit = ce.Limit(LinearLoss(A), ce.CVaR(0.5), 0.6)
+    >>> found = minimize(LinearLoss(A), ce.Mean(), domain=Simplex(), limits=[limit])
+    >>> found.theta.round(6), round(found.value, 6), found.limit_multipliers.round(6)
+    (array([0.2, 0.8]), 0.2, array([3.]))
     """
+    if limits or isinstance(loss, (RiskTerm, Sequence)):
+        return _minimize_terms(loss, utility, domain, samples, theta0, weights, limits, method, options)
     check_problem(loss, utility, domain)
+    assert utility is not None
     reason: str | None = None
     if check_choice("method", method, (AUTO, *_ALGORITHMS)) == AUTO:
         method, reason = _choose(loss, utility, domain, samples, theta0, options)
@@ -109,6 +125,36 @@ def minimize(
         if warning is not None:
             warnings.warn(warning, UnitWarning, stacklevel=2)
     return found
+
+
+def _minimize_terms(
+    loss: Any,
+    utility: Any,
+    domain: Domain,
+    samples: Any,
+    theta0: Any,
+    weights: Any,
+    limits: Sequence[Limit],
+    method: str,
+    options: dict[str, Any],
+) -> Solution:
+    """Several terms, or limits: for the exact method alone."""
+    if check_choice("method", method, (AUTO, *_ALGORITHMS)) in ("sg", "lbfgs"):
+        raise ValueError(
+            f"limits and several terms need method='exact'; found {method!r}, which would have to project on the "
+            "points that keep the limits at every step."
+        )
+    if samples is not None:
+        if not isinstance(loss, Loss) or not loss.linear or callable(samples) or hasattr(samples, "__next__"):
+            raise ValueError("samples must be an array beside one linear loss; terms and limits hold their own.")
+        loss = LinearLoss(samples)
+    known = tuple(
+        name for name in inspect.signature(minimize_terms).parameters if name not in (*_SHARED, "risk", "limits")
+    )
+    for name in options:
+        if name not in known:
+            check_choice("an option of method='exact' with limits", name, known)
+    return minimize_terms(loss, utility, domain=domain, limits=limits, weights=weights, theta0=theta0, **options)
 
 
 def _choose(

@@ -92,6 +92,11 @@ class Solution:
         Why it was this one, where ``method="auto"`` chose it.
     radius : float
         From "exact" on a set that nothing bounds: the gap is proved against every point whose entries are that near.
+    limit_values, limit_multipliers : array or None
+        Where there were limits: their risks at theta, and by how much the minimum falls for each unit by which a level
+        is raised, at first.
+    binding : tuple of int or None
+        Which limits have a positive multiplier.
     promise : str or None
         What theory promises for the run that was made; None where a step, batch or average of the caller's own
         replaced the regime's, and no theorem covers them.
@@ -124,6 +129,9 @@ class Solution:
     radius: float = float("inf")
     reason: str | None = None
     inner: Floats | None = None
+    limit_values: Floats | None = None
+    limit_multipliers: Floats | None = None
+    binding: tuple[int, ...] | None = None
 
     @property
     def converged(self) -> bool:

@@ -1,0 +1,223 @@
+"""The largest ratio of reward to risk: a sequence of exact problems, the last of which bounds every ratio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certeq._checks import check_array, check_number
+from certeq.optimize.domains import Domain
+from certeq.optimize.domains._rows import Constraints
+from certeq.optimize.exact._solve import check_limits, status_of
+from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum, time_left
+from certeq.optimize.limited import LimitedResult, solve_limited
+from certeq.optimize.losses import Loss
+from certeq.optimize.terms import Limit, RiskTerm, read_decision
+from certeq.utilities import Risk
+
+Vector = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
+_STEPS = 50  # Dinkelbach's method takes four or five
+
+
+@dataclass(frozen=True, eq=False)
+class RatioSolution:
+    """The point of the largest ratio of reward to risk that was found, and a bound on all others.
+
+    Attributes
+    ----------
+    theta : array
+        The point.
+    ratio : float
+        reward / risk there.
+    gap : float
+        No point of the feasible set has a ratio above ``ratio + gap``; rounding is allowed for.
+    reward, risk : float
+        Numerator and denominator.
+    limit_values, limit_multipliers : array
+        Of the limits, if there are any: their values, and by how much the *risk less reward/ratio* falls for each unit
+        of their levels.
+    status : str
+        "converged" where gap <= tol * ratio, else "iteration limit", "time limit" or "stalled".
+    iterations : int
+        Exact solves.
+    seconds : float
+        Wall-clock time.
+
+    Examples
+    --------
+    >>> import numpy as np, certeq as ce
+    >>> returns = 0.01 * np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> found = ce.maximize_ratio(returns.mean(axis=0), ce.LinearLoss(-returns), ce.CVaR(0.05), domain=ce.Simplex())
+    >>> found.status, bool(found.gap < 1e-9 * found.ratio)
+    ('converged', True)
+    """
+
+    theta: Vector
+    ratio: float
+    gap: float
+    reward: float
+    risk: float
+    limit_values: Vector
+    limit_multipliers: Vector
+    status: str
+    iterations: int
+    seconds: float
+
+
+def maximize_ratio(
+    reward: Any,
+    loss: Loss | Sequence[RiskTerm],
+    risk: Risk | None = None,
+    *,
+    domain: Domain,
+    reward_offset: float = 0.0,
+    limits: Sequence[Limit] = (),
+    weights: Any = None,
+    theta0: Any = None,
+    tol: float = 1e-9,
+    max_iter: int = _STEPS,
+    time_limit: float | None = None,
+) -> RatioSolution:
+    r"""Maximize :math:`(r^\top\theta + r_0) / \rho(A\theta)` over a polyhedron.
+
+    Parameters
+    ----------
+    reward : array (d,)
+        r, such as the expected returns of assets.
+    loss : LinearLoss or sequence of RiskTerm
+        The losses; or several terms, whose weighted sum is the risk.
+    risk : Risk, optional
+        What risk means; not beside several terms. It need not be coherent, but must be positive on the whole set.
+    domain : Domain
+        A feasible set that is a polyhedron, such as ``Simplex()``.
+    reward_offset : float
+        r_0, such as minus a rate without risk.
+    limits : sequence of Limit
+        Limits on other risks.
+    weights, theta0, tol, time_limit
+        As in `minimize` with method "exact".
+    max_iter : int
+        Limit on steps, each of them an exact solve.
+
+    Returns
+    -------
+    RatioSolution
+
+    Raises
+    ------
+    ValueError
+        Where the risk is not positive on the set, or the reward never is: the ratio has no largest value then, or none
+        that means anything.
+
+    Notes
+    -----
+    Dinkelbach's method: with m the best ratio so far, minimize :math:`\rho - (r^\top\theta + r_0)/m`. Where the proved
+    minimum is :math:`-\varepsilon` and no risk on the set is below :math:`\rho_0`, no ratio is above
+    :math:`m (1 + \varepsilon/\rho_0)`. It converges superlinearly, and every solve starts from the last one.
+
+    Examples
+    --------
+    >>> import certeq as ce
+    >>> losses = ce.LinearLoss([[1.0, 2.0], [0.5, -1.0], [-1.0, 0.5]])
+    >>> found = ce.maximize_ratio([0.1, 0.2], losses, ce.CVaR(0.5), domain=ce.Simplex())
+    >>> found.theta.round(6), round(found.ratio, 6)
+    (array([0.5, 0.5]), 0.163636)
+    """
+    began = time.perf_counter()
+    check_limits(tol, max_iter, time_limit)
+    read = read_decision(loss, risk, limits, domain, weights, theta0)
+    r = check_array("reward", reward, size=read.size)
+    r0 = check_number("reward_offset", reward_offset)
+    deadline = np.inf if time_limit is None else began + time_limit
+    slope, constant = read.lifted(r)
+    found = solve_ratio(
+        read.objective, slope, r0 + constant, read.limits, read.rows, names=read.names, theta0=read.start,
+        tol=tol, max_iter=max_iter, deadline=deadline,
+    )  # fmt: skip
+    return replace(found, theta=read.theta(found.theta), seconds=time.perf_counter() - began)
+
+
+def solve_ratio(
+    risk: WeightedSum,
+    reward: Vector,
+    reward_offset: float,
+    limits: Sequence[tuple[RiskFunction | SquareFunction, float]],
+    q: Constraints,
+    *,
+    names: Sequence[str] = (),
+    theta0: Vector | None = None,
+    tol: float = 1e-9,
+    max_iter: int = _STEPS,
+    deadline: float = np.inf,
+) -> RatioSolution:
+    """Maximize (reward.v + reward_offset)/risk(v) over the polyhedron, within the limits."""
+
+    def least(objective: WeightedSum, start: Vector | None, prices: Vector | None) -> LimitedResult:
+        settings: dict[str, Any] = {"tol": 0.1 * tol, "time_limit": time_left(deadline), "names": names}
+        return solve_limited(objective, limits, q, theta0=start, multipliers0=prices, **settings)
+
+    def reward_at(v: Vector) -> float:
+        return float(reward @ v) + reward_offset
+
+    first = least(risk, theta0, None)
+    iterations, floor = first.iterations, first.lower_bound
+    if not floor > 0.0:
+        raise ValueError(
+            f"the risk must be positive on the whole feasible set for a ratio; found {first.value:.6g} at a point of "
+            "it. Leave out what has no risk, or minimize the risk under a limit on the reward."
+        )
+    v = first.theta
+    if reward_at(v) <= 0.0:  # from where the reward is largest
+        richest = least(WeightedSum([], -reward, constant=-reward_offset), v, None)
+        iterations, v = iterations + richest.iterations, richest.theta
+        if -richest.lower_bound <= 0.0 or reward_at(v) <= 0.0:
+            raise ValueError(
+                f"the reward must be positive somewhere on the feasible set; found {reward_at(v):.6g} at most."
+            )
+    if theta0 is not None and reward_at(theta0) * risk.at(v).value > reward_at(v) * risk.at(theta0).value:
+        v = theta0
+    best, upper, found, prices = v, np.inf, first, None
+    ratio = reward_at(v) / risk.at(v).value
+    stalled = 0
+    for _ in range(max_iter):
+        found = least(
+            replace(
+                risk,
+                linear=risk.linear - reward / ratio,
+                constant=risk.constant - reward_offset / ratio,
+            ),
+            v,
+            prices,
+        )
+        iterations, v, prices = iterations + found.iterations, found.theta, found.limit_multipliers
+        rounding = 4.0 * _EPS * (float(np.abs(reward) @ np.abs(v)) + abs(reward_offset)) / ratio
+        upper = min(upper, ratio * (1.0 + max(0.0, rounding - found.lower_bound) / floor))
+        at = risk.at(v)
+        new = reward_at(v) / at.value
+        stalled = 0 if new > ratio * (1.0 + 0.01 * tol) else stalled + 1
+        if new > ratio:
+            ratio, best = new, v
+        if upper - ratio <= tol * ratio or stalled == 2 or time.perf_counter() > deadline:
+            break
+    at = risk.at(best)
+    rounding = ratio * (at.error / at.value + 4.0 * _EPS * (len(best) + 2.0))
+    gap = max(upper - ratio, 0.0) + rounding
+    status = status_of(gap <= tol * ratio, not stalled, time.perf_counter() > deadline)
+    return RatioSolution(
+        theta=best,
+        ratio=ratio,
+        gap=gap,
+        reward=reward_at(best),
+        risk=at.value,
+        limit_values=found.limit_values,
+        limit_multipliers=found.limit_multipliers,
+        status="converged" if status == "optimal" else status,
+        iterations=iterations,
+        seconds=0.0,
+    )

@@ -1,0 +1,321 @@
+"""Minimization under limits: against cones, on real returns, and what cannot be met."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from certeq.optimize import InfeasibleLimitsError, solve_exact
+
+cp = pytest.importorskip("cvxpy")
+
+from tests.optimize.test_exact_risks import cone, sample  # noqa: E402 - needs cvxpy
+
+RISKS = [
+    ce.CVaR(0.1),
+    ce.CVaR(0.3),
+    ce.EVaR(0.1),
+    ce.HMCR(2, 0.2),
+    ce.MonotoneMeanVariance(2).ball(0.3),
+    ce.Mixture([0.5, 0.5], [ce.CVaR(0.2), ce.EVaR(0.2)]),
+]
+
+
+def rms(x, w):
+    return float(np.sqrt(w @ np.square(x)))
+
+
+def value_of(risk, x, w):
+    return rms(x, w) if isinstance(risk, ce.RootMeanSquare) else float(ce.oce(x, risk, w))
+
+
+def by_cones(terms, limits, d, lower=0.0, upper=1.0):
+    """The minimum by cvxpy, None where its solver fails; losses are (A, b, w)."""
+    theta = cp.Variable(d)
+
+    def counting(data):
+        A, b, w = data
+        return A[w > 0.0], b[w > 0.0], w[w > 0.0]
+
+    terms = [(weight, risk, counting(data)) for weight, risk, data in terms]
+    limits = [(risk, counting(data), level) for risk, data, level in limits]
+    rows = [cp.sum(theta) == 1, theta >= lower, theta <= upper]
+    total = 0.0
+    for weight, risk, (A, b, w) in terms:
+        value, more = cone(risk, A @ theta + b, w)
+        total, rows = total + weight * value, rows + more
+    for risk, (A, b, w), level in limits:
+        if isinstance(risk, ce.RootMeanSquare):
+            rows.append(cp.norm2(cp.multiply(np.sqrt(w), A @ theta + b)) <= level)
+        else:
+            value, more = cone(risk, A @ theta + b, w)
+            rows += [value <= level, *more]
+    problem = cp.Problem(cp.Minimize(total), rows)
+    try:
+        value = problem.solve(solver=cp.CLARABEL)
+    except cp.SolverError:
+        return None
+    return value if problem.status == "optimal" else None
+
+
+def random_problem(seed):
+    """Terms, limits that some points keep and most do not, and the number of assets."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(3, 8))
+
+    def losses():
+        n = int(rng.integers(30, 200))
+        A = 100.0 * sample(int(rng.integers(1 << 30)), n, d) - rng.uniform(0.0, 1.0, d)
+        if rng.random() < 0.3:
+            A = np.round(A, 1)
+        w = rng.integers(0, 4, n) + (rng.random(n) < 0.1) if rng.random() < 0.4 else np.ones(n)
+        return A, np.zeros(n), w / w.sum()
+
+    shared = losses()
+    pool = [ce.Mean(), *RISKS]
+    count = 1 if rng.random() < 0.7 else 2
+    terms = [
+        (float(rng.uniform(0.2, 2.0)), pool[int(rng.integers(len(pool)))], shared if k == 0 else losses())
+        for k in range(count)
+    ]
+    inside = rng.dirichlet(np.ones(d))
+    limits = []
+    for _ in range(int(rng.integers(1, 4))):
+        data = shared if rng.random() < 0.6 else losses()
+        if rng.random() < 0.2:
+            risk = ce.RootMeanSquare()
+        else:
+            risk = RISKS[int(rng.integers(len(RISKS)))]
+        A, b, w = data
+        at = value_of(risk, A @ inside + b, w)
+        limits.append((risk, data, at + float(rng.uniform(0.0, 0.2)) * max(abs(at), 0.1)))
+    return terms, limits, d
+
+
+def check_against_cones(seed):
+    terms, limits, d = random_problem(seed)
+    made = {}
+
+    def loss(data):
+        return made.setdefault(id(data), ce.LinearLoss(data[0]))
+
+    found = ce.minimize(
+        [ce.RiskTerm(loss(data), risk, weight, weights=data[2]) for weight, risk, data in terms],
+        domain=ce.Simplex(),
+        limits=[ce.Limit(loss(data), risk, level, weights=data[2]) for risk, data, level in limits],
+    )
+    assert found.converged
+    scale = max(abs(found.value), 1e-2)
+    assert found.gap <= 1e-9 * max(scale, 0.1)
+    value = sum(weight * value_of(risk, A @ found.theta + b, w) for weight, risk, (A, b, w) in terms)
+    assert found.value == pytest.approx(value, abs=1e-12 * scale + 1e-13)
+    assert abs(found.theta.sum() - 1.0) < 1e-12
+    assert found.theta.min() >= 0.0
+    for j, (risk, (A, b, w), level) in enumerate(limits):
+        x = A @ found.theta + b
+        at = value_of(risk, x, w)
+        assert at <= level + 1e-9 * max(abs(level), float(np.std(x)))
+        assert found.limit_values[j] == pytest.approx(at, abs=1e-11)
+        assert found.limit_multipliers[j] * abs(level - at) <= 1e-7 * max(scale, 1.0)
+    expected = by_cones(terms, limits, d)
+    if expected is None:
+        return  # the gap is proved without it
+    assert found.value <= expected + 2e-6 * max(scale, 1.0)
+    assert found.value >= expected - 2e-6 * max(scale, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_problems_agree_with_cones(seed):
+    check_against_cones(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12, 212))
+def test_many_random_problems_agree_with_cones(seed):
+    check_against_cones(seed)
+
+
+# -- real returns ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def panels():
+    skfolio = pytest.importorskip("skfolio.datasets")
+    from skfolio.preprocessing import prices_to_returns
+
+    return -prices_to_returns(skfolio.load_sp500_dataset()).to_numpy()[-2500:]
+
+
+def limited(A, *limits, objective=None, domain=None):
+    loss = ce.LinearLoss(A)
+    return ce.minimize(
+        loss,
+        objective or ce.Mean(),
+        domain=domain or ce.Simplex(),
+        limits=[ce.Limit(loss, risk, level) for risk, level in limits],
+    )
+
+
+def test_return_under_one_two_and_three_limits(panels):
+    A = panels
+    uniform = np.full((len(A),), 1.0 / len(A))
+    asked = [(ce.CVaR(0.05), 0.0275), (ce.EVaR(0.05), 0.046), (ce.MeanVariance(10.0), 0.0013)]
+    for count in (1, 2, 3):
+        found = limited(A, *asked[:count])
+        assert found.converged
+        assert found.gap <= 1e-9 * abs(found.value)
+        for j, (risk, level) in enumerate(asked[:count]):
+            at = value_of(risk, A @ found.theta, uniform)
+            assert at <= level * (1.0 + 1e-9)
+            assert found.limit_values[j] == pytest.approx(at, rel=1e-12)
+        # What one unit more of a level brings is what the multiplier says.
+        for j in found.binding:
+            risk, level = asked[j]
+            step = 1e-6 * level
+            more = limited(A, *[(r, k + step * (i == j)) for i, (r, k) in enumerate(asked[:count])])
+            assert (found.value - more.value) / step == pytest.approx(found.limit_multipliers[j], rel=2e-2)
+
+
+def test_the_least_risk_and_no_limit_at_all(panels):
+    A = panels
+    least = solve_exact(A, ce.CVaR(0.05), lower=0.0, C=np.ones(A.shape[1]), c=1.0)
+    at_least = limited(A, (ce.CVaR(0.05), least.value))
+    assert at_least.converged
+    assert at_least.limit_values[0] <= least.value * (1.0 + 1e-9)
+    loose = limited(A, (ce.CVaR(0.05), 1.0))
+    assert loose.theta.max() == 1.0
+    assert loose.binding == ()
+    assert loose.limit_multipliers.tolist() == [0.0]
+
+
+def test_a_limit_on_the_tracking_error(panels):
+    A = panels
+    benchmark = A.mean(axis=1)
+    apart = ce.LinearLoss(A - benchmark[:, None])  # weights sum to 1
+    limit = ce.Limit(apart, ce.RootMeanSquare(), 0.003)
+    found = ce.minimize(ce.LinearLoss(A), ce.Mean(), domain=ce.Simplex(), limits=[limit])
+    assert found.converged
+    assert found.gap <= 1e-9 * abs(found.value)
+    error = float(np.sqrt(np.mean(np.square(A @ found.theta - benchmark))))
+    assert error <= 0.003 * (1.0 + 1e-9)
+    assert found.limit_values[0] == pytest.approx(error, rel=1e-12)
+    n = np.full(len(A), 1.0 / len(A))
+    expected = by_cones(
+        [(1.0, ce.Mean(), (100 * A, 0.0 * n, n))],
+        [(ce.RootMeanSquare(), (100 * (A - benchmark[:, None]), 0.0 * n, n), 0.3)],
+        A.shape[1],
+    )
+    assert 100.0 * found.value == pytest.approx(expected, abs=1e-6)
+
+
+# -- sets, weights, blocks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [ce.LongShort(1.3, 0.3), ce.CappedSimplex(upper=0.4), ce.L1Ball(1.0, np.full(5, 0.2)), ce.Box(-1.0, 1.0)],
+    ids=repr,
+)
+@pytest.mark.parametrize("risk", [ce.CVaR(0.1), ce.EVaR(0.1)], ids=repr)
+def test_sets_in_other_variables(domain, risk):
+    A = 100.0 * sample(11, 300, 5) - [0.1, 0.2, 0.3, 0.4, 0.5]
+    least = ce.minimize(ce.LinearLoss(A), risk, domain=domain)
+    most = ce.minimize(ce.LinearLoss(A), ce.Mean(), domain=domain)
+    level = 0.7 * least.value + 0.3 * float(ce.oce(A @ most.theta, risk))
+    found = limited(A, (risk, level), domain=domain)
+    assert found.converged
+    assert domain.contains(found.theta, 1e-12)
+    assert float(ce.oce(A @ found.theta, risk)) <= level * (1.0 + 1e-9)
+    assert found.value == pytest.approx(float(np.mean(A @ found.theta)), rel=1e-12)
+    assert found.binding == (0,)
+    # No mixture with another point of the set that keeps the limit is better.
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        other = domain.project(found.theta + rng.normal(size=5))
+        if float(ce.oce(A @ other, risk)) <= level:
+            assert float(np.mean(A @ other)) >= found.value - found.gap - 1e-12
+
+
+def test_scenarios_in_blocks():
+    da = pytest.importorskip("dask.array")
+    A = 100.0 * sample(12, 4000, 5) - [0.1, 0.2, 0.3, 0.4, 0.5]
+    here = limited(A, (ce.CVaR(0.1), 1.8))
+    there = limited(da.from_array(A, chunks=(500, 5)), (ce.CVaR(0.1), 1.8))
+    assert there.converged
+    assert there.value == pytest.approx(here.value, abs=1e-9)
+    assert there.limit_multipliers == pytest.approx(here.limit_multipliers, rel=1e-6)
+    loss = ce.LinearLoss(da.from_array(A, chunks=(500, 5)))
+    with pytest.raises(ValueError, match="one risk besides means"):
+        ce.minimize(loss, ce.Entropic(0.1), domain=ce.Simplex(), limits=[ce.Limit(loss, ce.CVaR(0.1), 1.8)])
+
+
+# -- what cannot be met, and what is refused ----------------------------------------------------------------------
+
+
+def test_a_limit_that_cannot_be_met_is_named_with_the_least_level():
+    A = 100.0 * sample(13, 200, 4)
+    least = solve_exact(A, ce.CVaR(0.1), lower=0.0, C=np.ones(4), c=1.0).value
+    with pytest.raises(ce.InfeasibleError, match=r"limits\[1\] \(CVaR.*cannot be met.*least value") as raised:
+        limited(A, (ce.EVaR(0.1), 100.0), (ce.CVaR(0.1), 0.9 * least))
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert isinstance(error, InfeasibleLimitsError)
+    assert error.limits == (1,)
+    assert error.least[0] == pytest.approx(least, rel=1e-9)
+    limited(A, (ce.CVaR(0.1), error.least[0]))
+
+
+@pytest.mark.parametrize("third", [False, True])
+def test_limits_that_conflict_are_named_with_levels_that_do_not(third):
+    rng = np.random.default_rng(14)
+    A, B = rng.normal([0.0, 1.0, 0.5], 1.0, size=(200, 3)), rng.normal([1.0, 0.0, 0.5], 1.0, size=(150, 3))
+    one, other = ce.LinearLoss(A), ce.LinearLoss(B)
+    leasts = [solve_exact(T, ce.CVaR(0.2), lower=0.0, C=np.ones(3), c=1.0).value for T in (A, B)]
+    limits = [ce.Limit(one, ce.CVaR(0.2), leasts[0] + 1e-3), ce.Limit(other, ce.CVaR(0.2), leasts[1] + 1e-3)]
+    if third:
+        limits.insert(1, ce.Limit(one, ce.EVaR(0.5), 50.0))
+    with pytest.raises(InfeasibleLimitsError, match="each be met.*not together") as raised:
+        ce.minimize(one, ce.Mean(), domain=ce.Simplex(), limits=limits)
+    error = raised.value
+    assert error.limits == ((0, 2) if third else (0, 1))
+    theta, s = cp.Variable(3, nonneg=True), cp.Variable()
+    rows = [cp.sum(theta) == 1]
+    for limit in (limits[0], limits[-1]):
+        T = limit.loss.samples
+        value, more = cone(limit.risk, T @ theta, np.full(len(T), 1.0 / len(T)))
+        rows += [value <= limit.level + s, *more]
+    assert error.excess == pytest.approx(cp.Problem(cp.Minimize(s), rows).solve(solver=cp.CLARABEL), abs=1e-6)
+    raised_levels = dict(zip(error.limits, error.least, strict=True))
+    met = [ce.Limit(limit.loss, limit.risk, raised_levels.get(j, limit.level)) for j, limit in enumerate(limits)]
+    assert ce.minimize(one, ce.Mean(), domain=ce.Simplex(), limits=met).converged
+
+
+def test_what_is_refused():
+    loss = ce.LinearLoss(sample(15, 50, 3))
+    limit = ce.Limit(loss, ce.CVaR(0.1), 1.0)
+    for method in ("sg", "lbfgs"):
+        with pytest.raises(ValueError, match="limits and several terms need method='exact'.*project"):
+            ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=[limit], method=method)
+    with pytest.raises(TypeError, match="limits must be a list"):
+        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=limit)
+    with pytest.raises(TypeError, match=r"limits\[0\] must be a Limit"):
+        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=[(loss, ce.CVaR(0.1), 1.0)])
+    with pytest.raises(TypeError, match="utility must be left out"):
+        ce.minimize([ce.RiskTerm(loss, ce.CVaR(0.1))], ce.CVaR(0.1), domain=ce.Simplex())
+    wide = ce.Limit(ce.LinearLoss(sample(1, 50, 4)), ce.CVaR(0.1), 1.0)
+    with pytest.raises(ValueError, match="must have 3 columns"):
+        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=[wide])
+    with pytest.raises(ValueError, match="polyhedron"):
+        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Ball(), limits=[limit])
+    with pytest.raises(ValueError, match="an option of method='exact' with limits"):
+        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=[limit], batch=3)
+    with pytest.raises(ValueError, match="above 0 for a root mean square"):
+        ce.Limit(loss, ce.RootMeanSquare(), 0.0)
+    with pytest.raises(TypeError, match="RootMeanSquare"):
+        ce.Limit(loss, "cvar", 1.0)
+    with pytest.raises(ValueError, match="linear"):
+        ce.Limit(ce.SquaredLoss(np.ones((3, 2)), np.ones(3)), ce.CVaR(0.1), 1.0)
+    with pytest.raises(ValueError, match="hold its samples"):
+        ce.Limit(ce.LinearLoss(), ce.CVaR(0.1), 1.0)
