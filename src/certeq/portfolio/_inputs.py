@@ -21,15 +21,18 @@ from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
 from certeq._checks import check_choice, check_count, check_number, did_you_mean
+from certeq.portfolio._limits import benchmark_limits, read_levels, risk_limits
 from certeq.portfolio._prior import ScenarioPrior
-from certeq.portfolio._problem import Costs, PortfolioProblem, Row
+from certeq.portfolio._problem import Costs, PortfolioProblem, RiskLimit, Row
 from certeq.risk.solvers import check_risk
 from certeq.utilities import Risk, Utility
 
 if TYPE_CHECKING:
+    from certeq.portfolio._base import BaseOCE
     from certeq.portfolio._minimum_oce import MinimumOCE
 
 Floats = NDArray[np.float64]
+OBJECTIVES = ("minimize_risk", "maximize_utility", "maximize_return", "maximize_ratio")
 SOLVER_PARAMS = {
     "exact": ("max_iter", "time_limit"),
     "sg": (
@@ -140,13 +143,17 @@ def _has_names(found: Any) -> bool:
 
 
 def read_problem(
-    model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Risk
+    model: MinimumOCE, distribution: ReturnDistribution, assets: Assets, utility: Risk, y: Any = None
 ) -> PortfolioProblem:
-    """Check every parameter of the model against the distribution of the assets that can be held."""
-    returns = np.asarray(distribution.returns, dtype=np.float64)
+    """Check every parameter of the model against the distribution of the assets that can be held.
+
+    ``y`` is the benchmark. Limits that may be several have the first of their levels.
+    """
+    as_given = np.asarray(distribution.returns, dtype=np.float64)
     mu = np.asarray(distribution.mu, dtype=np.float64)
     weights = None if distribution.sample_weight is None else np.asarray(distribution.sample_weight)
-    returns = _scenarios(model.recenter, returns, mu, weights)
+    returns = _scenarios(model.recenter, as_given, mu, weights)
+    objective = read_objective(model.objective_function)
     costs = _costs(model, assets)
     lower = assets.values("min_weights", model.min_weights, -np.inf, 0.0)
     upper = assets.values("max_weights", model.max_weights, np.inf, 1.0)
@@ -156,10 +163,17 @@ def read_problem(
     _narrow(lower, upper, costs.previous, turnover, assets)
     budget, budgets = _budgets(model, assets.count)
     aversion = check_number("risk_aversion", model.risk_aversion, "a number above 0", above=0.0)
-    scale = aversion if model.maximizes_utility else 1.0
+    scale = aversion if objective == "maximize_utility" else 1.0
+    A = -returns
+    limits = [RiskLimit(name, risk, levels[0], A, None, weights) for name, risk, levels in risk_limits(model)]
+    beside = benchmark_limits(model)
+    if beside:
+        benchmark = _benchmark(y, len(returns), f"{beside[0][0]} is")
+        apart = A if returns is as_given else -as_given  # views on the means say nothing of the benchmark
+        limits += [RiskLimit(name, risk, levels[0], apart, benchmark, weights) for name, risk, levels in beside]
     problem = PortfolioProblem(
         assets=assets,
-        A=-returns,
+        A=A,
         weights=weights,
         utility=utility,
         mu=mu,
@@ -169,14 +183,34 @@ def read_problem(
         rows=(*budgets, *_equations(model, assets, distribution), *_inequalities(model, assets)),
         max_long=_optional("max_long", model.max_long, "a number above 0", above=0.0),
         max_short=_optional("max_short", model.max_short, "a number above 0", above=0.0),
-        reward=1.0 / aversion if model.maximizes_utility else 0.0,
+        reward={"maximize_utility": 1.0 / aversion, "maximize_return": 1.0}.get(objective, 0.0),
         l1=check_number("l1_coef", model.l1_coef, "a number not below 0", least=0.0) / scale,
         l2=check_number("l2_coef", model.l2_coef, "a number not below 0", least=0.0) / scale,
         scale=scale,
         turnover=turnover,
+        counts_risk=objective != "maximize_return",
+        hurdle=check_number("risk_free_rate", model.risk_free_rate) if objective == "maximize_ratio" else None,
+        limits=tuple(limits),
     )
     _check_bounds(problem, budget)
     return problem
+
+
+def _benchmark(y: Any, count: int, needed: str) -> Floats:
+    """The returns of the benchmark in every scenario."""
+    if y is None:
+        raise ValueError(f"{needed} a limit against a benchmark: pass its returns as y, as in fit(X, y).")
+    table = np.asarray(y, dtype=np.float64)
+    if table.ndim == 2 and table.shape[1] == 1:
+        table = table[:, 0]
+    if table.shape != (count,):
+        raise ValueError(
+            f"y must hold one return of the benchmark for each of the {count} scenarios; found shape {np.shape(y)}. A "
+            "prior that makes scenarios of its own says nothing of the benchmark in them."
+        )
+    if not np.isfinite(table).all():
+        raise ValueError(f"y must be finite; found {int((~np.isfinite(table)).sum())} entries that are not.")
+    return table
 
 
 def _check_bounds(problem: PortfolioProblem, budget: float | None) -> None:
@@ -387,12 +421,7 @@ def read_objective(found: Any) -> str:
     """The objective by name, from skfolio's enumeration or from the name itself."""
     text = found.value if isinstance(found, ObjectiveFunction) else found
     text = text.lower() if isinstance(text, str) else text
-    if text in ("maximize_return", "maximize_ratio"):
-        raise ValueError(
-            f"objective_function must be MINIMIZE_RISK or MAXIMIZE_UTILITY; found {found!r}, for which skfolio's "
-            "MeanRisk is there."
-        )
-    return str(check_choice("objective_function", text, ("minimize_risk", "maximize_utility")))
+    return str(check_choice("objective_function", text, OBJECTIVES))
 
 
 def check_settings(model: MinimumOCE, method: str) -> None:
@@ -401,13 +430,23 @@ def check_settings(model: MinimumOCE, method: str) -> None:
         risk = check_risk(model.utility)
         if isinstance(risk, Utility):
             risk.anchor  # noqa: B018 - a sum whose slopes never reach 1 says so here
-    read_objective(model.objective_function)
+    objective, levels = read_objective(model.objective_function), read_levels(model)
     check_choice("solver", model.solver, ("exact", "sg"))
     check_number("tol", model.tol, "a number above 0", above=0.0)
     if not (model.solver_params is None or isinstance(model.solver_params, dict)):
         raise TypeError(f"solver_params must be a dict or None; found {model.solver_params!r}.")
     for name in model.solver_params or {}:
         check_choice(f"a key of solver_params for solver={model.solver!r}", name, SOLVER_PARAMS[model.solver])
+    if model.solver == "sg" and (levels or objective in ("maximize_return", "maximize_ratio")):
+        what = "limits on risks" if levels else f"objective_function={objective!r}"
+        raise ValueError(f"solver='sg' takes no {what}; use solver='exact'.")
+    for name in ("l1_coef", "l2_coef"):
+        if objective == "maximize_ratio" and getattr(model, name) != 0.0:
+            raise ValueError(
+                f"maximize_ratio takes no {name}, which has no place in a ratio; found {getattr(model, name)!r}."
+            )
+    if method == "partial_fit" and benchmark_limits(model):
+        raise ValueError("limits against a benchmark need fit: partial_fit does not keep the benchmark's past.")
     if method == "partial_fit":
         model._validate_partial_fit_fallback()
     size = model.efficient_frontier_size
@@ -416,7 +455,8 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     check_count("efficient_frontier_size", size, least=2)
     for needed, wrong in (
         ("min_return=None", model.min_return is not None),
-        ("objective_function=MINIMIZE_RISK", model.maximizes_utility),
+        ("objective_function=MINIMIZE_RISK", objective != "minimize_risk"),
+        ("limits of one level each", any(len(each) > 1 for each in levels)),
         ("fit, not partial_fit", method == "partial_fit"),
     ):
         if wrong:
@@ -433,7 +473,7 @@ def make_prior(found: Any) -> Any:
     raise TypeError(f"prior_estimator must be a skfolio prior such as EmpiricalPrior(); found {found!r}{hint}.")
 
 
-def check_table(model: MinimumOCE, X: Any, first: bool) -> Any:
+def check_table(model: BaseOCE, X: Any, first: bool) -> Any:
     """Return what the prior is to see; refuse what it could not use, saying where it is.
 
     Names and number of the assets are recorded. A prior passed in gets X itself, which it may read the names from.
@@ -485,7 +525,7 @@ def warn_of_covariance(distribution: ReturnDistribution, recenter: Any) -> bool:
         "included, is a function of the scenarios. skfolio's MeanRisk uses the covariance; to change the scenarios "
         "themselves use a prior that does (EntropyPooling, SyntheticData, FactorModel).",
         UserWarning,
-        stacklevel=6,
+        stacklevel=7,
     )
     return True
 

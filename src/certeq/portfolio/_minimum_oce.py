@@ -3,64 +3,44 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import numpy as np
-import sklearn.utils.metadata_routing as skm
 from numpy.typing import ArrayLike, NDArray
-from skfolio.optimization import BaseOptimization
 from skfolio.prior import BasePrior
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from certeq._checks import check_choice, check_number
+from certeq._checks import check_number
+from certeq.portfolio._base import BaseOCE, Last
+from certeq.portfolio._hints import with_hints
 from certeq.portfolio._inputs import (
     Assets,
-    check_scenarios,
     check_settings,
-    check_table,
-    make_prior,
-    read_objective,
     read_problem,
     warn_of_covariance,
 )
+from certeq.portfolio._limits import read_levels
 from certeq.portfolio._problem import PortfolioProblem, to_segments
-from certeq.portfolio._results import Frontier, annualize
-from certeq.portfolio._solve import Allocation, frontier_targets, risk_contributions, solve, sweep
+from certeq.portfolio._results import Frontier
+from certeq.portfolio._solve import (
+    Allocation,
+    Case,
+    Settings,
+    frontier_targets,
+    risk_contributions,
+    solve,
+    sweep,
+)
 from certeq.risk import UnitWarning
-from certeq.risk.solvers import blindness_at, check_risk
-from certeq.utilities import CVaR, Risk, Utility
+from certeq.risk import tilt as tilt_of
+from certeq.risk.solvers import blindness_at
+from certeq.utilities import Risk, Utility
 
 Floats = NDArray[np.float64]
-_UTILITY = "utility__"
-_DIAGNOSTICS = ("error_", "fallback_", "fallback_chain_")  # skfolio's own, which it resets itself
 
 
-def _with_hints(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that says what to write instead of parameters that skfolio's `MeanRisk` has."""
-
-    @wraps(init)
-    def checked(self: Any, *args: Any, **given: Any) -> None:
-        for name, value in given.items():
-            if name == "risk_measure":
-                raise TypeError(
-                    f"MinimumOCE has no parameter 'risk_measure'; found {value!r}. What risk means is its utility: "
-                    "MinimumOCE(ce.CVaR(0.05)), MinimumOCE(ce.Entropic(50.0)), ..."
-                )
-            if name in ("cvar_beta", "evar_beta", "cdar_beta", "edar_beta"):
-                alpha = 1.0 - value if isinstance(value, float) and 0.0 < value < 1.0 else 0.05
-                raise TypeError(
-                    f"MinimumOCE has no parameter {name!r}; found {value!r}. The tail is a parameter of the utility, "
-                    f"as the mass alpha = 1 - beta of the worst cases: MinimumOCE(ce.CVaR({alpha:.6g}))."
-                )
-        init(self, *args, **given)
-
-    return checked
-
-
-class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
+class MinimumOCE(BaseOCE):
     r"""Minimize the optimized certainty equivalent (OCE) of a portfolio's losses.
 
     .. math:: \min_w\ \mathrm{OCE}_u\big(-r_t \cdot w + f \cdot w + \textstyle\sum_j c_j |w_j - w^0_j|\big)
@@ -68,7 +48,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
               \mathrm{OCE}_u(X) = \min_t\, t + E\,u(X - t)
 
     or, with ``objective_function=MAXIMIZE_UTILITY``, maximize :math:`\mu \cdot w - \kappa(w) - \lambda\,\mathrm{OCE}_u
-    - l_1\|w\|_1 - l_2\|w\|_2^2`, with :math:`\kappa(w)` the fees and costs above and :math:`\lambda` the risk aversion.
+    - l_1\|w\|_1 - l_2\|w\|_2^2`, with :math:`\kappa(w)` the fees and costs above and :math:`\lambda` the risk aversion;
+    with ``MAXIMIZE_RETURN`` the same without OCE, and with ``MAXIMIZE_RATIO`` :math:`(\mu \cdot w - \kappa(w) -
+    r_f)/\mathrm{OCE}_u`. Any of them under limits on risks, of the losses or of what is lost against a benchmark.
     Fees f and transaction costs c lie inside the risk and are taken off the expected return, as in skfolio's
     `MeanRisk` for CVaR; both are per period, like the returns. Absolute values are split exactly, not relaxed.
 
@@ -78,9 +60,11 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         What risk means, a utility or a risk such as ``EVaR(0.05)``; ``CVaR(0.05)`` if None. Its parameters are this
         estimator's, as ``utility__alpha``.
     objective_function : str or ObjectiveFunction
-        "minimize_risk" or "maximize_utility", or skfolio's ``ObjectiveFunction.MINIMIZE_RISK``, ``MAXIMIZE_UTILITY``.
+        "minimize_risk", "maximize_utility", "maximize_return" or "maximize_ratio", or skfolio's ``ObjectiveFunction``.
     risk_aversion : float
         lambda, for ``MAXIMIZE_UTILITY``.
+    risk_free_rate : float
+        r_f per period, for ``MAXIMIZE_RATIO``.
     efficient_frontier_size : int, optional
         Find so many portfolios, of least risk for expected returns from that of the least risk to the largest. Then
         ``weights_`` has one row per portfolio and `predict` returns a Population.
@@ -109,6 +93,14 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         Least expected return per period, net of costs and fees; an array gives one portfolio per entry.
     max_turnover : float, optional
         Largest change of each weight from the previous one, as in skfolio.
+    risk_limits : list of (Risk, float), optional
+        Limits on risks of the losses, net of fees and costs: ``[(CVaR(0.05), 0.02), (EVaR(0.05), 0.04)]``. A level may
+        be an array, which gives one portfolio per entry.
+    benchmark_limits : list of (Risk, float), optional
+        The same for what is lost against the benchmark y of ``fit(X, y)``, the losses y - X w net of fees and costs.
+    max_tracking_error : float or array, optional
+        Limit on the root of the sum of (X w - y)^2 over n - 1, before costs, as in skfolio; of their weighted mean
+        where the prior gives weights.
     unknown_names : "raise" or "ignore"
         Whether asset and group names that X does not have are refused or passed over. Cross-validation that
         leaves out assets (`MultipleRandomizedCV`) needs "ignore" with parameters by name.
@@ -145,7 +137,10 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     risk_contributions_ : array (assets,)
         Shares that add up to OCE at the weights less OCE of holding nothing (see Notes). Computed when asked for.
     n_iter_ : int
-        Steps of the solver.
+        Steps of the solver; where there are limits or a ratio, the exact problems solved.
+    limit_names_, limit_values_, limit_multipliers_ : list of str, array (limits,), array (limits,)
+        The limits on risks in the order of the parameters above, their values at the weights, and by how much the
+        objective improves for each unit by which a level is raised, at first; 0 where a limit does not bind.
     solution_ : ExactResult or Solution
         What the solver returned, in its own variables.
     problem_values_ : dict
@@ -177,16 +172,16 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
     """
 
     _problem: PortfolioProblem
-    _dates: Any = None  # of the observations last fitted on
     _covariance_said: bool = False
     _contributions: Floats | None
 
-    @_with_hints
+    @with_hints("MinimumOCE")
     def __init__(
         self,
         utility: Risk | None = None,
         objective_function: Any = "minimize_risk",
         risk_aversion: float = 1.0,
+        risk_free_rate: float = 0.0,
         efficient_frontier_size: int | None = None,
         prior_estimator: BasePrior | None = None,
         recenter: bool | str = "auto",
@@ -208,6 +203,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         l2_coef: float = 0.0,
         min_return: Any = None,
         max_turnover: float | None = None,
+        risk_limits: Any = None,
+        benchmark_limits: Any = None,
+        max_tracking_error: Any = None,
         unknown_names: str = "raise",
         solver: str = "exact",
         solver_params: dict[str, Any] | None = None,
@@ -227,6 +225,7 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         self.utility = utility
         self.objective_function = objective_function
         self.risk_aversion = risk_aversion
+        self.risk_free_rate = risk_free_rate
         self.efficient_frontier_size = efficient_frontier_size
         self.prior_estimator = prior_estimator
         self.recenter = recenter
@@ -247,6 +246,9 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         self.l2_coef = l2_coef
         self.min_return = min_return
         self.max_turnover = max_turnover
+        self.risk_limits = risk_limits
+        self.benchmark_limits = benchmark_limits
+        self.max_tracking_error = max_tracking_error
         self.unknown_names = unknown_names
         self.solver = solver
         self.solver_params = solver_params
@@ -254,127 +256,74 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         self.warm_start = warm_start
         self.random_state = random_state
 
-    # -- parameters of the utility --------------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with ``deep`` also those of the utility, the default one included."""
-        params: dict[str, Any] = super().get_params(deep=deep)
-        if deep and self.utility is None:
-            params.update({_UTILITY + key: value for key, value in CVaR(0.05).get_params().items()})
-        return params
-
-    def set_params(self, **params: Any) -> MinimumOCE:
-        """Set parameters by name; ``utility__alpha`` changes a copy, never the utility that was passed in."""
-        inner = {key[len(_UTILITY) :]: params.pop(key) for key in list(params) if key.startswith(_UTILITY)}
-        super().set_params(**params)
-        if inner:
-            utility = CVaR(0.05) if self.utility is None else clone(check_risk(self.utility))
-            self.utility = utility.set_params(**inner)
-        return self
-
-    @property
-    def maximizes_utility(self) -> bool:
-        """Whether the mean counts beside the risk."""
-        return read_objective(self.objective_function) == "maximize_utility"
-
     # -- fitting --------------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> MinimumOCE:
-        """Fit the prior on the returns X and find the portfolio.
-
-        Parameters
-        ----------
-        X : array-like (observations, assets)
-            Linear returns, one row per period.
-        y : array-like, optional
-            Passed to the prior (factors, for a factor model).
-        **fit_params
-            Metadata routed to the prior.
-
-        Returns
-        -------
-        MinimumOCE
-        """
-        start = self._last_weights() if self.warm_start else None
-        self._forget(())
-        return self._fit(X, y, "fit", start, fit_params)
-
-    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> MinimumOCE:
-        """Add the observations X to the prior and find the portfolio again, from the last one.
-
-        Each call receives new observations only. The default prior takes updates; one passed in must have a
-        ``partial_fit`` of its own. Parameters are those of `fit`.
-        """
-        return self._fit(X, y, "partial_fit", self._last_weights(), fit_params)
-
-    def _fit(self, X: Any, y: Any, method: str, start: Floats | None, fit_params: dict[str, Any]) -> MinimumOCE:
-        routed = skm.process_routing(self, method, **fit_params)
-        first = not hasattr(self, "prior_estimator_")
-        seen = check_table(self, X, first)
-        self._dates = getattr(X, "index", None)
+    def _check_settings(self, method: str) -> None:
         check_settings(self, method)
-        if first:
-            self.prior_estimator_ = make_prior(self.prior_estimator)
-        fit_prior = getattr(self.prior_estimator_, method, None)
-        if fit_prior is None:
-            raise TypeError(f"{method} needs a prior that has it; {type(self.prior_estimator_).__name__} does not.")
-        fit_prior(seen, y, **routed.prior_estimator[method])
-        self._forget(("prior_estimator_", "n_features_in_", "feature_names_in_"))
-        self.utility_ = CVaR(0.05) if self.utility is None else self.utility
-        distribution = self._prepare_investable_distribution(self.prior_estimator_.return_distribution_, slim=True)
-        check_scenarios(distribution)
-        assets = Assets(
-            getattr(self, "feature_names_in_", None),
-            self.n_features_in_,
-            self.investable_mask_,
-            strict=check_choice("unknown_names", self.unknown_names, ("raise", "ignore")) == "raise",
-        )
-        # Errors of a batch fit reach skfolio's wrapper around `fit`; those of an update are dealt with here.
-        with self._handle_optimization_errors(X, y, method=method, enabled=method == "partial_fit"):
-            self._problem = read_problem(self, distribution, assets, self.utility_)
-            self._record(self._allocate(assets, start))
-            self._caution(distribution)
-        return self
+
+    def _optimize(self, distribution: Any, assets: Assets, y: Any, last: Last) -> None:
+        self._problem = read_problem(self, distribution, assets, self.utility_, y)
+        self._record(self._allocate(assets, *last))
+        self._caution(distribution)
 
     def _caution(self, distribution: Any) -> None:
         """Warn of what an exact answer does not show: a utility that sees no risk, a covariance that plays no part."""
         problem, weights, tilt = self._problem, np.atleast_2d(self.weights_)[0], np.atleast_2d(self.tilt_)[0]
         if self.investable_mask_ is not None:
             weights = weights[self.investable_mask_]
-        reason = None
-        if isinstance(self.utility_, Utility):  # a scale s takes the units of the losses
-            reason = blindness_at(problem.A, weights, problem.weights, self.utility_, tilt)
-        if reason is not None:
-            warnings.warn(reason, UnitWarning, stacklevel=5)
+        used = [(self.utility_, problem.A)] if problem.counts_risk else []
+        for utility, A in [*used, *((limit.risk, limit.A) for limit in problem.limits if limit.y is None)]:
+            if not isinstance(utility, Utility):  # a scale s takes the units of the losses
+                continue
+            at_w = tilt if utility is self.utility_ else tilt_of(A @ weights, utility, problem.weights)
+            reason = blindness_at(A, weights, problem.weights, utility, at_w)
+            if reason is not None:
+                warnings.warn(reason, UnitWarning, stacklevel=6)
         if self.prior_estimator is not None and not self._covariance_said:
             self._covariance_said = warn_of_covariance(distribution, self.recenter)
 
-    def _forget(self, kept: tuple[str, ...]) -> None:
-        """Drop what an earlier fit found, so that a failure leaves nothing that looks like its result."""
-        for name in list(vars(self)):
-            if name.endswith("_") and not name.startswith("_") and name not in (*kept, *_DIAGNOSTICS):
-                delattr(self, name)
-
-    def _allocate(self, assets: Assets, start: Floats | None) -> Allocation | list[Allocation]:
+    def _allocate(self, assets: Assets, start: Floats | None, prices: Floats | None) -> Allocation | list[Allocation]:
         segmented = to_segments(self._problem)
-        params = self.solver_params or {}
         if start is not None and len(start) == assets.size and assets.mask is not None:
             start = start[assets.mask]
         if start is not None and len(start) != assets.count:
             start = None
-        settings = (self.solver, self.tol, params, self.random_state)
+        if start is None or prices is None or np.shape(prices) != (len(self._problem.limits),):
+            prices = None
+        settings = Settings(self.solver, self.tol, self.solver_params or {}, self.random_state)
+        levels = read_levels(self)
+        first = tuple(each[0] for each in levels)
         if self.efficient_frontier_size is not None:
-            least = solve(segmented, self.solver, start, self.tol, params, self.random_state)
-            targets, largest = frontier_targets(segmented, least, int(self.efficient_frontier_size))
-            return [least, *sweep(segmented, targets[1:], settings, largest)]
-        if np.ndim(self.min_return) == 1:
-            values = [check_number("min_return", each, "a number") for each in self.min_return]
-            if not values:
-                raise ValueError("min_return must not be empty.")
-            return sweep(segmented, np.array(values), settings, start)
-        if self.min_return is not None:
-            segmented = segmented.with_target(check_number("min_return", self.min_return, "a number or an array"))
-        return solve(segmented, self.solver, start, self.tol, params, self.random_state)
+            least = solve(segmented, settings, start, prices)
+            size = int(self.efficient_frontier_size)
+            targets, largest = frontier_targets(segmented, least, size, settings)
+            return [least, *sweep(segmented, [Case(float(each), first) for each in targets[1:]], settings, largest)]
+        targets_given = self._targets()
+        counts = {len(each) for each in (*levels, targets_given) if len(each) > 1}
+        if len(counts) > 1:
+            raise ValueError(
+                f"min_return and limits with several values must have equally many; found {sorted(counts)}."
+            )
+        count = max(counts, default=1)
+        if count == 1 and np.ndim(self.min_return) == 0 and not any(np.ndim(each) for each in self._level_inputs()):
+            return solve(Case(targets_given[0], first).of(segmented), settings, start, prices)
+        spread = [each * count if len(each) == 1 else each for each in (targets_given, *levels)]
+        return sweep(segmented, [Case(each[0], each[1:]) for each in zip(*spread, strict=True)], settings, start)
+
+    def _targets(self) -> tuple[float | None, ...]:
+        """The least expected returns, as many as there are problems to solve."""
+        if self.min_return is None:
+            return (None,)
+        if np.ndim(self.min_return) == 0:
+            return (check_number("min_return", self.min_return, "a number or an array"),)
+        if not len(self.min_return):
+            raise ValueError("min_return must not be empty.")
+        return tuple(check_number("min_return", each, "a number") for each in self.min_return)
+
+    def _level_inputs(self) -> list[Any]:
+        """The levels of the limits as they were given."""
+        pairs = [*(self.risk_limits or ()), *(self.benchmark_limits or ())]
+        return [*(level for _, level in pairs), 0.0 if self.max_tracking_error is None else self.max_tracking_error]
 
     def _record(self, found: Allocation | list[Allocation]) -> None:
         several = found if isinstance(found, list) else [found]
@@ -392,26 +341,14 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         self.tilt_ = gather("tilt")
         self.n_iter_ = gather("iterations")
         self.solution_ = gather("solution")
+        self.limit_names_ = [limit.name for limit in self._problem.limits]
+        self.limit_values_ = gather("limit_values")
+        self.limit_multipliers_ = gather("limit_multipliers")
         names = ("objective", "risk", "expected_return", "regularization")
         values = [{name: getattr(each, name) for name in names} for each in several]
         self.problem_values_ = values if isinstance(found, list) else values[0]
         self._contributions = None
         self.weights_ = self._expand_weights_to_full_universe(gather("weights"))
-
-    def _last_weights(self) -> Floats | None:
-        weights = getattr(self, "weights_", None)
-        return None if weights is None or np.ndim(weights) != 1 else np.asarray(weights)
-
-    def predict(self, X: Any) -> Any:
-        """The portfolio on returns X, or a Population where there are several.
-
-        Its annualized figures follow the dates of X, or of what was fitted on where X is too short to tell; without
-        dates they are skfolio's, of 252 days. ``portfolio_params={"annualization_factor": 12}`` overrides that.
-        """
-        found = super().predict(X)
-        if not {"annualization_factor", "annualized_factor"} & set(self.portfolio_params or {}):
-            annualize(found, X, self._dates)
-        return found
 
     # -- what the fit says ----------------------------------------------------------------------------------------
 
@@ -455,9 +392,3 @@ class MinimumOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no ty
         returns = np.array([each["expected_return"] for each in model.problem_values_])
         names = getattr(model, "feature_names_in_", None)
         return Frontier(model.weights_, returns, model.risk_, model.gap_, names)
-
-    def get_metadata_routing(self) -> skm.MetadataRouter:
-        """Metadata of `fit` and `partial_fit` go to the prior's method of the same name."""
-        mapping = skm.MethodMapping().add(caller="fit", callee="fit").add(caller="partial_fit", callee="partial_fit")
-        router = skm.MetadataRouter(owner=type(self).__name__)
-        return router.add(prior_estimator=self.prior_estimator, method_mapping=mapping)

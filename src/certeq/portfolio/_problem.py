@@ -7,6 +7,7 @@ kink, nothing is left but OCE, a linear term and a polyhedron.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,13 +28,15 @@ Floats = NDArray[np.float64]
 class PortfolioProblem:
     r"""What is minimized over the weights w, with A minus the returns:
 
-    .. math:: \mathrm{OCE}_u\big(A w + \kappa(w)\big) - \rho\,\big(\mu \cdot w - \kappa(w)\big)
+    .. math:: \sigma\,\mathrm{OCE}_u\big(A w + \kappa(w)\big) - \rho\,\big(\mu \cdot w - \kappa(w)\big)
               + l_1 \|w\|_1 + l_2 \|w\|_2^2
 
-    over bounds, rows, limits on the long and the short side and on the expected return mu.w - kappa(w).
+    over bounds, rows, limits on the long and the short side, on the expected return mu.w - kappa(w) and on risks.
 
     OCE moves with a constant loss, OCE(A w + k) = OCE(A w) + k, so costs inside the risk are a cost beside it, exactly.
-    ``reward`` is rho: 0 to minimize risk, 1/risk_aversion to weigh it against the mean.
+    sigma is 1, or 0 where the expected return alone is maximized; ``reward`` is rho: 0 to minimize risk,
+    1/risk_aversion to weigh it against the mean. With ``hurdle`` the ratio of the expected return above it to the risk
+    is maximized instead.
     """
 
     assets: Assets
@@ -52,6 +55,9 @@ class PortfolioProblem:
     l2: float = 0.0
     scale: float = 1.0  # objective in the caller's units = scale * this one
     turnover: float | None = None  # already in the bounds; kept to name it
+    counts_risk: bool = True  # sigma
+    hurdle: float | None = None
+    limits: tuple[RiskLimit, ...] = ()
 
     def expected_return(self, w: Floats) -> float:
         """mu.w less costs and fees."""
@@ -68,7 +74,7 @@ class PortfolioProblem:
 
     def objective(self, w: Floats, risk: float | None = None) -> float:
         """What is minimized; ``risk`` is that of w, where it is known."""
-        risk = self.risk(w) if risk is None else risk
+        risk = 0.0 if not self.counts_risk else self.risk(w) if risk is None else risk
         return risk - self.reward * self.expected_return(w) + self.regularization(w)
 
 
@@ -97,6 +103,41 @@ class Costs:
         return np.asarray(self.fees * w + self.trading * moved)
 
 
+@dataclass(frozen=True, eq=False)
+class RiskLimit:
+    r"""A limit on a risk of the losses net of costs, or of what is lost against a benchmark y.
+
+    .. math:: \rho\big(A w + y + \kappa(w)\big) \le \text{level}, \qquad \text{y = 0 where there is no benchmark}
+
+    Without a risk it is the tracking error, the root of the sum of (A w + y)^2 over n - 1, or of their weighted mean.
+    """
+
+    name: str
+    risk: Risk | None
+    level: float
+    A: Floats
+    y: Floats | None
+    weights: Floats | None
+
+    @property
+    def unit(self) -> float:
+        """What a root mean square is multiplied by for a tracking error."""
+        n = len(self.A)
+        return 1.0 if self.risk is not None or self.weights is not None else float(np.sqrt(n / (n - 1.0)))
+
+    def losses(self, w: Floats) -> Floats:
+        """A w + y."""
+        x = self.A @ w
+        return x if self.y is None else x + self.y
+
+    def value(self, w: Floats, costs: Costs) -> float:
+        """What is limited, at w."""
+        x = self.losses(w)
+        if self.risk is None:
+            return self.unit * float(np.sqrt(np.average(x * x, weights=self.weights)))
+        return float(oce(x, self.risk, self.weights)) + costs.at(w)
+
+
 @dataclass(frozen=True)
 class Row:
     """One linear constraint, row.w = side or row.w <= side, under the name the caller knows it by."""
@@ -119,7 +160,7 @@ def to_segments(problem: PortfolioProblem) -> SegmentedProblem:
     if problem.l1 > 0.0 or problem.max_long is not None or problem.max_short is not None:
         kinks.append(np.zeros(n))
     segments = split(problem.lower, problem.upper, kinks)
-    each = 1.0 + problem.reward  # costs count in the risk and again in the mean
+    each = problem.counts_risk + problem.reward  # costs count in the risk and again in the mean
     traded, constant = segments.distance(each * costs.trading, costs.previous)
     size, _ = segments.distance(np.full(n, problem.l1), np.zeros(n))
     linear = segments.row(each * costs.fees - problem.reward * problem.mu) + traded + size
@@ -176,6 +217,11 @@ class SegmentedProblem:
             inequalities=(*self.inequalities, name),
         )
 
+    def with_levels(self, levels: Sequence[float]) -> SegmentedProblem:
+        """The same with other levels of the limits on risks."""
+        limits = [replace(limit, level=level) for limit, level in zip(self.problem.limits, levels, strict=True)]
+        return replace(self, problem=replace(self.problem, limits=tuple(limits)))
+
     def with_target(self, target: float) -> SegmentedProblem:
         """The same with the expected return, net of costs and fees, at least ``target``."""
         row, constant = self.minus_return()
@@ -191,12 +237,16 @@ class SegmentedProblem:
         rows: Floats = np.sqrt(2.0 * l2) * (np.arange(self.segments.count)[:, None] == asset)
         return rows
 
+    def cost_slopes(self) -> tuple[Floats, float]:
+        """Slopes and constant of costs and fees."""
+        costs = self.problem.costs
+        moved, constant = self.segments.distance(costs.trading, costs.previous)
+        return self.segments.row(costs.fees) + moved, constant + costs.liquidation
+
     def minus_return(self) -> tuple[Floats, float]:
         """Slopes and constant of minus the expected return, net of costs and fees."""
-        problem, segments = self.problem, self.segments
-        costs = problem.costs
-        moved, constant = segments.distance(costs.trading, costs.previous)
-        return segments.row(costs.fees - problem.mu) + moved, constant + costs.liquidation
+        slopes, constant = self.cost_slopes()
+        return slopes - self.segments.row(self.problem.mu), constant
 
     def domain(self) -> Domain:
         """The feasible set, with a quick projection where there is one."""

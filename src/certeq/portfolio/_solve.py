@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from certeq.optimize.gaps import proved_gap, violation_cost
 from certeq.optimize.losses import LinearLoss
 from certeq.optimize.sg import minimize_sg
 from certeq.portfolio._feasibility import check_weights, explain_infeasible, in_words
-from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem, Segments
+from certeq.portfolio._limits import needs_limits, solve_with_limits
+from certeq.portfolio._problem import PortfolioProblem, SegmentedProblem, Segments, to_segments
 from certeq.risk import oce, threshold, tilt
 from certeq.risk.solvers import needs_sorting, solve_risk
 from certeq.utilities import Risk, Utility
@@ -29,18 +30,30 @@ _NODES = (4, 8, 16, 32, 64, 128)
 
 
 def solve(
-    segmented: SegmentedProblem, solver: str, start: Floats | None, tol: float, params: dict[str, Any], rng: Any = None
+    segmented: SegmentedProblem, settings: Settings, start: Floats | None = None, prices: Floats | None = None
 ) -> Allocation:
-    """Weights that minimize the segmented, from weights to start with if any."""
+    """Weights that minimize the segmented, from weights and multipliers of the limits to start with, if any."""
     theta0 = None if start is None else segmented.segments.unfold(start)
     try:
-        if solver == "sg":
-            return _stochastic(segmented, theta0, params, rng)
-        return _exact(segmented, theta0, tol, params)
+        if settings.solver == "sg":
+            return _stochastic(segmented, theta0, settings.params, settings.rng)
+        if needs_limits(segmented):
+            return _limited(segmented, theta0, prices, settings)
+        return _exact(segmented, theta0, settings)
     except InfeasibleError as error:
         raise OptimizationError(explain_infeasible(segmented, error)) from error
     except UnboundedError as error:
         raise OptimizationError(in_words(str(error), segmented)) from error
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which solver, its tolerance and its own parameters."""
+
+    solver: str
+    tol: float
+    params: dict[str, Any]
+    rng: Any = None
 
 
 @dataclass(frozen=True)
@@ -57,11 +70,13 @@ class Allocation:
     tilt: Floats
     iterations: int
     solution: Any
+    limit_values: Floats
+    limit_multipliers: Floats
 
 
-def _exact(segmented: SegmentedProblem, theta0: Floats | None, tol: float, params: dict[str, Any]) -> Allocation:
+def _exact(segmented: SegmentedProblem, theta0: Floats | None, settings: Settings) -> Allocation:
     p, s = segmented, segmented.segments
-    tol = max(tol, 1e-7) if needs_sorting(p.problem.utility) else tol
+    tol = max(settings.tol, 1e-7) if needs_sorting(p.problem.utility) else settings.tol
     found = solver_for(p.problem.utility)(
         p.A,
         p.problem.utility,
@@ -76,26 +91,52 @@ def _exact(segmented: SegmentedProblem, theta0: Floats | None, tol: float, param
         b=p.b,
         theta0=theta0,
         tol=tol,
-        **params,
+        **settings.params,
     )
     w = np.clip(s.fold(found.theta), p.problem.lower, p.problem.upper)
     answer = _allocation(p, w, found.lower_bound + p.constant, _outside(p, w, found), found.tilt, found)
+    return _accepted(p, answer, found.status, tol)
+
+
+def _accepted(segmented: SegmentedProblem, answer: Allocation, status: str, tol: float) -> Allocation:
+    """The answer, with a warning where its gap is above the tolerance; far above it, an error."""
     if answer.gap <= tol * abs(answer.objective):
         return answer
+    A = segmented.problem.A
     # Where everything is in an asset that never moves, the portfolio's own spread is 0; that of the market is not.
-    scale = max(abs(answer.objective), float(np.std(p.problem.A @ answer.weights)), 1e-2 * float(np.std(p.problem.A)))
+    scale = max(abs(answer.objective), float(np.std(A @ answer.weights)), 1e-2 * float(np.std(A)))
+    if segmented.problem.hurdle is not None:
+        scale = abs(answer.objective)  # a ratio has no unit
     if not answer.gap <= max(_USELESS, tol) * scale:
         raise OptimizationError(
-            f"The exact solver stopped ({found.status}) with a gap of {answer.gap:.3g} at an objective of "
+            f"The exact solver stopped ({status}) with a gap of {answer.gap:.3g} at an objective of "
             f"{answer.objective:.6g}; give it more with solver_params={{'max_iter': ...}} or scale the utility."
         )
     if answer.gap > tol * scale:
         warnings.warn(
-            f"The gap {answer.gap:.3g} exceeds tol={tol:g} of the objective {answer.objective:.6g} ({found.status}).",
+            f"The gap {answer.gap:.3g} exceeds tol={tol:g} of the objective {answer.objective:.6g} ({status}).",
             ConvergenceWarning,
             stacklevel=2,
         )
     return answer
+
+
+def _limited(
+    segmented: SegmentedProblem, theta0: Floats | None, prices: Floats | None, settings: Settings
+) -> Allocation:
+    p, problem = segmented, segmented.problem
+    found = solve_with_limits(p, theta0, prices, settings.tol, settings.params)
+    w = np.clip(p.segments.fold(found.theta), problem.lower, problem.upper)
+    x = problem.A @ w
+    q = tilt(x, problem.utility, problem.weights)
+    # Of weights that keep their rows to rounding nothing tells the multipliers: what the slope gains by as much.
+    slope = problem.counts_risk * p.segments.row(q @ problem.A) + p.linear
+    v = p.segments.unfold(w)
+    sizes = [np.abs(rows) @ np.abs(v) + np.abs(side) for rows, side in ((p.C, p.c), (p.G, p.b))]
+    apart = np.concatenate([np.abs(p.C @ v - p.c) / sizes[0], np.maximum(p.G @ v - p.b, 0.0) / sizes[1]])
+    outside = float(apart.max(initial=0.0)) * len(v) * float(np.abs(slope) @ np.abs(v))
+    answer = _allocation(p, w, found.lower_bound, outside, q, found.result, problem.scale * found.multipliers)
+    return _accepted(p, answer, found.result.status, settings.tol)
 
 
 def _stochastic(segmented: SegmentedProblem, theta0: Floats | None, params: dict[str, Any], rng: Any) -> Allocation:
@@ -192,9 +233,17 @@ def _inner_at(problem: PortfolioProblem, x: Floats) -> Floats:
 
 
 def _allocation(
-    segmented: SegmentedProblem, w: Floats, lower: float, outside: float, q: Floats, solution: Any
+    segmented: SegmentedProblem,
+    w: Floats,
+    lower: float,
+    outside: float,
+    q: Floats,
+    solution: Any,
+    multipliers: Floats | None = None,
 ) -> Allocation:
     """What there is to say of weights, from a lower bound of the objective and what leaving the rows can gain.
+
+    For a ratio the bound is an upper one.
 
     Segments filled out of order cost more than the weights they make up, so the gap is that of the weights.
     """
@@ -204,50 +253,73 @@ def _allocation(
     v = _inner_at(problem, x)
     t = v[[term.t for term in problem.utility.inner().terms]] if v.size else np.array([np.nan])
     risk = problem.risk(w, x)
-    at_w = problem.objective(w, risk)
-    sign = -1.0 if problem.reward > 0.0 else 1.0
+    rounding, earned = _rounding(problem, w, x, q, v) + outside, problem.expected_return(w)
+    if problem.hurdle is not None:
+        objective = (earned - problem.hurdle) / risk
+        gap = proved_gap(-objective, -lower, 2.0 * rounding * (1.0 + abs(objective)) / risk)
+    else:
+        at_w = problem.objective(w, risk)
+        objective = (-1.0 if problem.reward > 0.0 else 1.0) * problem.scale * at_w
+        gap = problem.scale * proved_gap(at_w, lower, rounding)
     return Allocation(
         weights=w,
-        objective=sign * problem.scale * at_w,
-        gap=problem.scale * proved_gap(at_w, lower, _rounding(problem, w, x, q, v) + outside),
+        objective=objective,
+        gap=gap,
         risk=risk,
-        expected_return=problem.expected_return(w),
+        expected_return=earned,
         regularization=problem.scale * problem.regularization(w),
         threshold=(float(t[0]) if len(t) == 1 else t) + problem.costs.at(w),
         tilt=q,
         iterations=solution.iterations,
         solution=solution,
+        limit_values=np.array([limit.value(w, problem.costs) for limit in problem.limits]),
+        limit_multipliers=np.zeros(0) if multipliers is None else multipliers,
     )
 
 
-# -- one problem for many target returns: each solution is the start of the next --------------------------------------
+# -- one problem for many target returns or levels: each solution is the start of the next ---------------------------
 
 
-def frontier_targets(segmented: SegmentedProblem, least: Allocation, size: int) -> tuple[Floats, Floats]:
+def frontier_targets(
+    segmented: SegmentedProblem, least: Allocation, size: int, settings: Settings
+) -> tuple[Floats, Floats]:
     """Evenly spaced returns from that of the least risk to the largest there is, and the portfolio that has that."""
-    row, _ = segmented.minus_return()
-    richest = segmented.segments.fold(segmented.domain().minimize_linear(row))
-    top = max(segmented.problem.expected_return(richest), least.expected_return)
+    problem = segmented.problem
+    if problem.limits:
+        greedy = replace(problem, counts_risk=False, reward=1.0, l1=0.0, l2=0.0)
+        richest = solve(to_segments(greedy), settings, least.weights).weights
+    else:
+        richest = segmented.segments.fold(segmented.domain().minimize_linear(segmented.minus_return()[0]))
+    top = max(problem.expected_return(richest), least.expected_return)
     targets = np.linspace(least.expected_return, top, size)
     # The last target is met with nothing to spare; a hair's breadth keeps rounding from calling it infeasible.
     targets[-1] -= 1e-9 * (top - least.expected_return)
     return targets, richest
 
 
-def sweep(
-    segmented: SegmentedProblem, targets: Floats, settings: tuple[Any, ...], start: Floats | None
-) -> list[Allocation]:
-    """An allocation per target, in the order given.
+@dataclass(frozen=True)
+class Case:
+    """One problem of several: a least expected return, and levels of the limits on risks."""
+
+    target: float | None
+    levels: tuple[float, ...]
+
+    def of(self, segmented: SegmentedProblem) -> SegmentedProblem:
+        """The problem with these."""
+        segmented = segmented.with_levels(self.levels)
+        return segmented if self.target is None else segmented.with_target(self.target)
+
+
+def sweep(segmented: SegmentedProblem, cases: list[Case], settings: Settings, start: Floats | None) -> list[Allocation]:
+    """An allocation per case, in the order given.
 
     Targets are taken from the highest down, where each solution is feasible for the next.
     """
-    solver, tol, params, rng = settings
     found: dict[int, Allocation] = {}
-    for i in np.argsort(-targets, kind="stable"):
-        each = solve(segmented.with_target(float(targets[i])), solver, start, tol, params, rng)
-        found[int(i)] = each
-        start = each.weights
-    return [found[i] for i in range(len(targets))]
+    for i in sorted(range(len(cases)), key=lambda k: (-(cases[k].target or 0.0), cases[k].levels)):
+        found[i] = solve(cases[i].of(segmented), settings, start)
+        start = found[i].weights
+    return [found[i] for i in range(len(cases))]
 
 
 # -- who carries the risk: a share for each asset, and the shares add up ----------------------------------------------
