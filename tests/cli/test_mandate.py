@@ -81,3 +81,45 @@ def test_walking_forward(certeq, prices, returns, csv):
     assert "leave out --test-size" in certeq.refused("portfolio", "--refit-every", 5, "--test-size", 0.1, code=2)
     assert "belongs to --refit-every" in certeq.refused("portfolio", "--train-size", 5, code=2)
     assert "--train-size must be at least" in certeq.refused("portfolio", csv(prices), "--refit-every", 5)
+
+
+def test_objectives_and_limits(certeq, prices, returns, csv):
+    tail = ce.CVaR(0.05)
+    least = MinimumOCE(tail).fit(returns).risk_
+    limits = ["--max-risk", 1.02 * least, "--max-risk", f"evar:0.1={2 * least}"]
+    found = certeq.json("portfolio", csv(prices), "--objective", "return", *limits)
+    model = MinimumOCE(
+        objective_function="maximize_return", risk_limits=[(tail, 1.02 * least), (ce.EVaR(0.1), 2 * least)]
+    ).fit(returns)
+    assert found["objective"] == pytest.approx(model.objective_, rel=1e-9)
+    assert found["goal"] == "maximize_return"
+    assert [limit["multiplier"] for limit in found["limits"]] == pytest.approx(list(model.limit_multipliers_), rel=1e-6)
+    said = certeq("portfolio", csv(prices), "--objective", "return", *limits, "-r", "r.html").stdout
+    assert "Mean return" in said
+    assert "one basis point more would have brought" in said
+    assert "basis points of return a year" in said
+    assert "does not bind" in said
+    text = (certeq.folder / "r.html").read_text()
+    assert "One basis point more would have brought" in text
+    ratio = certeq.json("portfolio", csv(prices), "--objective", "ratio", "--risk-free-rate", 0.01)
+    best = MinimumOCE(tail, "maximize_ratio", risk_free_rate=0.01 / 252).fit(returns)
+    assert ratio["objective"] == pytest.approx(best.objective_, rel=1e-9)
+    utility = certeq("portfolio", csv(prices), "--objective", "utility", "--risk-aversion", 2, "-r", "u.html").stdout
+    assert "Utility" in utility
+    assert "out of reach" in certeq.refused("portfolio", csv(prices), "--max-risk", 1e-4)
+    assert "there is no utility 'cvr'; did you mean 'cvar'" in certeq.refused(
+        "portfolio", csv(prices), "--max-risk", "cvr=0.1", code=2
+    ).replace("\n", " ")
+    assert "--max-risk must be a number" in certeq.refused("portfolio", csv(prices), "--max-risk", "cvar=x")
+    assert "must be one of risk" in certeq.refused("portfolio", csv(prices), "--objective", "risc", code=2)
+    assert "belongs to --objective" in certeq.refused("portfolio", csv(prices), "--risk-free-rate", 0.1, code=2)
+
+
+def test_tracking_error(certeq, prices, returns, csv):
+    found = certeq.json("portfolio", csv(prices), "--benchmark", "F", "--max-tracking-error", 0.16)
+    model = MinimumOCE(max_tracking_error=0.16 / np.sqrt(252)).fit(returns.drop(columns="F"), returns["F"])
+    assert found["objective"] == pytest.approx(model.objective_, rel=1e-9)
+    walk = ["--benchmark", "F", "--max-tracking-error", 0.16, "--refit-every", 100, "--train-size", 200]
+    assert len(certeq.json("portfolio", csv(prices), *walk)["portfolios"]) == 2
+    certeq("portfolio", csv(prices), *walk[:4], "-r", "r.html")
+    assert "needs a --benchmark" in certeq.refused("portfolio", csv(prices), "--max-tracking-error", 0.1, code=2)

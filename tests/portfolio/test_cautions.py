@@ -1,6 +1,7 @@
 """What an exact answer does not show: a utility that sees no risk, a covariance that plays no part."""
 
 import warnings
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from skfolio import Population
 from skfolio.measures import RatioMeasure, RiskMeasure
 from skfolio.moments import EWCovariance, LedoitWolf
-from skfolio.optimization import RiskBudgeting
+from skfolio.optimization import MeanRisk, RiskBudgeting
 from skfolio.prior import BlackLitterman, EmpiricalPrior
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -65,6 +66,21 @@ def test_parameters_of_mean_risk_get_a_hint():
         MinimumOCE(risk_measure=RiskMeasure.CVAR)
     with pytest.raises(TypeError, match=r"no parameter 'cvar_beta'; found 0.99.*MinimumOCE\(ce.CVaR\(0.01\)\)"):
         MinimumOCE(cvar_beta=0.99)
+    with pytest.raises(
+        TypeError, match=r"found 0.03. Limits on risks are pairs: risk_limits=\[\(ce.CVaR\(0.05\), 0.03\)"
+    ):
+        MinimumOCE(max_cvar=0.03)
+    with pytest.raises(TypeError, match=r"MinimumOCE\(ce.EVaR\(0.05\)\)"):
+        MinimumOCE(risk_measure=RiskMeasure.EVAR)
+    with pytest.raises(TypeError, match="cdar is none of them; skfolio's optimizers have it"):
+        MinimumOCE(risk_measure=RiskMeasure.CDAR)
+    with pytest.raises(TypeError, match="integer programming, which skfolio's MeanRisk has"):
+        MinimumOCE(cardinality=5)
+    theirs, mine = (set(signature(kind).parameters) for kind in (MeanRisk, MinimumOCE))
+    for name in theirs - mine:  # every name that skfolio has leads somewhere, and none reaches the signature
+        with pytest.raises(TypeError, match=f"MinimumOCE has no parameter '{name}'; found 1.0. .*"):
+            MinimumOCE(**{name: 1.0})
+    assert not {"args", "kwargs", "given"} & mine
     with pytest.raises(TypeError, match="unexpected keyword argument 'min_weight'"):
         MinimumOCE(min_weight=0.1)
     assert clone(MinimumOCE(ce.CVaR(0.1), max_weights=0.4)).get_params()["utility__alpha"] == 0.1

@@ -28,7 +28,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import certeq as ce
-from certeq.portfolio import MinimumOCE, oce_scorer
+from certeq.portfolio import MinimumOCE, RiskBudgetingOCE, oce_scorer
 
 PREDICT = "skfolio's own predict returns a Portfolio and hands X to it as it is"
 EXPECTED = {
@@ -40,7 +40,13 @@ EXPECTED = {
 
 
 @parametrize_with_checks(
-    [MinimumOCE(), MinimumOCE(ce.Entropic(1.0))], expected_failed_checks=lambda estimator: EXPECTED
+    [
+        MinimumOCE(),
+        MinimumOCE(ce.Entropic(1.0)),
+        MinimumOCE(risk_limits=[(ce.CVaR(0.1), 1e3)]),
+        RiskBudgetingOCE(management_fees=1e3),
+    ],  # its data are gains throughout, which have no risk to share
+    expected_failed_checks=lambda estimator: EXPECTED,
 )
 def test_scikit_learns_checks(estimator: MinimumOCE, check) -> None:
     check(estimator)

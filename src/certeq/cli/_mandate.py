@@ -14,12 +14,15 @@ import typer
 
 from certeq._checks import did_you_mean
 from certeq.cli._console import BadData
+from certeq.cli._options import check_bounds, find, read_bounds, settle
 from certeq.data import PriceData, read_prices
 from certeq.data.tables import check_file, encoding_of, separator_of
+from certeq.utilities import EVaR, Risk
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_GOALS = ("risk", "utility", "return", "ratio")
 Groups = Annotated[
     list[str] | None,
     typer.Option(
@@ -45,11 +48,84 @@ Benchmark = Annotated[
     str | None,
     typer.Option(help="Compare with this: a column, which is then no asset, or a file with one column of prices."),
 ]
+Objective = Annotated[
+    str, typer.Option(help="Least risk, or the largest return, ratio of return to risk, or utility: risk, return, ...")
+]
+RiskAversion = Annotated[
+    float | None, typer.Option(help="How much the risk counts against the mean, for --objective utility.")
+]
+RiskFreeRate = Annotated[
+    float | None, typer.Option(help="Return a year without risk, for --objective ratio: 0.02 is 2 %.")
+]
+MaxRisk = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Limit on a risk of one row's loss (0.02 is 2 %): a number, for --utility, or NAME=NUMBER such as "
+        "cvar=0.02, evar=0.04, cvar:0.01=0.05 (with its parameter); repeatable."
+    ),
+]
+MaxTrackingError = Annotated[
+    float | None,
+    typer.Option(help="Largest tracking error a year against --benchmark: 0.04 is 4 %."),
+]
 RefitEvery = Annotated[
     int | None,
     typer.Option(min=1, help="Walk forward: fit on --train-size rows, hold for so many, move on. --test-size is void."),
 ]
 TrainSize = Annotated[int | None, typer.Option(min=2, help="Rows to fit on.", show_default="two years of them")]
+
+
+OBJECTIVES = {name: f"{'minimize' if name == 'risk' else 'maximize'}_{name}" for name in _GOALS}
+
+
+def read_objective(name: str, risk_aversion: float | None, risk_free_rate: float | None, year: float) -> dict[str, Any]:
+    """The objective, and the number that belongs to it, as `MinimumOCE` takes them."""
+    settings: dict[str, Any] = {}
+    if name not in OBJECTIVES:
+        hint = did_you_mean(name, OBJECTIVES)
+        raise typer.BadParameter(
+            f"must be one of {', '.join(OBJECTIVES)}; found {name!r}.{hint}", param_hint="--objective"
+        )
+    if name != "risk":
+        settings["objective_function"] = OBJECTIVES[name]
+    for option, value, owner in (
+        ("--risk-aversion", risk_aversion, "utility"),
+        ("--risk-free-rate", risk_free_rate, "ratio"),
+    ):
+        if value is not None and name != owner:
+            raise typer.BadParameter(f"belongs to --objective {owner}; found --objective {name}.", param_hint=option)
+    if risk_aversion is not None:
+        settings["risk_aversion"] = risk_aversion
+    if risk_free_rate is not None:
+        settings["risk_free_rate"] = risk_free_rate / year
+    return settings
+
+
+def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> list[tuple[Risk, float]]:
+    """Risks with their levels, from 0.02, cvar=0.02 and cvar:0.01=0.05."""
+    limits: list[tuple[Risk, float]] = []
+    for entry in entries:
+        text, equals, number = entry.rpartition("=")
+        try:
+            level = float(number)
+        except ValueError:
+            raise BadData(f"--max-risk must be a number, or NAME=NUMBER; found {entry!r}.") from None
+        limits.append((_named_risk(text, normalized) if equals else chosen, level))
+    return limits
+
+
+def _named_risk(text: str, normalized: bool) -> Risk:
+    """A risk by its name and perhaps its parameter: cvar, evar:0.01, entropic:30."""
+    name, _, number = text.partition(":")
+    try:
+        parameter = float(number) if number else None
+        if name.strip().casefold() == "evar":
+            return EVaR(0.05 if parameter is None else parameter)
+        choice = find(name)
+        asked = {} if parameter is None else {choice.turned: parameter}
+        return choice.build(settle(choice, dict(asked), daily=True), normalized=normalized)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--max-risk") from None
 
 
 def read_groups(entries: Iterable[str], assets: list[str]) -> dict[str, list[str]]:
@@ -134,3 +210,97 @@ def take_benchmark(wanted: str | None, panel: PriceData, layout: dict[str, Any])
             f"{str(missing[0])[:10]}."
         )
     return panel, series
+
+
+# -- as `MinimumOCE` takes them, and as a report shows them -----------------------------------------------------------
+
+
+def check_usage(
+    max_turnover: float | None, previous: Path | None, refit_every: int | None, train_size: int | None, test_size: float
+) -> None:
+    """Refuse options that need or exclude each other."""
+    if max_turnover is not None and previous is None and refit_every is None:
+        raise typer.BadParameter("--max-turnover needs what is held: --previous weights.csv, or --refit-every.")
+    if train_size is not None and refit_every is None:
+        raise typer.BadParameter("--train-size belongs to --refit-every.")
+    if refit_every is not None and test_size:
+        raise typer.BadParameter("--refit-every judges all rows after the first --train-size; leave out --test-size.")
+
+
+def bounds_of(
+    panel: PriceData,
+    low: list[str] | None,
+    high: list[str] | None,
+    budget: float,
+    least: float | None,
+    linear: list[str] | None,
+) -> dict[str, Any]:
+    """Bounds, budget, least return and linear constraints."""
+    assets = [str(name) for name in panel.returns.columns]
+    lows = read_bounds("--min-weight", low or [], 0.0, assets)
+    highs = read_bounds("--max-weight", high or [], 1.0, assets)
+    check_bounds(lows, highs, budget, assets)
+    settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
+    if least is not None:
+        settings["min_return"] = least / panel.frequency.periods_per_year
+    if linear:
+        settings["linear_constraints"] = linear
+    return settings
+
+
+def holdings_of(
+    panel: PriceData,
+    groups: list[str] | None,
+    costs: list[str] | None,
+    max_turnover: float | None,
+    previous: Path | None,
+    refit_every: int | None,
+) -> dict[str, Any]:
+    """Groups, costs of a period, and what is held."""
+    assets = [str(name) for name in panel.returns.columns]
+    settings: dict[str, Any] = {}
+    if groups:
+        settings["groups"] = read_groups(groups, assets)
+    if costs:
+        rows = refit_every or panel.frequency.periods_per_year
+        paid = read_bounds("--costs", costs, 0.0, assets)
+        if (paid < 0.0).any():
+            raise BadData(f"--costs must not be negative; found {paid.min():g} for {assets[int(paid.argmin())]!r}.")
+        settings["transaction_costs"] = paid / rows
+    if previous is not None:
+        held = read_previous(previous)
+        settings["previous_weights"] = held
+        if costs:  # by name, so that what has gone can be sold at its cost
+            rates = dict(zip(assets, settings["transaction_costs"].tolist(), strict=True))
+            settings["transaction_costs"] = {**dict.fromkeys(held, float(np.median(list(rates.values())))), **rates}
+    if max_turnover is not None:
+        settings["max_turnover"] = max_turnover
+    return settings
+
+
+def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceData) -> dict[str, str]:
+    """What was asked for, as a report shows it."""
+    low, high = settings["min_weights"], settings["max_weights"]
+    parameters = {
+        "Utility": repr(estimator_risk),
+        "Weights": f"between {low.min():g} and {high.max():g}, summing to {settings['budget']:g}",
+    }
+    if "min_return" in settings:
+        parameters["Least mean return a year"] = f"{panel.frequency.periods_per_year * settings['min_return']:g}"
+    if "linear_constraints" in settings:
+        parameters["Constraints"] = "; ".join(settings["linear_constraints"])
+    if "transaction_costs" in settings:
+        rates = settings["transaction_costs"]
+        each = np.array(list(rates.values())) if isinstance(rates, dict) else rates
+        parameters["Costs of a trade"] = (
+            f"{each.min():.3g} to {each.max():.3g} of its size in every {panel.frequency.period} that follows"
+        )
+    if "objective_function" in settings:
+        parameters["Objective"] = str(settings["objective_function"]).replace("_", " ")
+    for risk, level in settings.get("risk_limits", []):
+        parameters[f"Limit on {risk!r}"] = f"{level:g}"
+    if "max_tracking_error" in settings:
+        parameters["Largest tracking error"] = f"{settings['max_tracking_error']:.6g} a {panel.frequency.period}"
+    if "max_turnover" in settings:
+        parameters["Largest change of a weight"] = f"{settings['max_turnover']:g}"
+    return parameters

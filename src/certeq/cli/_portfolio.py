@@ -32,12 +32,21 @@ from certeq.cli._mandate import (
     Benchmark,
     Costs,
     Groups,
+    MaxRisk,
+    MaxTrackingError,
     MaxTurnover,
+    Objective,
     Previous,
     RefitEvery,
+    RiskAversion,
+    RiskFreeRate,
     TrainSize,
-    read_groups,
-    read_previous,
+    bounds_of,
+    check_usage,
+    holdings_of,
+    parameters_of,
+    read_objective,
+    read_risk_limits,
     take_benchmark,
 )
 from certeq.cli._options import (
@@ -60,10 +69,8 @@ from certeq.cli._options import (
     Tau,
     UtilityName,
     ValueColumn,
-    check_bounds,
     chosen,
     described,
-    read_bounds,
     read_layout,
 )
 from certeq.cli._walk import walked
@@ -83,6 +90,7 @@ EXAMPLES = (
     "certeq portfolio returns.csv --returns --test-size 0.25 --json",
     "certeq portfolio --max-weight AAPL=0.1 --constraint 'KO >= 0.5 * PEP'",
     "certeq portfolio prices.csv --groups sectors.csv --constraint 'tech <= 0.3' --benchmark SPY",
+    "certeq portfolio prices.csv --objective return --max-risk cvar=0.02 --max-risk evar=0.04",
     "certeq portfolio prices.csv --refit-every 63 --costs 0.001 --max-turnover 0.1 --report walk.html",
 )
 SUMMARY = "Portfolio of least risk, with certificate"
@@ -120,6 +128,11 @@ def run(
     constraint: Annotated[
         list[str] | None, typer.Option(help="Linear constraint such as 'AAPL >= 0.5 * MSFT'; repeatable.")
     ] = None,
+    objective: Objective = "risk",
+    risk_aversion: RiskAversion = None,
+    risk_free_rate: RiskFreeRate = None,
+    max_risk: MaxRisk = None,
+    max_tracking_error: MaxTrackingError = None,
     groups: Groups = None,
     costs: Costs = None,
     max_turnover: MaxTurnover = None,
@@ -139,7 +152,9 @@ def run(
     """Find the portfolio of least OCE, with a certificate of how far from the best it can be."""
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=True)
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
-    _check_usage(max_turnover, previous, refit_every, train_size, test_size)
+    check_usage(max_turnover, previous, refit_every, train_size, test_size)
+    if max_tracking_error is not None and benchmark is None:
+        raise typer.BadParameter("--max-tracking-error needs a --benchmark.")
     with explained():
         check_output(output, (".csv", ".json"), "--output", force=force)
         check_output(report, (".html", ".htm"), "--report", force=force)
@@ -147,8 +162,14 @@ def run(
         for text in panel.notes:
             note(text)
         panel, index = take_benchmark(benchmark, panel, layout)
-        settings = _settings(panel, min_weight, max_weight, budget, min_return, constraint)
-        settings |= _holdings(panel, groups, costs, max_turnover, previous, refit_every)
+        settings = bounds_of(panel, min_weight, max_weight, budget, min_return, constraint)
+        settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every)
+        year = panel.frequency.periods_per_year
+        settings |= read_objective(objective, risk_aversion, risk_free_rate, year)
+        if max_risk:
+            settings["risk_limits"] = read_risk_limits(max_risk, choice.build(given, normalized=normalized), normalized)
+        if max_tracking_error is not None:
+            settings["max_tracking_error"] = max_tracking_error / np.sqrt(year)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
         if refit_every is not None:
             asked_for = parameters_of(estimator.utility, settings, panel)
@@ -163,83 +184,24 @@ def run(
         for text in few(panel, fit_on, judge_on, given.get("alpha")) + not_daily(panel, choice, asked):
             note(text)
             panel.notes.append(text)
-        strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency)
+        y = None if index is None or max_tracking_error is None else index.loc[fit_on.index]
+        strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency, y)
         study = _study(panel, fit_on, judge_on, strategy, choice, settings, index, periods_per_year)
         if report is not None:
-            study = _with_sweeps(study, estimator, choice, given, normalized, as_json)
+            study = _with_sweeps(study, estimator, choice, given, normalized, as_json, y)
         _deliver(study, choice, given, output, report, force, as_json)
 
 
-def _fitted(title: str, estimator: Any, fit_on: Any, least: float | None, frequency: Frequency) -> Strategy:
+def _fitted(
+    title: str, estimator: Any, fit_on: Any, least: float | None, frequency: Frequency, y: pd.Series | None
+) -> Strategy:
     try:
-        return fitted(title, estimator, fit_on)
+        return fitted(title, estimator, fit_on, benchmark=y)
     except (BadData, ValueError) as error:
         if least is None or "min_return" not in str(error):
             raise
         each, period = least / frequency.periods_per_year, frequency.period
         raise BadData(f"--min-return {least:g} a year is {each:g} a {period}, and per {period}: {error}") from None
-
-
-def _settings(
-    panel: PriceData,
-    low: list[str] | None,
-    high: list[str] | None,
-    budget: float,
-    least: float | None,
-    linear: list[str] | None,
-) -> dict[str, Any]:
-    assets = [str(name) for name in panel.returns.columns]
-    lows = read_bounds("--min-weight", low or [], 0.0, assets)
-    highs = read_bounds("--max-weight", high or [], 1.0, assets)
-    check_bounds(lows, highs, budget, assets)
-    settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
-    if least is not None:
-        settings["min_return"] = least / panel.frequency.periods_per_year
-    if linear:
-        settings["linear_constraints"] = linear
-    return settings
-
-
-def _check_usage(
-    max_turnover: float | None, previous: Path | None, refit_every: int | None, train_size: int | None, test_size: float
-) -> None:
-    """Refuse options that need or exclude each other."""
-    if max_turnover is not None and previous is None and refit_every is None:
-        raise typer.BadParameter("--max-turnover needs what is held: --previous weights.csv, or --refit-every.")
-    if train_size is not None and refit_every is None:
-        raise typer.BadParameter("--train-size belongs to --refit-every.")
-    if refit_every is not None and test_size:
-        raise typer.BadParameter("--refit-every judges all rows after the first --train-size; leave out --test-size.")
-
-
-def _holdings(
-    panel: PriceData,
-    groups: list[str] | None,
-    costs: list[str] | None,
-    max_turnover: float | None,
-    previous: Path | None,
-    refit_every: int | None,
-) -> dict[str, Any]:
-    """Groups, costs of a period, and what is held."""
-    assets = [str(name) for name in panel.returns.columns]
-    settings: dict[str, Any] = {}
-    if groups:
-        settings["groups"] = read_groups(groups, assets)
-    if costs:
-        rows = refit_every or panel.frequency.periods_per_year
-        paid = read_bounds("--costs", costs, 0.0, assets)
-        if (paid < 0.0).any():
-            raise BadData(f"--costs must not be negative; found {paid.min():g} for {assets[int(paid.argmin())]!r}.")
-        settings["transaction_costs"] = paid / rows
-    if previous is not None:
-        held = read_previous(previous)
-        settings["previous_weights"] = held
-        if costs:  # by name, so that what has gone can be sold at its cost
-            rates = dict(zip(assets, settings["transaction_costs"].tolist(), strict=True))
-            settings["transaction_costs"] = {**dict.fromkeys(held, float(np.median(list(rates.values())))), **rates}
-    if max_turnover is not None:
-        settings["max_turnover"] = max_turnover
-    return settings
 
 
 def split_rows(panel: PriceData, test_size: float) -> tuple[Any, Any]:
@@ -285,28 +247,6 @@ def _split(panel: PriceData, test_size: float) -> tuple[Any, Any]:
     return fit_on, judge_on
 
 
-def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceData) -> dict[str, str]:
-    """What was asked for, as a report shows it."""
-    low, high = settings["min_weights"], settings["max_weights"]
-    parameters = {
-        "Utility": repr(estimator_risk),
-        "Weights": f"between {low.min():g} and {high.max():g}, summing to {settings['budget']:g}",
-    }
-    if "min_return" in settings:
-        parameters["Least mean return a year"] = f"{panel.frequency.periods_per_year * settings['min_return']:g}"
-    if "linear_constraints" in settings:
-        parameters["Constraints"] = "; ".join(settings["linear_constraints"])
-    if "transaction_costs" in settings:
-        rates = settings["transaction_costs"]
-        each = np.array(list(rates.values())) if isinstance(rates, dict) else rates
-        parameters["Costs of a trade"] = (
-            f"{each.min():.3g} to {each.max():.3g} of its size in every {panel.frequency.period} that follows"
-        )
-    if "max_turnover" in settings:
-        parameters["Largest change of a weight"] = f"{settings['max_turnover']:g}"
-    return parameters
-
-
 def _study(
     panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
     index: pd.Series | None, periods_per_year: float | None,
@@ -337,10 +277,11 @@ def _study(
 
 
 def _with_sweeps(
-    study: Study, estimator: Any, choice: Choice, given: dict[str, float], normalized: bool, quiet: bool
-) -> Study:
+    study: Study, estimator: Any, choice: Choice, given: dict[str, float], normalized: bool, quiet: bool,
+    y: pd.Series | None,
+) -> Study:  # fmt: skip
     with progress("Frontier and sensitivity", steps(choice, given), quiet=quiet) as tick:
-        path, turned, more = swept(estimator, choice, given, study.fitted_on, normalized=normalized, tick=tick)
+        path, turned, more = swept(estimator, choice, given, study.fitted_on, normalized=normalized, tick=tick, y=y)
     for text in more:
         note(text)
     return replace(study, frontier=path, sensitivity=turned, notes=(*study.notes, *more))
@@ -355,7 +296,7 @@ def _deliver(
     force: bool,
     as_json: bool,
 ) -> None:
-    from certeq.report import figures, save
+    from certeq.report import figures, save, worth_of
 
     strategy, found = study.focused, figures(study)
     weights = dict(zip(study.assets, map(float, np.asarray(strategy.weights)), strict=True))
@@ -371,6 +312,11 @@ def _deliver(
         "utility": described(choice, given) | {"expression": repr(strategy.utility)},
         "objective": strategy.objective,
         "gap": strategy.gap,
+        "goal": strategy.goal,
+        "limits": [
+            {"name": one.name, "level": one.level, "value": one.value, "multiplier": one.multiplier}
+            for one in strategy.limits
+        ],
         "metrics": {key: value for key, (value, _, _) in found[strategy.name].items()},
         "notes": list(study.notes),
     }
@@ -386,7 +332,11 @@ def _deliver(
     print_table(_weights_table(strategy, weights), "" if report is None else "in the report")
     shown = found[strategy.name]
     where, period = "in sample" if study.in_sample else "held out", study.frequency.period
-    print(f"{strategy.name}: OCE {strategy.objective:.8g} a {period} in sample; optimality gap {strategy.gap:.1e}.")
+    print(_sentence(strategy, period))
+    for limit in strategy.limits:
+        more = worth_of(strategy.goal, limit.multiplier, study.frequency)
+        says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
+        print(f"{limit.name}: {limit.value:.6g}, {says}.")
     print(
         f"Return {shown['annualized_mean'][0]:.2%} a year, CVaR {shown['cvar'][0]:.2%} a {period}, "
         f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where}; {study.frequency})."
@@ -394,6 +344,17 @@ def _deliver(
     for what, path in (("weights", output), ("report", report)):
         if path is not None:
             print(f"{what} written to {safe_text(path)}")
+
+
+def _sentence(strategy: Strategy, period: str) -> str:
+    """What was reached, and how far it can be from the best."""
+    value = f"{strategy.objective:.8g}"
+    what = {
+        "minimize_risk": f"OCE {value} a {period}",
+        "maximize_return": f"mean return {value} a {period}",
+        "maximize_ratio": f"mean return/OCE {value}",
+    }.get(strategy.goal, f"utility {value} a {period}")
+    return f"{strategy.name}: {what} in sample; optimality gap {strategy.gap:.1e}."
 
 
 def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
@@ -440,12 +401,14 @@ def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
     }
 
 
-def fitted(name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True) -> Strategy:
+def fitted(
+    name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True, benchmark: Any = None
+) -> Strategy:
     """Fit, with whatever goes wrong turned into one sentence about this strategy."""
     from certeq.report import fit_strategy
 
     with in_one_line(name):
-        return fit_strategy(name, estimator, returns, contributions=contributions)
+        return fit_strategy(name, estimator, returns, contributions=contributions, benchmark=benchmark)
 
 
 @contextmanager
@@ -471,7 +434,14 @@ def steps(choice: Choice, given: dict[str, float]) -> int:
 
 
 def swept(
-    estimator: Any, choice: Choice, given: dict[str, float], returns: pd.DataFrame, *, normalized: bool, tick: Tick
+    estimator: Any,
+    choice: Choice,
+    given: dict[str, float],
+    returns: pd.DataFrame,
+    *,
+    normalized: bool,
+    tick: Tick,
+    y: pd.Series | None = None,
 ) -> tuple[Sweep | None, Sweep | None, list[str]]:
     """Frontier, sensitivity to the risk parameter, and notes on what was left out."""
     from certeq.report import frontier, sensitivity
@@ -483,15 +453,17 @@ def swept(
     if estimator.min_return is None:
         try:
             with in_one_line("frontier"):
-                path = frontier(estimator, returns)
+                path = frontier(estimator, returns, benchmark=y)
         except BadData as error:
             notes.append(f"no {error}")
     tick()
+    if estimator.objective_function == "maximize_return":
+        return path, None, [*notes, "no sensitivity: the utility plays no part in the largest return."]
     built = [(value, choice.build(changed, normalized=normalized)) for value, changed in choice.cases(given)]
     try:
         with in_one_line("sensitivity"):
             turned = sensitivity(
-                estimator, returns, built, label=choice.turned, current=given[choice.turned], tick=tick
+                estimator, returns, built, label=choice.turned, current=given[choice.turned], tick=tick, benchmark=y
             )
     except BadData as error:
         notes.append(f"no {error}")

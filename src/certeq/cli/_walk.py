@@ -112,7 +112,9 @@ def walked(
         )
     entry = {} if estimator.previous_weights is not None else {"max_turnover": None}
     sizes: dict[str, Any] = {"train_size": train, "test_size": refit_every}
-    mine = walk_forward(choice.title, estimator, panel.returns, entry_rebalancing_params=entry, **sizes)
+    mine = walk_forward(
+        choice.title, estimator, panel.returns, entry_rebalancing_params=entry, benchmark=index, **sizes
+    )
     equal = walk_forward("Equal weights", EqualWeighted(), panel.returns, **sizes)
     periods = panel.frequency.plural
     study = WalkStudy(

@@ -7,6 +7,11 @@ from functools import wraps
 from typing import Any
 
 _TAIL = "The tail is a parameter of the risk, as the mass alpha = 1 - beta of the worst cases: "
+_BESIDE_A_BUDGET = (
+    *("min_weights", "max_weights", "max_short", "max_long", "transaction_costs", "groups", "linear_constraints"),
+    *("left_inequality", "right_inequality", "min_return", "max_turnover", "risk_limits", "max_tracking_error"),
+    *("l1_coef", "l2_coef", "max_cvar", "max_evar"),
+)
 _BELONGS_TO_SKFOLIO = {
     "integers": (
         ("cardinality", "group_cardinalities", "threshold_long", "threshold_short"),
@@ -62,6 +67,11 @@ def hint_for(owner: str, name: str, value: Any) -> str | None:
     >>> hint_for("MinimumOCE", "max_evar", 0.03)
     'Limits on risks are pairs: risk_limits=[(ce.EVaR(0.05), 0.03)].'
     """
+    if owner == "RiskBudgetingOCE" and name in _BESIDE_A_BUDGET:
+        return (
+            "With bounds, groups, costs or limits contributions cannot follow a budget; skfolio's RiskBudgeting takes "
+            "some, and its contributions then follow the budget no more. MinimumOCE takes them without a budget."
+        )
     if name == "risk_measure":
         return _risk_of(owner, value)
     if name in ("cvar_beta", "evar_beta", "cdar_beta", "edar_beta"):

@@ -150,9 +150,7 @@ def read_problem(
     ``y`` is the benchmark. Limits that may be several have the first of their levels.
     """
     as_given = np.asarray(distribution.returns, dtype=np.float64)
-    mu = np.asarray(distribution.mu, dtype=np.float64)
-    weights = None if distribution.sample_weight is None else np.asarray(distribution.sample_weight)
-    returns = _scenarios(model.recenter, as_given, mu, weights)
+    returns, mu, weights = read_scenarios(model.recenter, distribution)
     objective = read_objective(model.objective_function)
     costs = _costs(model, assets)
     lower = assets.values("min_weights", model.min_weights, -np.inf, 0.0)
@@ -247,14 +245,15 @@ def _narrow(lower: Floats, upper: Floats, previous: Floats, turnover: float | No
     np.minimum(upper, high, out=upper)
 
 
-def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | None) -> Floats:
-    """The scenarios, moved so that their mean is mu where that is asked for."""
+def read_scenarios(recenter: Any, distribution: ReturnDistribution) -> tuple[Floats, Floats, Floats | None]:
+    """The scenarios, moved so that their mean is mu where that is asked for, mu, and the scenarios' weights."""
+    returns = np.asarray(distribution.returns, dtype=np.float64)
+    mu = np.asarray(distribution.mu, dtype=np.float64)
+    weights = None if distribution.sample_weight is None else np.asarray(distribution.sample_weight)
     choice = check_choice("recenter", recenter, ("auto", True, False))
-    if choice is False:
-        return returns
-    shift = _away_from_mean(returns, mu, weights)
+    shift = None if choice is False else _away_from_mean(returns, mu, weights)
     if shift is None:
-        return returns
+        return returns, mu, weights
     if choice == "auto":
         warnings.warn(
             f"The prior's mu differs from the mean of its scenarios, by up to {np.abs(shift).max():.3g}; the scenarios "
@@ -263,7 +262,7 @@ def _scenarios(recenter: Any, returns: Floats, mu: Floats, weights: Floats | Non
             UserWarning,
             stacklevel=2,
         )
-    return returns + shift
+    return returns + shift, mu, weights
 
 
 def _away_from_mean(returns: Floats, mu: Floats, weights: Floats | None) -> Floats | None:
@@ -280,14 +279,22 @@ def _costs(model: MinimumOCE, assets: Assets) -> Costs:
         gone = {key: float(held) for key, held in model.previous_weights.items() if key not in known}
     previous = assets.values("previous_weights", model.previous_weights, 0.0, 0.0, beyond=gone)
     trading = assets.values("transaction_costs", model.transaction_costs, 0.0, 0.0, beyond=gone)
-    fees = assets.values("management_fees", model.management_fees, 0.0, 0.0)
-    for name, found in (("previous_weights", previous), ("transaction_costs", trading), ("management_fees", fees)):
+    fees = read_fees(model.management_fees, assets)
+    for name, found in (("previous_weights", previous), ("transaction_costs", trading)):
         if not np.isfinite(found).all():
             raise ValueError(f"{name} must be finite; found infinity for {assets.worst(np.isinf(found))[1]}.")
     if (trading < 0.0).any():
         j, label = assets.worst(trading < 0.0)
         raise ValueError(f"transaction_costs must not be negative; found {trading[j]:g} for {label}.")
     return Costs(fees, trading, previous, _liquidation(model, assets, gone))
+
+
+def read_fees(found: Any, assets: Assets) -> Floats:
+    """Fees by asset, which must be finite."""
+    fees = assets.values("management_fees", found, 0.0, 0.0)
+    if not np.isfinite(fees).all():
+        raise ValueError(f"management_fees must be finite; found infinity for {assets.worst(np.isinf(fees))[1]}.")
+    return fees
 
 
 def _liquidation(model: MinimumOCE, assets: Assets, gone: dict[Any, float]) -> float:

@@ -15,7 +15,7 @@ from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum,
 from certeq.optimize.limited import InfeasibleLimitsError, LimitedResult, solve_limited
 from certeq.optimize.ratio import RatioSolution, solve_ratio
 from certeq.portfolio._problem import RiskLimit, SegmentedProblem
-from certeq.utilities import Risk
+from certeq.utilities import Mean, Risk
 
 if TYPE_CHECKING:
     from certeq.portfolio._minimum_oce import MinimumOCE
@@ -145,7 +145,7 @@ def _function(segmented: SegmentedProblem, limit: RiskLimit) -> tuple[RiskFuncti
     p = None if limit.weights is None else limit.weights / float(limit.weights.sum())
     if limit.risk is None:
         level = limit.level / limit.unit
-        return root_mean_square(A, p, limit.y, level), level
+        return root_mean_square(RiskFunction(A, Mean(), p, limit.y), level), level
     slopes, constant = segmented.cost_slopes()
     linear = slopes if slopes.any() else None
     return RiskFunction(A, limit.risk, p, limit.y, linear), limit.level - constant

@@ -138,9 +138,11 @@ class MinimumOCE(BaseOCE):
         Shares that add up to OCE at the weights less OCE of holding nothing (see Notes). Computed when asked for.
     n_iter_ : int
         Steps of the solver; where there are limits or a ratio, the exact problems solved.
-    limit_names_, limit_values_, limit_multipliers_ : list of str, array (limits,), array (limits,)
-        The limits on risks in the order of the parameters above, their values at the weights, and by how much the
-        objective improves for each unit by which a level is raised, at first; 0 where a limit does not bind.
+    limit_names_ : list of str
+        The limits on risks, in the order of the parameters above.
+    limit_levels_, limit_values_, limit_multipliers_ : array (limits,)
+        Their levels, their values at the weights, and by how much the objective improves for each unit by which a
+        level is raised, at first; 0 where a limit does not bind.
     solution_ : ExactResult or Solution
         What the solver returned, in its own variables.
     problem_values_ : dict
@@ -288,8 +290,8 @@ class MinimumOCE(BaseOCE):
             start = start[assets.mask]
         if start is not None and len(start) != assets.count:
             start = None
-        if start is None or prices is None or np.shape(prices) != (len(self._problem.limits),):
-            prices = None
+        if start is None or prices is None or prices.shape != (len(self._problem.limits),) or not prices.any():
+            prices = None  # without any that bind there is nothing to begin with
         settings = Settings(self.solver, self.tol, self.solver_params or {}, self.random_state)
         levels = read_levels(self)
         first = tuple(each[0] for each in levels)
@@ -342,6 +344,7 @@ class MinimumOCE(BaseOCE):
         self.n_iter_ = gather("iterations")
         self.solution_ = gather("solution")
         self.limit_names_ = [limit.name for limit in self._problem.limits]
+        self.limit_levels_ = gather("limit_levels")
         self.limit_values_ = gather("limit_values")
         self.limit_multipliers_ = gather("limit_multipliers")
         names = ("objective", "risk", "expected_return", "regularization")

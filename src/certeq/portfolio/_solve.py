@@ -70,6 +70,7 @@ class Allocation:
     tilt: Floats
     iterations: int
     solution: Any
+    limit_levels: Floats
     limit_values: Floats
     limit_multipliers: Floats
 
@@ -272,6 +273,7 @@ def _allocation(
         tilt=q,
         iterations=solution.iterations,
         solution=solution,
+        limit_levels=np.array([limit.level for limit in problem.limits]),
         limit_values=np.array([limit.value(w, problem.costs) for limit in problem.limits]),
         limit_multipliers=np.zeros(0) if multipliers is None else multipliers,
     )
@@ -292,8 +294,9 @@ def frontier_targets(
         richest = segmented.segments.fold(segmented.domain().minimize_linear(segmented.minus_return()[0]))
     top = max(problem.expected_return(richest), least.expected_return)
     targets = np.linspace(least.expected_return, top, size)
-    # The last target is met with nothing to spare; a hair's breadth keeps rounding from calling it infeasible.
-    targets[-1] -= 1e-9 * (top - least.expected_return)
+    # The last target is met with nothing to spare; a hair's breadth keeps rounding from calling it infeasible. At
+    # the top of a curved boundary the multiplier of the target is infinite: under limits more is left.
+    targets[-1] -= (1e-4 if problem.limits else 1e-9) * (top - least.expected_return)
     return targets, richest
 
 

@@ -27,6 +27,8 @@ from certeq.report._tables import (
     differences_caption,
     differences_table,
     figures,
+    limits_caption,
+    limits_table,
     metrics_caption,
     metrics_table,
     run_table,
@@ -100,6 +102,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
         *_differences(study),
+        *_limits(study),
         *[figure_section(chart) for chart in charts],
         table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
@@ -136,6 +139,12 @@ def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
     if walk.gaps is not None:
         cards.append(("Optimality gap, every fit", f"{walk.gaps.max():.1e}"))
     return cards
+
+
+def _limits(study: Study) -> list[Section]:
+    if not study.focused.limits:
+        return []
+    return [table_section("limits", "Limits", limits_caption(study), limits_table(study))]
 
 
 def _against(study: AnyStudy) -> list[Section]:
@@ -178,8 +187,9 @@ def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
 
 
 def _about_gap(study: Study) -> str:
+    better = "smaller the OCE" if study.focused.goal == "minimize_risk" else "better the objective"
     text = (
-        "The gap bounds how much smaller the OCE of any other allowed portfolio could be on the data fitted on. It is "
+        f"The gap bounds how much {better} of any other allowed portfolio could be on the data fitted on. It is "
         "computed from the gradient at the weights themselves, so it holds whatever the solver did. It says nothing "
         f"about other {study.frequency.plural}"
     )

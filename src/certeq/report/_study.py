@@ -24,12 +24,35 @@ Tick = Callable[[], None]
 
 
 @dataclass(frozen=True)
+class HeldLimit:
+    """A limit on a risk: its level, its value at the weights, and what the objective gains for each unit of level.
+
+    Examples
+    --------
+    >>> from certeq.report import HeldLimit
+    >>> HeldLimit("CVaR(alpha=0.05) <= 0.02", 0.02, 0.0187, 0.0).binds
+    False
+    """
+
+    name: str
+    level: float
+    value: float
+    multiplier: float
+
+    @property
+    def binds(self) -> bool:
+        """Whether a higher level would be used."""
+        return self.multiplier > 0.0
+
+
+@dataclass(frozen=True)
 class Strategy:
     """Weights, where they came from, and the certificate that came with them.
 
     ``utility``, ``objective``, ``gap``, ``steps`` and ``contributions`` (of the assets, to OCE less OCE(0)) are None
     for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none. A benchmark that
     is not made of the assets, such as an index, has ``returns`` on the dates it is judged on instead of weights.
+    ``goal`` says what ``objective`` is: "minimize_risk", "maximize_return", ...
 
     Examples
     --------
@@ -49,6 +72,8 @@ class Strategy:
     seconds: float = 0.0
     failure: str | None = None
     returns: Floats | None = None
+    goal: str = "minimize_risk"
+    limits: tuple[HeldLimit, ...] = ()
 
     @property
     def is_benchmark(self) -> bool:
@@ -239,10 +264,13 @@ class Tail:
         return cls(losses, float(oce(losses, utility)), float(threshold(losses, utility)), tilt(losses, utility))
 
 
-def fit_strategy(name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True) -> Strategy:
+def fit_strategy(
+    name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True, benchmark: Any = None
+) -> Strategy:
     """Fit a skfolio optimizer and keep what a report needs; what it raises is passed on.
 
-    ``contributions`` of the assets take a while and are needed for the strategy in focus only.
+    ``contributions`` of the assets take a while and are needed for the strategy in focus only. ``benchmark`` holds the
+    returns that a limit is against, as y of ``fit(X, y)``.
 
     Not for estimators that return several portfolios: a strategy has one row of weights.
 
@@ -258,7 +286,7 @@ def fit_strategy(name: str, estimator: Any, returns: pd.DataFrame, *, contributi
     ('CVaR', True, False)
     """
     began = time.perf_counter()
-    estimator.fit(returns)
+    estimator.fit(returns, benchmark)
     seconds = time.perf_counter() - began
     weights = np.asarray(estimator.weights_, dtype=np.float64)
     if weights.ndim != 1 or not np.all(np.isfinite(weights)):
@@ -275,15 +303,32 @@ def fit_strategy(name: str, estimator: Any, returns: pd.DataFrame, *, contributi
         None if steps is None else int(steps),
         None if parts is None else np.asarray(parts, dtype=np.float64),
         seconds,
+        goal=_goal_of(estimator),
+        limits=_limits_of(estimator),
     )
+
+
+def _goal_of(estimator: Any) -> str:
+    """What an optimizer's objective is, by the name that skfolio has for it."""
+    found = getattr(estimator, "objective_function", "minimize_risk")
+    return str(getattr(found, "value", found)).lower()
+
+
+def _limits_of(estimator: Any) -> tuple[HeldLimit, ...]:
+    """The limits on risks that an optimizer was fitted under."""
+    names = getattr(estimator, "limit_names_", [])
+    numbers = [getattr(estimator, f"limit_{what}_", ()) for what in ("levels", "values", "multipliers")]
+    return tuple(HeldLimit(name, *map(float, each)) for name, *each in zip(names, *numbers, strict=True))
 
 
 def _silent() -> None:
     """No progress to show."""
 
 
-def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20) -> Sweep:
+def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20, benchmark: Any = None) -> Sweep:
     """Portfolios of least OCE for rising mean returns, from the least risk of all to the largest return.
+
+    ``benchmark`` is that of `fit_strategy`.
 
     Not judged on days held out: every point is optimal on the days it was fitted on, and flattered by them.
 
@@ -300,7 +345,7 @@ def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20) -> Swee
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of points that are not quite optimal; the gap says how far
-        found = estimator.efficient_frontier(returns, n=points)
+        found = estimator.efficient_frontier(returns, n=points, y=benchmark)
     gap = float(np.max(found.gaps))
     return Sweep("mean return", np.asarray(found.expected_returns), np.asarray(found.weights), gap=gap)
 
@@ -313,8 +358,11 @@ def sensitivity(
     label: str,
     current: float | None = None,
     tick: Tick = _silent,
+    benchmark: Any = None,
 ) -> Sweep:
     """The optimal weights for each value of a risk parameter: ``cases`` pairs the value with its utility.
+
+    ``benchmark`` is that of `fit_strategy`.
 
     Not a way to choose the parameter: the weights are drawn, not judged.
 
@@ -335,7 +383,7 @@ def sensitivity(
     for _, utility in cases:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = clone(estimator).set_params(utility=utility).fit(returns)
+            fitted = clone(estimator).set_params(utility=utility).fit(returns, benchmark)
         rows.append(np.asarray(fitted.weights_, dtype=np.float64))
         gaps.append(float(fitted.gap_))
         tick()

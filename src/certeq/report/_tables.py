@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from certeq.data import Frequency
 from certeq.report._chart import PageTable, percent
 from certeq.report._study import Strategy, Study
 from certeq.report._walk import AnyStudy
@@ -240,9 +241,49 @@ def benchmark_caption(study: AnyStudy) -> str:
     )
 
 
+def limits_table(study: Study) -> PageTable:
+    """The limits on risks of the strategy in focus: what binds, and what more of it would have brought."""
+    rows = []
+    for limit in study.focused.limits:
+        more = worth_of(study.focused.goal, limit.multiplier, study.frequency) if limit.binds else "nothing"
+        binds = "yes" if limit.binds else "no"
+        rows.append((plain(limit.name, 120), percent(limit.level, 3), percent(limit.value, 3), binds, more))
+    head = ("Limit", "Level", "At the weights", "Binds", "One basis point more would have brought")
+    return PageTable(head, tuple(rows), frozenset({1, 2}))
+
+
+def limits_caption(study: Study) -> str:
+    """How the last column is to be read."""
+    return (
+        f"Risks of the {study.frequency.adjective} losses on the data fitted on. The last column is the multiplier of "
+        "the limit in words: what a level higher by 0.01 % would have changed, at first, all else being equal. It "
+        "says nothing of other data."
+    )
+
+
+def worth_of(goal: str, multiplier: float, frequency: Frequency) -> str:
+    """What one basis point more of a limit would have brought, in words.
+
+    Examples
+    --------
+    >>> from certeq.data import Frequency
+    >>> from certeq.report import worth_of
+    >>> worth_of("maximize_return", 0.05, Frequency(252, "day"))
+    '12.6 basis points of return a year'
+    """
+    if goal == "maximize_return":
+        return f"{multiplier * frequency.periods_per_year:.3g} basis points of return a year"
+    if goal == "maximize_ratio":
+        return f"{1e-4 * multiplier:.3g} more of the ratio"
+    if goal == "maximize_utility":
+        return f"{multiplier * frequency.periods_per_year:.3g} basis points of utility a year"
+    return f"{multiplier:.3g} basis points less of the risk"
+
+
 def certificate_table(study: Study) -> PageTable:
     """For each minimized OCE: its value, the proven distance to the best possible, and how it fares on other days."""
-    head = ["Strategy", "Utility", "OCE, fitted", "Gap (proven)", "Steps", "Seconds"]
+    what = "OCE" if all(strategy.goal == "minimize_risk" for strategy in study.strategies) else "Objective"
+    head = ["Strategy", "Utility", f"{what}, fitted", "Gap (proven)", "Steps", "Seconds"]
     if not study.in_sample:
         head.insert(3, "OCE, held out, 95 %")
     rows = []
@@ -252,7 +293,7 @@ def certificate_table(study: Study) -> PageTable:
         cells = [
             strategy.name,
             repr(strategy.utility),
-            _small(strategy.objective),
+            objective_of(strategy),
             _gap(strategy),
             "n/a" if strategy.steps is None else str(strategy.steps),
             f"{strategy.seconds:.2f}",
@@ -304,11 +345,18 @@ def _gap(strategy: Strategy) -> str:
     if strategy.gap is None:
         return "failed" if strategy.failure else "n/a"
     relative = strategy.relative_gap
-    return f"{strategy.gap:.1e}" + (f"\n{relative:.0e} of the OCE" if relative is not None else "")
+    of = "of the OCE" if strategy.goal == "minimize_risk" else "of it"
+    return f"{strategy.gap:.1e}" + (f"\n{relative:.0e} {of}" if relative is not None else "")
 
 
-def _small(value: float | None) -> str:
-    return "n/a" if value is None else percent(value, 4)
+def objective_of(strategy: Strategy) -> str:
+    """What was minimized or maximized, with its name where it is not the risk."""
+    if strategy.objective is None:
+        return "n/a"
+    if strategy.goal == "maximize_ratio":
+        return f"ratio {strategy.objective:.6g}"
+    word = strategy.goal.removeprefix("maximize_") + " " if strategy.goal.startswith("maximize_") else ""
+    return word + percent(strategy.objective, 4)
 
 
 def _bare(shown: str) -> str:

@@ -154,7 +154,7 @@ def walk_of(name: str, periods: Any) -> Walk:
 
 def walk_forward(
     name: str, estimator: Any, returns: pd.DataFrame, *, train_size: int, test_size: int,
-    entry_rebalancing_params: Mapping[str, Any] | None = None,
+    entry_rebalancing_params: Mapping[str, Any] | None = None, benchmark: pd.Series | None = None,
 ) -> Walk:  # fmt: skip
     """Fit a skfolio optimizer on a window, hold its portfolio, move on.
 
@@ -173,6 +173,8 @@ def walk_forward(
         Rows to fit on, and rows to hold the portfolio; the last period may be shorter.
     entry_rebalancing_params : mapping, optional
         Parameters of the first fit alone, as in skfolio: ``{"max_turnover": None}`` where nothing is held before.
+    benchmark : Series, optional
+        Returns on all the dates that limits of the optimizer are against, as y of its ``fit(X, y)``.
 
     Examples
     --------
@@ -198,7 +200,8 @@ def walk_forward(
             model.set_params(**(entry_rebalancing_params or {}))
         elif getattr(model, "needs_previous_weights", False):
             model.set_params(previous_weights=held)
-        model.fit(returns.iloc[begin - train_size : begin])
+        seen = returns.iloc[begin - train_size : begin]
+        model.fit(seen, None if benchmark is None else benchmark.loc[seen.index])
         periods.append((model, returns.iloc[begin : begin + test_size]))
         held = np.asarray(model.predict(periods[-1][1]).ending_weights)
     return walk_of(name, periods)

@@ -1,0 +1,142 @@
+"""Risk budgeting: contributions match the budget, against skfolio, in every setting; and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from skfolio import RiskMeasure
+from skfolio.exceptions import OptimizationError
+from skfolio.model_selection import WalkForward, cross_val_predict
+from skfolio.optimization import RiskBudgeting
+from skfolio.prior import EntropyPooling
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+
+import certeq as ce
+from certeq.portfolio import MinimumOCE, RiskBudgetingOCE, oce_scorer
+
+RISKS = [
+    ce.CVaR(0.05),
+    ce.EVaR(0.05),
+    ce.Entropic(1.0).ball(0.3),
+    ce.HMCR(2.0, 0.1),
+    ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.EVaR(0.2)]),
+]
+
+
+def shares_by_hand(model: RiskBudgetingOCE, X: pd.DataFrame) -> np.ndarray:
+    """Contributions by the tilt, which sums to 1 and attains the risk."""
+    assert model.tilt_.sum() == pytest.approx(1.0, abs=1e-12)
+    losses = -(X.to_numpy() @ model.weights_)
+    assert model.tilt_ @ losses == pytest.approx(ce.oce(losses, model.utility_), rel=1e-9)
+    return model.weights_ * (model.tilt_ @ -X.to_numpy())
+
+
+@pytest.mark.parametrize("risk", RISKS, ids=repr)
+def test_contributions_match_the_budget(small: pd.DataFrame, risk: ce.Risk) -> None:
+    budget = {"BOND": 3.0, "GOLD": 0.5}
+    model = RiskBudgetingOCE(risk, budget).fit(small)
+    shares = shares_by_hand(model, small)
+    np.testing.assert_allclose(shares / shares.sum(), np.array([3.0, 0.5, 1, 1, 1]) / 6.5, rtol=1e-8)
+    assert model.weights_.sum() == pytest.approx(1.0)
+    assert model.deviation_ <= 1e-9
+    assert 0.0 <= model.gap_ <= 1e-9
+    np.testing.assert_allclose(model.risk_contributions_, shares, rtol=1e-8)
+    doubled = clone(model).set_params(budget=2.0).fit(small)
+    np.testing.assert_allclose(doubled.weights_, 2.0 * model.weights_, rtol=1e-7)
+    assert doubled.risk_ == pytest.approx(2.0 * model.risk_, rel=1e-9)
+
+
+@pytest.mark.parametrize("panel", ["sp500", "ftse"])
+def test_is_that_of_skfolio_where_it_solves(panel: str, request: pytest.FixtureRequest) -> None:
+    X = request.getfixturevalue(panel).iloc[-1000:]
+    model = RiskBudgetingOCE(ce.CVaR(0.05)).fit(X)
+    theirs = RiskBudgeting(risk_measure=RiskMeasure.CVAR).fit(X).weights_
+
+    def objective(w: np.ndarray) -> float:
+        """What both minimize, at the multiple of w of risk 1."""
+        w = w / ce.oce(-(X.to_numpy() @ w), ce.CVaR(0.05))
+        return 1.0 - float(np.log(w).mean())
+
+    assert objective(model.weights_) <= objective(theirs) + 1e-9
+    np.testing.assert_allclose(model.weights_, theirs, atol=1e-3)
+    shares = shares_by_hand(model, X)
+    np.testing.assert_allclose(shares, shares.mean(), rtol=1e-8)
+
+
+def test_weights_of_scenarios_that_concentrate(sp500: pd.DataFrame) -> None:
+    X = sp500.iloc[-1000:]
+    prior = EntropyPooling(cvar_views=["AMD == 0.10", "GE == 0.12"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = RiskBudgetingOCE(ce.CVaR(0.05), prior_estimator=prior, recenter=False).fit(X)
+    shares = model.risk_contributions_
+    np.testing.assert_allclose(shares, shares.mean(), rtol=1e-8)
+    assert model.gap_ <= 1e-9
+
+
+def test_fees_are_losses(small: pd.DataFrame) -> None:
+    fees = np.array([0.0, 0.0, 0.0, 0.0, 2e-3])
+    model = RiskBudgetingOCE(ce.CVaR(0.05), management_fees=fees).fit(small)
+    plain = RiskBudgetingOCE(ce.CVaR(0.05)).fit(small - fees)
+    np.testing.assert_allclose(model.weights_, plain.weights_, rtol=1e-7)
+    assert model.weights_[-1] < RiskBudgetingOCE(ce.CVaR(0.05)).fit(small).weights_[-1]
+
+
+def test_inside_cross_validation_searches_and_pipelines(small: pd.DataFrame) -> None:
+    model = RiskBudgetingOCE(ce.CVaR(0.05))
+    assert len(cross_val_predict(model, small, cv=WalkForward(train_size=200, test_size=100))) == 3
+    search = GridSearchCV(model, {"utility__alpha": [0.05, 0.2]}, cv=3, scoring=oce_scorer(ce.CVaR(0.05))).fit(small)
+    assert search.best_params_["utility__alpha"] in (0.05, 0.2)
+    piped = Pipeline([("model", RiskBudgetingOCE())]).fit(small)
+    np.testing.assert_allclose(piped[-1].weights_, model.fit(small).weights_)
+    assert model.predict(small).returns.shape == (500,)
+    updated = RiskBudgetingOCE().partial_fit(small[:300]).partial_fit(small[300:])
+    np.testing.assert_allclose(updated.weights_, model.weights_, rtol=1e-6)
+
+
+def test_warm_start_takes_fewer_steps_to_the_same_answer(sp500: pd.DataFrame) -> None:
+    X, later = sp500.iloc[-1020:-10], sp500.iloc[-1010:]
+    cold = RiskBudgetingOCE(ce.EVaR(0.05)).fit(later)
+    warm = RiskBudgetingOCE(ce.EVaR(0.05), warm_start=True).fit(X).fit(later)
+    np.testing.assert_allclose(warm.weights_, cold.weights_, rtol=1e-7)
+    assert warm.n_iter_ < cold.n_iter_
+
+
+@pytest.mark.parametrize(
+    ("params", "kind", "words"),
+    [
+        ({"utility": ce.Entropic(10.0)}, ValueError, r"must be coherent: of Entropic\(beta=10.0\)"),
+        ({"utility": ce.MeanVariance(1.0)}, ValueError, "must be coherent"),
+        ({"utility": "cvar"}, TypeError, "utility must be a Utility"),
+        ({"risk_budget": {"GOLDD": 1.0}}, ValueError, "risk_budget names 'GOLDD'.*Did you mean 'GOLD'"),
+        ({"risk_budget": [1.0, 0.0, 1, 1, 1]}, ValueError, "positive and finite; found 0 for 'GOLD'"),
+        ({"risk_budget": [1.0, 2.0]}, ValueError, "risk_budget must be a number, 5 numbers"),
+        ({"budget": 0.0}, ValueError, "budget must be a number above 0"),
+        ({"solver_params": {"iterations": 3}}, ValueError, "a key of solver_params"),
+        ({"solver_params": {"max_iter": 1}}, OptimizationError, "give it more"),
+        ({"management_fees": np.inf}, ValueError, "management_fees must be finite"),
+    ],
+)
+def test_refusals(small: pd.DataFrame, params: dict, kind: type, words: str) -> None:
+    with pytest.raises(kind, match=words):
+        RiskBudgetingOCE(**params).fit(small)
+
+
+def test_an_asset_without_risk_is_named(small: pd.DataFrame) -> None:
+    with pytest.raises(OptimizationError, match="the portfolio of .* of 'CASH'.*not positive"):
+        RiskBudgetingOCE().fit(small.assign(CASH=1e-4))
+
+
+def test_names_of_skfolio_lead_somewhere() -> None:
+    for name in ("min_weights", "transaction_costs", "linear_constraints"):
+        with pytest.raises(TypeError, match="contributions cannot follow a budget"):
+            RiskBudgetingOCE(**{name: 0.1})
+    with pytest.raises(TypeError, match=r"RiskBudgetingOCE\(ce.EVaR\(0.05\)\)"):
+        RiskBudgetingOCE(risk_measure=RiskMeasure.EVAR)
+    with pytest.raises(TypeError, match=r"Risk budgets are those of RiskBudgetingOCE"):
+        MinimumOCE(risk_budget=[1.0])

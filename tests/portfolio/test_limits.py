@@ -1,0 +1,313 @@
+"""Return, risk, utility and ratio under limits on risks: against skfolio, against cvxpy, and in every setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+from skfolio import RiskMeasure
+from skfolio.exceptions import OptimizationError
+from skfolio.model_selection import WalkForward, cross_val_predict
+from skfolio.optimization import MeanRisk, ObjectiveFunction
+from skfolio.prior import BlackLitterman, EmpiricalPrior, EntropyPooling, SyntheticData
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+
+import certeq as ce
+from certeq.portfolio import MinimumOCE, oce_scorer
+from tests.portfolio.reference import oce_expression
+
+RISKS = [
+    ce.CVaR(0.05),
+    ce.EVaR(0.05),
+    ce.Entropic(1.0).ball(0.5),
+    ce.MonotoneMeanVariance(2.0).ball(0.5),
+    ce.HMCR(2.0, 0.1),
+    ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.CVaR(0.2)]),
+    ce.Entropic(20.0),
+    ce.MeanVariance(10.0),
+    0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1),
+]
+
+
+def losses(model: MinimumOCE, X: pd.DataFrame) -> np.ndarray:
+    return -(X.to_numpy() @ model.weights_)
+
+
+def kept(model: MinimumOCE, X: pd.DataFrame, levels: list[float]) -> None:
+    """Limits are kept to 1e-9 of max(|level|, spread), and the gap is proved."""
+    unit = np.maximum(np.abs(levels), losses(model, X).std())
+    assert np.all(model.limit_values_ <= np.array(levels) + 1e-9 * unit)
+    assert 0.0 <= model.gap_ <= 1e-9 * max(abs(model.objective_), unit.min() * model._problem.counts_risk)
+    assert np.all(model.limit_multipliers_ >= 0.0)
+
+
+PANELS = ["sp500", "ftse"]
+RETURN, RATIO = ObjectiveFunction.MAXIMIZE_RETURN, ObjectiveFunction.MAXIMIZE_RATIO
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_return_under_a_limit_is_that_of_skfolio_or_better(panel: str, request: pytest.FixtureRequest) -> None:
+    X = request.getfixturevalue(panel).iloc[-1500:]
+    level = 1.2 * MinimumOCE(ce.CVaR(0.05)).fit(X).risk_
+    model = MinimumOCE(objective_function=RETURN, risk_limits=[(ce.CVaR(0.05), level)]).fit(X)
+    kept(model, X, [level])
+    theirs = MeanRisk(objective_function=RETURN, risk_measure=RiskMeasure.CVAR, max_cvar=level).fit(X)
+    excess = ce.oce(-(X.to_numpy() @ theirs.weights_), ce.CVaR(0.05)) - level
+    # Where their weights break the limit, what that gains is its multiplier times the excess.
+    gained = model.limit_multipliers_[0] * max(excess, 0.0)
+    assert model.objective_ >= X.mean().to_numpy() @ theirs.weights_ - gained - 1e-9 * abs(model.objective_)
+    assert model.limit_values_[0] == pytest.approx(level, rel=1e-9)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("rate", [0.0, 1e-4])
+def test_ratio_is_that_of_skfolio_or_better(panel: str, rate: float, request: pytest.FixtureRequest) -> None:
+    X = request.getfixturevalue(panel).iloc[-1500:]
+    model = MinimumOCE(ce.CVaR(0.05), RATIO, risk_free_rate=rate).fit(X)
+    theirs = MeanRisk(objective_function=RATIO, risk_measure=RiskMeasure.CVAR, risk_free_rate=rate).fit(X).weights_
+    ratio = (X.mean().to_numpy() @ theirs - rate) / ce.oce(-(X.to_numpy() @ theirs), ce.CVaR(0.05))
+    assert model.objective_ >= ratio * (1.0 - 1e-9)
+    assert model.objective_ == pytest.approx(ratio, rel=1e-5)
+    assert 0.0 <= model.gap_ <= 1e-9 * model.objective_
+    assert model.objective_ == pytest.approx((model.problem_values_["expected_return"] - rate) / model.risk_)
+
+
+def test_tracking_error_is_that_of_skfolio_or_better(sp500: pd.DataFrame) -> None:
+    X = sp500.iloc[-1000:]
+    y = X.mean(axis=1)
+    model = MinimumOCE(ce.CVaR(0.05), max_tracking_error=0.004).fit(X, y)
+    theirs = MeanRisk(risk_measure=RiskMeasure.CVAR, max_tracking_error=0.004).fit(X, y).weights_
+    apart = X.to_numpy() @ model.weights_ - y.to_numpy()
+    assert np.sqrt(apart @ apart / (len(X) - 1)) <= 0.004 * (1.0 + 1e-9)
+    assert model.limit_values_[0] == pytest.approx(0.004, rel=1e-9)
+    assert model.objective_ <= ce.oce(-(X.to_numpy() @ theirs), ce.CVaR(0.05)) * (1.0 + 1e-7)
+    kept(model, X, [0.004])
+
+
+def by_cvxpy(X: np.ndarray, limits: list[tuple[Any, float]], y: np.ndarray | None = None, **more: Any) -> float:
+    """The largest expected return, or the least CVaR(0.1), under limits, by Clarabel at tight tolerances."""
+    n, d = X.shape
+    w, p = cp.Variable(d), np.full(n, 1.0 / n)
+    costs, previous = more.get("costs", 0.0), more.get("previous", np.zeros(d))
+    paid = costs * cp.norm1(w - previous)
+    rules = [cp.sum(w) == 1.0, w >= more.get("lower", 0.0)]
+    for risk, level in limits:
+        lost = -X @ w + paid if y is None else y - X @ w + paid
+        if risk is None:
+            rules.append(cp.norm2(X @ w - y) / np.sqrt(n - 1.0) <= level)
+        else:
+            rules.append(oce_expression(lost, risk, p, cp.Variable()) <= level)
+    if "short" in more:
+        rules.append(cp.sum(cp.neg(w)) <= more["short"])
+    mean = p @ X @ w - paid - more.get("l2", 0.0) * cp.sum_squares(w)
+    goal = oce_expression(-X @ w + paid, ce.CVaR(0.1), p, cp.Variable()) if more.get("risk") else -mean
+    problem = cp.Problem(cp.Minimize(goal), rules)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    return float(problem.value)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_and_three_limits_under_costs_agree_with_cvxpy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = 0.01 * rng.standard_t(5, size=(200, 6)) * rng.uniform(0.5, 2.0, 6) + rng.uniform(0.0, 2e-3, 6)
+    X = pd.DataFrame(table, columns=list("ABCDEF"))
+    previous = rng.dirichlet(np.ones(6))
+    least = MinimumOCE(
+        ce.CVaR(0.05), transaction_costs=1e-3, previous_weights=previous, min_weights=-0.2, max_short=0.3
+    )
+    start = least.fit(X)
+    third = 1.1 * clone(least).set_params(utility=ce.CVaR(0.3)).fit(X).risk_
+    limits = [
+        (ce.CVaR(0.05), 1.15 * start.risk_),
+        (ce.Entropic(20.0), 0.9 * start.risk_),
+        (ce.CVaR(0.3), third),
+    ]
+    for count in (2, 3):
+        model = clone(least).set_params(objective_function="maximize_return", risk_limits=limits[:count], l2_coef=1e-4)
+        model.fit(X)
+        wanted = -by_cvxpy(table, limits[:count], costs=1e-3, previous=previous, lower=-0.2, short=0.3, l2=1e-4)
+        assert model.objective_ == pytest.approx(wanted, abs=2e-9)
+        kept(model, X, [level for _, level in limits[:count]])
+
+
+@pytest.mark.parametrize("risk", [ce.CVaR(0.1), ce.Entropic(20.0)], ids=repr)
+def test_limits_against_a_benchmark_agree_with_cvxpy(small: pd.DataFrame, risk: Any) -> None:
+    X = small.iloc[:300]
+    y = X.mean(axis=1)
+    level = 0.6 * float(ce.oce(y.to_numpy() - X["GOLD"].to_numpy(), risk))
+    model = MinimumOCE(ce.CVaR(0.1), benchmark_limits=[(risk, level)], transaction_costs=1e-4).fit(X, y)
+    wanted = by_cvxpy(X.to_numpy(), [(risk, level)], y.to_numpy(), risk=True, costs=1e-4)
+    assert model.objective_ == pytest.approx(wanted, abs=1e-9)
+    assert model.limit_values_[0] == pytest.approx(level, abs=1e-9)
+    assert model.limit_values_[0] == pytest.approx(
+        ce.oce(y.to_numpy() - X.to_numpy() @ model.weights_ + 1e-4, risk), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("risk", RISKS, ids=repr)
+def test_every_risk_goes_where_cvar_goes(small: pd.DataFrame, risk: Any) -> None:
+    """Limit and objective by every risk: the frontier met from both sides, and the ratio between its ends."""
+    X = small
+    least = MinimumOCE(risk).fit(X)
+    level = least.risk_ + 0.3 * abs(least.risk_)
+    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(risk, level)]).fit(X)
+    kept(model, X, [level])
+    back = MinimumOCE(risk, min_return=model.objective_ - 1e-12).fit(X)
+    assert back.risk_ == pytest.approx(model.limit_values_[0], rel=2e-8)
+    # One unit of the level earns the multiplier: by differences.
+    more = clone(model).set_params(risk_limits=[(risk, level * (1.0 + 1e-5))]).fit(X)
+    earned = (more.objective_ - model.objective_) / (1e-5 * level)
+    assert earned == pytest.approx(model.limit_multipliers_[0], rel=1e-2)
+    if least.risk_ > 0.0:
+        ratio = MinimumOCE(risk, "maximize_ratio").fit(X)
+        assert ratio.objective_ >= model.objective_ / model.limit_values_[0] * (1.0 - 1e-9)
+        assert ratio.objective_ >= least.problem_values_["expected_return"] / least.risk_ * (1.0 - 1e-9)
+        assert ratio.gap_ <= 1e-9 * ratio.objective_
+
+
+def test_utility_under_a_limit_and_the_ratio_under_one(small: pd.DataFrame) -> None:
+    free = MinimumOCE(ce.Entropic(5.0), "maximize_utility", risk_aversion=0.5).fit(small)
+    tail = ce.CVaR(0.05)
+    level = 0.8 * float(ce.oce(losses(free, small), tail))
+    held = clone(free).set_params(risk_limits=[(tail, level)]).fit(small)
+    kept(held, small, [level])
+    assert held.objective_ < free.objective_
+    step = clone(held).set_params(risk_limits=[(tail, level * (1 + 1e-5))]).fit(small)
+    assert (step.objective_ - held.objective_) / (1e-5 * level) == pytest.approx(held.limit_multipliers_[0], rel=1e-2)
+    loose = clone(free).set_params(risk_limits=[(tail, 1.0)]).fit(small)
+    np.testing.assert_allclose(loose.weights_, free.weights_, atol=1e-6)
+    assert loose.limit_multipliers_ == [0.0]
+    best = MinimumOCE(tail, "maximize_ratio").fit(small)
+    level = 0.95 * float(ce.oce(losses(best, small), ce.EVaR(0.05)))
+    within = clone(best).set_params(risk_limits=[(ce.EVaR(0.05), level)]).fit(small)
+    assert within.limit_values_[0] == pytest.approx(level, rel=1e-9)
+    assert within.objective_ < best.objective_
+    step = clone(within).set_params(risk_limits=[(ce.EVaR(0.05), level * (1 + 1e-5))]).fit(small)
+    assert (step.objective_ - within.objective_) / (1e-5 * level) == pytest.approx(
+        within.limit_multipliers_[0], rel=1e-2
+    )
+
+
+def test_frontiers(small: pd.DataFrame) -> None:
+    tail = ce.CVaR(0.05)
+    least = MinimumOCE(tail).fit(small).risk_
+    levels = least * np.array([1.5, 1.1, 1.3])
+    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(tail, levels)]).fit(small)
+    assert model.weights_.shape == (3, 5)
+    np.testing.assert_allclose(model.limit_values_[:, 0], levels, rtol=1e-9)
+    one = clone(model).set_params(risk_limits=[(tail, float(levels[1]))]).fit(small)
+    assert model.objective_[1] == pytest.approx(one.objective_, rel=1e-9)
+    assert len(model.predict(small)) == 3
+    limited = MinimumOCE(tail, efficient_frontier_size=6, risk_limits=[(ce.EVaR(0.05), 2.0 * least)]).fit(small)
+    assert np.all(np.diff(limited.risk_) > 0.0)
+    assert limited.limit_values_.max() <= 2.0 * least * (1 + 1e-9)
+    assert limited.limit_values_[-1, 0] == pytest.approx(2.0 * least, rel=1e-6)
+    assert np.max(limited.gap_) < 1e-9 * limited.risk_.max()
+    several = MinimumOCE(tail, "maximize_ratio", min_return=[4e-4, 6e-4]).fit(small)
+    assert np.all(np.diff(several.objective_) <= 0.0)
+    y = small.mean(axis=1)
+    tracking = MinimumOCE(tail, max_tracking_error=[0.002, 0.004]).fit(small, y)
+    np.testing.assert_allclose(tracking.limit_values_[:, 0], [0.002, 0.004], rtol=1e-9)
+
+
+def test_limits_out_of_reach_are_explained(small: pd.DataFrame) -> None:
+    least = MinimumOCE(ce.CVaR(0.05), transaction_costs=1e-3).fit(small)
+    costly = MinimumOCE(ce.CVaR(0.05), transaction_costs=1e-3, risk_limits=[(ce.CVaR(0.05), 0.5 * least.risk_)])
+    with pytest.raises(OptimizationError, match=r"risk_limits\[0\], CVaR.* is out of reach.*allow 0.0") as caught:
+        costly.fit(small)
+    assert f"{least.risk_:.6g}" in str(caught.value)  # with its costs
+    y = small["TECH"]
+    near = MinimumOCE(ce.CVaR(0.05), max_tracking_error=1e-3, risk_limits=[(ce.CVaR(0.05), 1.05 * least.risk_)])
+    with pytest.raises(OptimizationError, match="can be kept one by one but not together: risk_limits.*max_tracking"):
+        near.fit(small, y)
+    with pytest.raises(OptimizationError, match="max_tracking_error=1e-05 is out of reach"):
+        MinimumOCE(max_weights=0.5, max_tracking_error=1e-5).fit(small, y)
+    with pytest.raises(ValueError, match="reward must be positive"):
+        MinimumOCE(objective_function="maximize_ratio", risk_free_rate=1.0).fit(small)
+
+
+def test_benchmark_is_checked(small: pd.DataFrame) -> None:
+    model = MinimumOCE(max_tracking_error=0.01)
+    with pytest.raises(ValueError, match="one return of the benchmark for each of the 500 scenarios"):
+        model.fit(small, small["TECH"].iloc[:400])
+    with pytest.raises(ValueError, match="y must be finite; found 1"):
+        model.fit(small, small["TECH"].where(np.arange(500) > 0))
+    with pytest.raises(ValueError, match="need fit: partial_fit"):
+        model.partial_fit(small, small["TECH"])
+    column = model.fit(small, small[["TECH"]])
+    np.testing.assert_allclose(column.weights_, model.fit(small, small["TECH"].to_numpy()).weights_)
+
+
+def test_priors_with_weights_and_views(small: pd.DataFrame) -> None:
+    y = small.mean(axis=1)
+    pooled = MinimumOCE(
+        objective_function="maximize_return",
+        prior_estimator=EntropyPooling(cvar_views=["TECH == 0.05"]),
+        recenter=False,
+        risk_limits=[(ce.CVaR(0.05), 0.02)],
+    ).fit(small)
+    p = pooled.prior_estimator_.return_distribution_.sample_weight
+    assert ce.oce(losses(pooled, small), ce.CVaR(0.05), p) == pytest.approx(0.02, rel=1e-9)
+    views = BlackLitterman(views=["TECH == 0.0001"])
+    tracking = MinimumOCE(prior_estimator=views, recenter=True, max_tracking_error=0.003).fit(small, y)
+    apart = small.to_numpy() @ tracking.weights_ - y.to_numpy()  # of the returns as they are, not as they were moved
+    assert np.sqrt(apart @ apart / 499) == pytest.approx(0.003, rel=1e-9)
+    synthetic = MinimumOCE(prior_estimator=SyntheticData(n_samples=300), max_tracking_error=0.01)
+    with pytest.raises(ValueError, match="A prior that makes scenarios of its own"):
+        synthetic.fit(small, y)
+
+
+def test_inside_cross_validation_searches_and_pipelines(sp500: pd.DataFrame) -> None:
+    small = sp500.iloc[-500:, :6]
+    tail = ce.CVaR(0.05)
+    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(tail, 0.04)])
+    walk = cross_val_predict(model, small, cv=WalkForward(train_size=250, test_size=125))
+    assert len(walk) == 2
+    grid = {
+        "risk_limits": [[(tail, 0.035)], [(tail, 0.04)]],
+        "objective_function": ["maximize_return", "maximize_ratio"],
+    }
+    search = GridSearchCV(model, grid, cv=WalkForward(train_size=250, test_size=125), scoring=oce_scorer(tail)).fit(
+        small
+    )
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    piped = Pipeline([("model", model)]).fit(small)
+    np.testing.assert_array_equal(piped[-1].weights_, clone(model).fit(small).weights_)
+    tracking = MinimumOCE(max_tracking_error=0.004)
+    y = small.mean(axis=1)
+    assert len(cross_val_predict(tracking, small, y, cv=WalkForward(train_size=250, test_size=125))) == 2
+    failing = MinimumOCE(risk_limits=[(tail, 1e-5)], fallback=MinimumOCE(), raise_on_failure=True).fit(small)
+    assert failing.fallback_chain_ is not None
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"objective_function": "maximize_return", "risk_limits": [(ce.CVaR(0.05), 0.0245)]},
+        {"objective_function": "maximize_return", "risk_limits": [(ce.EVaR(0.05), 0.06)]},
+        {"risk_limits": [(ce.EVaR(0.05), 0.041)], "min_return": 5e-4},
+        {"objective_function": "maximize_ratio"},
+    ],
+    ids=["CVaR", "EVaR", "two", "ratio"],
+)
+def test_warm_start_takes_fewer_steps_to_the_same_answer(sp500: pd.DataFrame, params: dict[str, Any]) -> None:
+    X, later = sp500.iloc[:-20], sp500.iloc[10:-10]
+    cold = MinimumOCE(**params).fit(later)
+    warm = MinimumOCE(**params, warm_start=True).fit(X).fit(later)
+    assert warm.objective_ == pytest.approx(cold.objective_, rel=1e-8)
+    assert warm.n_iter_ < cold.n_iter_
+
+
+def test_masked_assets_and_empirical_prior(small: pd.DataFrame) -> None:
+    model = MinimumOCE(
+        objective_function="maximize_return", prior_estimator=EmpiricalPrior(), risk_limits=[(ce.CVaR(0.05), 0.02)]
+    ).fit(small)
+    plain = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]).fit(small)
+    np.testing.assert_allclose(model.weights_, plain.weights_, atol=1e-9)
+    assert plain.limit_names_ == ["risk_limits[0], CVaR(alpha=0.05) <= 0.02"]
+    assert plain.risk_contributions_.sum() == pytest.approx(plain.risk_)
