@@ -171,6 +171,12 @@ class MinimumOCE(BaseOCE):
     True
     >>> bool(np.isclose(model.risk_contributions_.sum(), model.risk_))
     True
+
+    The largest return under a limit, and what one more unit of the limit would earn:
+
+    >>> greedy = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]).fit(X)
+    >>> greedy.limit_values_.round(9), greedy.limit_multipliers_.round(4)
+    (array([0.02]), array([0.1446]))
     """
 
     _problem: PortfolioProblem
