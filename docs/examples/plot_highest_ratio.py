@@ -24,7 +24,7 @@ tail = ce.CVaR(0.05)
 frontier = MinimumOCE(tail).efficient_frontier(X, n=20)
 best = MinimumOCE(tail, objective_function="maximize_ratio").fit(X)
 other = MinimumOCE(ce.EVaR(0.05), objective_function="maximize_ratio").fit(X)
-print(f"{252 * best.objective_:.2f} of return a year for each unit of CVaR a day, proved to {best.gap_ / best.objective_:.0e}")
+print(f"{252 * best.objective_:.2f} of return a year for each unit of CVaR a day, gap {best.gap_:.0e}")
 
 # %%
 # The line from the origin touches the frontier there: no portfolio lies above it.

@@ -29,7 +29,8 @@ print(f"largest gap {max(one.gap_.max(), two.gap_.max()):.0e}")
 
 # %%
 # Up to a point CVaR alone binds and both curves are one; then EVaR takes over and the curve bends away. Below, the
-# multipliers: what one basis point more of a level would have earned in a year. They say which limit is worth asking about.
+# multipliers: what one basis point more of a level would have earned in a year, and so which limit is worth asking
+# about.
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 6.6), sharex=True, layout="constrained")
 top.plot(100 * levels, 25200 * one.objective_, color=GREY, lw=2, ls="--", label="limit on CVaR alone")
 top.plot(100 * levels, 25200 * two.objective_, color=BLUE, lw=3, label=f"and EVaR at most {100 * most:.1f} %")
