@@ -32,6 +32,8 @@ WRONG = [
     ({"risk_limits": [(ce.CVaR(0.05), "a")]}, TypeError, r"the level of risk_limits\[0\]"),
     ({"risk_limits": [(ce.CVaR(0.05), [0.1, 0.2]), (ce.EVaR(0.1), [0.1] * 3)]}, ValueError, "equally many"),
     ({"risk_limits": [(ce.CVaR(0.05), [0.1, 0.2])], "efficient_frontier_size": 3}, ValueError, "one level each"),
+    ({"risk_limits": [(ce.Wang(0.5), 0.1)]}, ValueError, r"risk_limits\[0\].*Wang.*not taken as a limit"),
+    ({"utility": ce.Wang(0.5), "objective_function": "maximize_ratio"}, ValueError, "not taken beside limits"),
     ({"max_tracking_error": 0.01}, ValueError, r"pass its returns as y, as in fit\(X, y\)"),
     ({"max_tracking_error": 0.0}, ValueError, "max_tracking_error"),
     ({"risk_free_rate": "a", "objective_function": "maximize_ratio"}, TypeError, "risk_free_rate"),

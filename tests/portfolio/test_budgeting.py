@@ -112,6 +112,7 @@ def test_warm_start_takes_fewer_steps_to_the_same_answer(sp500: pd.DataFrame) ->
     [
         ({"utility": ce.Entropic(10.0)}, ValueError, r"must be coherent: of Entropic\(beta=10.0\)"),
         ({"utility": ce.MeanVariance(1.0)}, ValueError, "must be coherent"),
+        ({"utility": ce.Wang(0.5)}, ValueError, "Wang.*not taken for risk budgets"),
         ({"utility": "cvar"}, TypeError, "utility must be a Utility"),
         ({"risk_budget": {"GOLDD": 1.0}}, ValueError, "risk_budget names 'GOLDD'.*Did you mean 'GOLD'"),
         ({"risk_budget": [1.0, 0.0, 1, 1, 1]}, ValueError, "positive and finite; found 0 for 'GOLD'"),

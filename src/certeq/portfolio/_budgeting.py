@@ -16,7 +16,14 @@ from certeq._checks import check_choice, check_number
 from certeq.optimize import InfeasibleError, LinearLoss, risk_budgeting
 from certeq.portfolio._base import BaseOCE, Last
 from certeq.portfolio._hints import with_hints
-from certeq.portfolio._inputs import SOLVER_PARAMS, Assets, read_fees, read_scenarios, warn_of_covariance
+from certeq.portfolio._inputs import (
+    SOLVER_PARAMS,
+    Assets,
+    read_fees,
+    read_scenarios,
+    refuse_sorting,
+    warn_of_covariance,
+)
 from certeq.risk import threshold
 from certeq.risk.solvers import check_risk
 from certeq.utilities import Risk, Utility
@@ -142,6 +149,7 @@ class RiskBudgetingOCE(BaseOCE):
                 "so that no budget is theirs. Use CVaR, EVaR, HMCR, a ball such as Entropic().ball(r), or a Mixture of "
                 "them."
             )
+        refuse_sorting("utility", self.utility, "for risk budgets")
         check_number("budget", self.budget, "a number above 0", above=0.0)
         check_number("tol", self.tol, "a number above 0", above=0.0)
         if not (self.solver_params is None or isinstance(self.solver_params, dict)):

@@ -24,7 +24,7 @@ from certeq._checks import check_choice, check_count, check_number, did_you_mean
 from certeq.portfolio._limits import benchmark_limits, read_levels, risk_limits
 from certeq.portfolio._prior import ScenarioPrior
 from certeq.portfolio._problem import Costs, PortfolioProblem, RiskLimit, Row
-from certeq.risk.solvers import check_risk
+from certeq.risk.solvers import check_risk, needs_sorting
 from certeq.utilities import Risk, Utility
 
 if TYPE_CHECKING:
@@ -447,6 +447,10 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     if model.solver == "sg" and (levels or objective in ("maximize_return", "maximize_ratio")):
         what = "limits on risks" if levels else f"objective_function={objective!r}"
         raise ValueError(f"solver='sg' takes no {what}; use solver='exact'.")
+    if (levels or objective == "maximize_ratio") and objective != "maximize_return":
+        refuse_sorting("utility", model.utility, "beside limits and in ratios")
+    for name, limited, _ in (*risk_limits(model), *benchmark_limits(model)):
+        refuse_sorting(name, limited, "as a limit")
     for name in ("l1_coef", "l2_coef"):
         if objective == "maximize_ratio" and getattr(model, name) != 0.0:
             raise ValueError(
@@ -468,6 +472,15 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     ):
         if wrong:
             raise ValueError(f"efficient_frontier_size needs {needed}.")
+
+
+def refuse_sorting(name: str, risk: Risk | None, where: str) -> None:
+    """Refuse a distortion where the exact method takes risks with a few inner variables alone."""
+    if risk is not None and needs_sorting(risk):
+        raise ValueError(
+            f"{name}: {risk!r} needs all losses sorted and is not taken {where}. A Mixture of a few CVaRs comes near "
+            "it."
+        )
 
 
 def make_prior(found: Any) -> Any:
