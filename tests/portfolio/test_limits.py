@@ -311,3 +311,67 @@ def test_masked_assets_and_empirical_prior(small: pd.DataFrame) -> None:
     np.testing.assert_allclose(model.weights_, plain.weights_, atol=1e-9)
     assert plain.limit_names_ == ["risk_limits[0], CVaR(alpha=0.05) <= 0.02"]
     assert plain.risk_contributions_.sum() == pytest.approx(plain.risk_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.filterwarnings("ignore")
+def test_two_hundred_random_problems(part: int) -> None:
+    """Objectives, costs, shorts, one to three limits, benchmarks: as good as Clarabel's point to 1e-9, or refused."""
+    solved = 0
+    for seed in range(75 * part, 75 * part + 75):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(60, 400)), int(rng.integers(2, 15))
+        X = 0.01 * rng.standard_t(4, size=(n, d)) * rng.uniform(0.3, 3.0, d) + rng.normal(0.0, 1e-3, d)
+        X = np.round(X, 3) if rng.random() < 0.2 else X
+        y = X.mean(axis=1) + 1e-3 * rng.normal(size=n)
+        goal = str(rng.choice(["minimize_risk", "maximize_return", "maximize_ratio"]))
+        cost, previous = 1e-3 * (rng.random() < 0.5), rng.dirichlet(np.ones(d))
+        lower = -0.3 if rng.random() < 0.3 else 0.0
+        base = {"transaction_costs": cost, "previous_weights": previous, "min_weights": lower}
+        tail, refused = ce.CVaR(0.1), ""
+        try:
+            free = MinimumOCE(tail, goal, **base).fit(X)
+            pairs = []
+            for k in rng.permutation(3)[: rng.integers(1, 4)]:
+                risk = (ce.CVaR(0.05), ce.Entropic(10.0), ce.CVaR(0.3))[k]
+                least = MinimumOCE(risk, **base).fit(X).risk_
+                there = float(ce.oce(-(X @ free.weights_), risk)) + cost * np.abs(free.weights_ - previous).sum()
+                pairs.append((risk, least + rng.uniform(0.2, 0.9) * max(there - least, 1e-4)))
+            near = 0.9 * float(np.std(X @ free.weights_ - y)) if rng.random() < 0.3 else None
+            model = MinimumOCE(tail, goal, risk_limits=pairs, max_tracking_error=near, **base).fit(X, y)
+        except (ValueError, OptimizationError) as error:
+            refused = str(error)
+        if refused:  # no ratio means anything, or no weights keep the limits
+            assert any(words in refused for words in ("must be positive", "out of reach", "not together"))
+            continue
+        w, p = cp.Variable(d), np.full(n, 1.0 / n)
+        paid = cost * cp.norm1(w - previous)
+        rules = [cp.sum(w) == 1.0, w >= lower, w <= 1.0]
+        rules += [oce_expression(-X @ w, risk, p, cp.Variable()) + paid <= level for risk, level in pairs]
+        rules += [] if near is None else [cp.norm2(X @ w - y) / np.sqrt(n - 1.0) <= near]
+        risk, mean = oce_expression(-X @ w, tail, p, cp.Variable()) + paid, p @ X @ w - paid
+        aim = {"minimize_risk": risk, "maximize_return": -mean}.get(goal, risk - mean / max(model.objective_, 1e-12))
+        problem = cp.Problem(cp.Minimize(aim), rules)
+        try:
+            problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+        except cp.SolverError:
+            continue
+        if problem.status != "optimal":
+            continue
+        theirs = np.asarray(w.value)
+        over = [limit.value(theirs, model._problem.costs) - limit.level for limit in model._problem.limits]
+        gained = float(model.limit_multipliers_ @ np.maximum(over, 0.0)) + 1e-9 * abs(float(theirs.sum()) - 1.0)
+        spent = cost * np.abs(theirs - previous).sum()
+        lost, earned = float(ce.oce(-(X @ theirs), tail)) + spent, float(X.mean(axis=0) @ theirs) - spent
+        reached = {"minimize_risk": -lost, "maximize_return": earned, "maximize_ratio": earned / lost}[goal]
+        mine = -model.objective_ if goal == "minimize_risk" else model.objective_
+        unit = abs(mine) if goal == "maximize_ratio" else max(abs(mine), float(np.std(X @ model.weights_)))
+        assert mine >= reached - gained - 1e-9 * unit, (seed, goal)
+        assert model.gap_ <= 1e-9 * unit, (seed, goal)
+        spread = np.array([float(np.std(limit.losses(model.weights_))) for limit in model._problem.limits])
+        assert np.all(
+            model.limit_values_ <= model.limit_levels_ + 1e-9 * np.maximum(np.abs(model.limit_levels_), spread)
+        )
+        solved += 1
+    assert solved >= 30
