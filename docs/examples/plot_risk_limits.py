@@ -28,8 +28,8 @@ two = MinimumOCE(objective_function="maximize_return", risk_limits=[(tail, level
 print(f"largest gap {max(one.gap_.max(), two.gap_.max()):.0e}")
 
 # %%
-# Up to a point CVaR alone binds and both curves are one; then EVaR takes over and the curve bends away. Below, the
-# multipliers: what one basis point more of a level would have earned in a year, and so which limit is worth asking
+# Up to a point CVaR alone binds and both curves are one; then EVaR takes over and the curve levels off. Below, the
+# multipliers: what one basis point more of a level would have earned in a year, and so which limit to ask
 # about.
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 6.6), sharex=True, layout="constrained")
 top.plot(100 * levels, 25200 * one.objective_, color=GREY, lw=2, ls="--", label="limit on CVaR alone")

@@ -296,7 +296,7 @@ def _deliver(
     force: bool,
     as_json: bool,
 ) -> None:
-    from certeq.report import figures, save, worth_of
+    from certeq.report import figures, gain_in_words, save
 
     strategy, found = study.focused, figures(study)
     weights = dict(zip(study.assets, map(float, np.asarray(strategy.weights)), strict=True))
@@ -334,7 +334,7 @@ def _deliver(
     where, period = "in sample" if study.in_sample else "held out", study.frequency.period
     print(_sentence(strategy, period))
     for limit in strategy.limits:
-        more = worth_of(strategy.goal, limit.multiplier, study.frequency)
+        more = gain_in_words(strategy.goal, limit.multiplier, study.frequency)
         says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
         print(f"{limit.name}: {limit.value:.6g}, {says}.")
     print(

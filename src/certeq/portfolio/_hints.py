@@ -115,5 +115,5 @@ def _risk_of(owner: str, value: Any) -> str:
     }.get(measure)
     if here is not None:
         return f"{words}{owner}({here})."
-    elsewhere = f" {measure.replace('_', ' ')} is none of them; skfolio's optimizers have it." if measure else ""
-    return f"{words}{owner}(ce.CVaR(0.05)), {owner}(ce.Entropic(50.0)), ...{elsewhere}"
+    other = f" {measure.replace('_', ' ')} is none of them; skfolio's optimizers have it." if measure else ""
+    return f"{words}{owner}(ce.CVaR(0.05)), {owner}(ce.Entropic(50.0)), ...{other}"

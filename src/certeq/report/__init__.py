@@ -3,7 +3,7 @@
 from certeq._files import check_writable, write_text
 from certeq.report._report import render, save
 from certeq.report._study import HeldLimit, Strategy, Study, Sweep, fit_strategy, frontier, sensitivity
-from certeq.report._tables import differences, differences_sentence, figures, why_not_compared, worth_of
+from certeq.report._tables import differences, differences_sentence, figures, gain_in_words, why_not_compared
 from certeq.report._walk import Walk, WalkStudy, walk_forward, walk_of
 from certeq.report.metrics import METRICS, Metric, intervals, measure
 
@@ -22,6 +22,7 @@ __all__ = [
     "figures",
     "fit_strategy",
     "frontier",
+    "gain_in_words",
     "intervals",
     "measure",
     "render",
@@ -30,7 +31,6 @@ __all__ = [
     "walk_forward",
     "walk_of",
     "why_not_compared",
-    "worth_of",
     "write_text",
 ]
 

@@ -245,7 +245,7 @@ def limits_table(study: Study) -> PageTable:
     """The limits on risks of the strategy in focus: what binds, and what more of it would have brought."""
     rows = []
     for limit in study.focused.limits:
-        more = worth_of(study.focused.goal, limit.multiplier, study.frequency) if limit.binds else "nothing"
+        more = gain_in_words(study.focused.goal, limit.multiplier, study.frequency) if limit.binds else "nothing"
         binds = "yes" if limit.binds else "no"
         rows.append((plain(limit.name, 120), percent(limit.level, 3), percent(limit.value, 3), binds, more))
     head = ("Limit", "Level", "At the weights", "Binds", "One basis point more would have brought")
@@ -261,14 +261,14 @@ def limits_caption(study: Study) -> str:
     )
 
 
-def worth_of(goal: str, multiplier: float, frequency: Frequency) -> str:
+def gain_in_words(goal: str, multiplier: float, frequency: Frequency) -> str:
     """What one basis point more of a limit would have brought, in words.
 
     Examples
     --------
     >>> from certeq.data import Frequency
-    >>> from certeq.report import worth_of
-    >>> worth_of("maximize_return", 0.05, Frequency(252, "day"))
+    >>> from certeq.report import gain_in_words
+    >>> gain_in_words("maximize_return", 0.05, Frequency(252, "day"))
     '12.6 basis points of return a year'
     """
     if goal == "maximize_return":
