@@ -231,6 +231,28 @@ def test_limits_out_of_reach_are_explained(small: pd.DataFrame) -> None:
         MinimumOCE(objective_function="maximize_ratio", risk_free_rate=1.0).fit(small)
 
 
+def test_a_level_that_only_the_least_risk_reaches(small: pd.DataFrame) -> None:
+    least = MinimumOCE(ce.CVaR(0.05)).fit(small)
+    for level in (least.risk_, least.risk_ * (1.0 - 1e-12)):
+        model = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), level)]).fit(small)
+        assert model.limit_values_[0] <= level * (1.0 + 1e-9)
+    same = MinimumOCE(objective_function="maximize_return", risk_limits=2 * [(ce.CVaR(0.05), 0.02)]).fit(small)
+    assert same.limit_values_[0] == same.limit_values_[1] == pytest.approx(0.02, rel=1e-9)
+
+
+@pytest.mark.parametrize("params", [{"risk_limits": [(ce.CVaR(0.05), 0.02)]}, {"max_tracking_error": 0.004}], ids=str)
+def test_weights_that_nothing_but_the_limits_bounds(small: pd.DataFrame, params: dict[str, Any]) -> None:
+    y = small.mean(axis=1)
+    free = {"objective_function": "maximize_return", "min_weights": None, "max_weights": None}
+    model = MinimumOCE(**free, **params).fit(small, y)
+    wide = MinimumOCE(**{**free, "min_weights": -50.0, "max_weights": 50.0}, **params).fit(small, y)
+    assert model.objective_ == pytest.approx(wide.objective_, rel=1e-9)
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert model.limit_values_[0] == pytest.approx(model.limit_levels_[0], rel=1e-9)
+    with pytest.raises(OptimizationError, match="unbounded"):
+        MinimumOCE(**free).fit(small)
+
+
 def test_benchmark_is_checked(small: pd.DataFrame) -> None:
     model = MinimumOCE(max_tracking_error=0.01)
     with pytest.raises(ValueError, match="one return of the benchmark for each of the 500 scenarios"):

@@ -42,8 +42,8 @@ def excesses(problem: PortfolioProblem, w: Floats, target: float | None = None) 
     for name, limit, part in (("max_long", problem.max_long, w), ("max_short", problem.max_short, -w)):
         if limit is not None:
             yield Excess(f"{name}={limit:g}", float(np.maximum(part, 0.0).sum()) - limit, gross + limit)
-    for each in problem.limits:
-        size = max(abs(each.level), float(np.std(each.losses(w))))
+    for each in problem.limits:  # kept to 1e-9 of their unit: a level that only the least risk reaches is taken as that
+        size = 1e-9 / ALLOWANCE * max(abs(each.level), float(np.std(each.losses(w))))
         yield Excess(each.name, each.value(w, problem.costs) - each.level, size)
     if target is not None:
         costs = problem.costs
