@@ -37,7 +37,7 @@ SMOKE = {
     "learn": "import certeq as ce, numpy as np; from certeq.learn import OCERegressor, OCENetworkClassifier\n"
     "OCERegressor(ce.CVaR(0.5)).fit(np.arange(20.0)[:, None], np.arange(20.0))",
     "uq": "import numpy as np; from certeq.learn import MVERegressor, calibration\n"
-    "calibration(np.zeros(50), np.ones(50), np.random.default_rng(0).normal(size=50))",
+    "calibration(np.random.default_rng(0).normal(size=50), np.zeros(50), np.ones(50))",
     "dask": "import dask.array as da, certeq as ce; print(ce.oce(da.ones(100, chunks=10), ce.CVaR(0.1)))",
     "cli": "from certeq.cli import main; main(['utilities'])",
     "paper": "from certeq.paper import EXPERIMENTS; from certeq.cli import main; main(['reproduce', '--list'])",
