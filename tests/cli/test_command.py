@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from certeq.cli._options import CHOICES, find
+import certeq as ce
+from certeq.cli._options import CHOICES, RISKS, find, parse
 from certeq.cli._utilities import braille
 
 
@@ -27,12 +28,12 @@ def test_help_has_examples(certeq):
 
 def test_utilities_are_listed_and_drawn(certeq):
     said = certeq("utilities").stdout
-    for key in CHOICES:
+    for key in CHOICES | RISKS:
         assert key in said
     assert any(0x2800 < ord(char) < 0x2900 for char in said)
     found = certeq.json("utilities")
-    assert [row["name"] for row in found] == list(CHOICES)
-    assert [row["name"] for row in found if row["coherent"]] == ["cvar"]
+    assert [row["name"] for row in found] == list(CHOICES | RISKS)
+    assert [row["name"] for row in found if row["coherent"]] == ["cvar", *RISKS]
 
 
 def test_names_in_every_spelling():
@@ -41,9 +42,25 @@ def test_names_in_every_spelling():
 
 
 def test_defaults_of_every_choice_can_be_swept():
-    for choice in CHOICES.values():
+    for choice in (CHOICES | RISKS).values():
         for _, given in choice.cases(choice.daily):
-            assert np.isfinite(choice.build(given, normalized=True).anchor)
+            assert np.isfinite(ce.oce(np.arange(5.0), choice.build(given, normalized=True)))
+
+
+def test_parameters_within_the_name():
+    choice, given = parse("wang shift=0.5")
+    assert choice.build(given) == ce.Wang(0.5)
+    choice, given = parse("mmv a=3 radius=0.1")
+    assert choice.build(given) == ce.MonotoneMeanVariance(3.0).ball(0.1)
+    choice, given = parse("0.5 cvar alpha=0.05 + 0.5 power k=4")
+    assert choice.build(given) == ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.PowerDistortion(4.0)])
+    for wrong, said in (
+        ("wang shift", "NAME=NUMBER"),
+        ("0.5 cvar + x evar", "a mixture is written"),
+        ("0.5", "mixture"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            parse(wrong)
 
 
 def test_braille():

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from certeq.cli import _reproduce
 from certeq.cli._console import PAGE, cell, fit, print_table
-from certeq.cli._options import CHOICES
+from certeq.cli._options import CHOICES, RISKS
 from certeq.paper import Claim, Outcome, Result
 
 WIDTHS = [40, 60, 80, 120, 200]
@@ -101,12 +101,12 @@ def test_utilities(certeq, monkeypatch, width):
     table = result.stdout[: result.stdout.rstrip().rindex("\n")]
     assert "…" not in table
     assert max(map(cell_len, table.splitlines())) <= width
-    for choice in CHOICES.values():
+    for choice in (CHOICES | RISKS).values():
         assert choice.key in table
         assert choice.says.split()[-1] in table
     drawn = [line for line in table.splitlines() if any(0x2800 <= ord(char) < 0x2900 for char in line)]
-    assert len(drawn) == (3 * len(CHOICES) if width >= 80 else 0)
-    assert ("Weight of a loss; shown in a terminal of 72 columns." in result.stderr) == (width < 80)
+    assert len(drawn) == (3 * len(CHOICES | RISKS) if width >= 80 else 0)
+    assert ("Weight of a loss; shown in a terminal of 75 columns." in result.stderr) == (width < 80)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

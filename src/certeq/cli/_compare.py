@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ from certeq.cli._options import (
     Sheet,
     UnknownChoice,
     ValueColumn,
+    chosen,
     find,
     read_layout,
 )
@@ -53,6 +55,7 @@ EXAMPLES = (
     "certeq compare",
     "certeq compare prices.csv --report comparison.html --force",
     "certeq compare returns.parquet --returns --no-report --json",
+    "certeq compare --also evar --also 'wang shift=0.5' --focus evar",
 )
 SUMMARY = "Compare strategies on held-out data"
 AFTER_OPTIONS = UNITS_HELP
@@ -60,6 +63,8 @@ DEFAULT_REPORT = Path("certeq-report.html")
 # What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.
 _FIRST = {"annualized_mean": "Return a year", "cvar": "CVaR 95 %"}
 Figures = dict[str, dict[str, tuple[float, float, float]]]
+Compared = dict[str, tuple[Choice, dict[str, float]]]
+_NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
 
 
 def run(
@@ -75,8 +80,13 @@ def run(
     test_size: Annotated[
         float, typer.Option(min=0.01, max=0.9, help="Fraction of the most recent rows held out for testing.")
     ] = 0.25,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="Another risk to compare, as in portfolio: evar, 'wang shift=0.5'; repeatable."),
+    ] = None,
     focus: Annotated[
-        str, typer.Option(help="The utility whose tail, frontier and sensitivity the report shows.")
+        str,
+        typer.Option(help="The utility or risk whose tail, frontier and sensitivity the report shows."),
     ] = "cvar",
     report: Annotated[
         Path | None,
@@ -89,10 +99,17 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Compare the seven utilities, equal weights, hierarchical risk parity and maximum Sharpe on held-out data."""
+    others = [chosen(text, None, None, None, None, None, daily=True) for text in also or []]
     try:
         wanted = find(focus)
     except UnknownChoice as error:
         raise typer.BadParameter(str(error), param_hint="--focus") from None
+    compared = {choice.key: (choice, choice.daily) for choice in CHOICES.values()}
+    for choice, given in others:
+        key = choice.key if choice.key not in compared else f"{choice.key} {len(compared) + 1}"
+        compared[key] = (replace(choice, key=key, title=_titled(choice, compared)), given)
+    if wanted.key not in compared:
+        compared[wanted.key] = (wanted, wanted.daily)
     if report is not None and no_report:
         raise typer.BadParameter("--report and --no-report exclude each other.")
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
@@ -104,7 +121,7 @@ def run(
         for text in panel.notes:
             note(text)
         study, found = _compared(
-            panel, test_size, max_weight, wanted.key, target is not None, as_json, periods_per_year
+            panel, test_size, max_weight, compared, wanted.key, target is not None, as_json, periods_per_year
         )
         if target is not None:
             from certeq.report import save
@@ -131,6 +148,7 @@ def _compared(
     panel: PriceData,
     test_size: float,
     max_weight: float,
+    compared: Compared,
     focus: str,
     sweeps: bool,
     quiet: bool,
@@ -156,32 +174,38 @@ def _compared(
             f"infeasible bounds: --max-weight {max_weight:g} lets {assets} assets hold {max_weight * assets:g} at "
             f"most; it must be at least {1 / assets:.4g}."
         )
-    wanted = CHOICES[focus]
-    total = len(CHOICES) + 4 + (steps(wanted, wanted.daily) if sweeps else 0)
+    total = len(compared) + 4 + (steps(*compared[focus]) if sweeps else 0)
     with progress("Fitting", total, quiet=quiet) as tick:
-        strategies = _all_fitted(fit_on, max_weight, focus, tick)
-        choice = _in_focus(focus, strategies)
+        strategies = _all_fitted(fit_on, max_weight, compared, focus, tick)
+        choice, given = _in_focus(focus, compared, strategies)
         path = turned = None
         notes = list(panel.notes)
         if sweeps:
-            estimator = minimizer(choice, choice.daily, normalized=True, max_weights=max_weight)
+            estimator = minimizer(choice, given, normalized=True, max_weights=max_weight)
             path, turned, more = swept(
-                estimator, choice, choice.daily, fit_on, normalized=True, tick=lambda: tick("Frontier, sensitivity")
+                estimator, choice, given, fit_on, normalized=True, tick=lambda: tick("Frontier, sensitivity")
             )
             notes += more
         study = Study(
-            f"Ten strategies compared: {panel.source}", panel.source, fit_on, judge_on, strategies, choice.title,
-            path, turned, _parameters(max_weight), tuple(notes), periods_per_year,
+            f"{_NUMBERS.get(len(strategies), len(strategies))} strategies compared: {panel.source}",
+            panel.source, fit_on, judge_on, strategies, choice.title,
+            path, turned, _parameters(max_weight, compared), tuple(notes), periods_per_year,
         )  # fmt: skip
         found = figures(study)
         tick()
     return study, found
 
 
-def _all_fitted(fit_on: Any, max_weight: float, focus: str, tick: Any) -> tuple[Strategy, ...]:
+def _titled(choice: Choice, compared: Compared) -> str:
+    """A title that no other has."""
+    titles = [other.title for other, _ in compared.values()]
+    return choice.title if choice.title not in titles else f"{choice.title} ({len(titles) + 1})"
+
+
+def _all_fitted(fit_on: Any, max_weight: float, compared: Compared, focus: str, tick: Any) -> tuple[Strategy, ...]:
     strategies: list[Strategy] = []
-    for choice in CHOICES.values():
-        estimator = minimizer(choice, choice.daily, normalized=True, max_weights=max_weight)
+    for choice, given in compared.values():
+        estimator = minimizer(choice, given, normalized=True, max_weights=max_weight)
         strategies.append(_attempt(choice.title, estimator, fit_on, contributions=choice.key == focus))
         tick(choice.title)
     for name, (estimator, reason) in benchmarks(fit_on.shape[1]).items():
@@ -190,22 +214,23 @@ def _all_fitted(fit_on: Any, max_weight: float, focus: str, tick: Any) -> tuple[
     return tuple(strategies)
 
 
-def _in_focus(wanted: str, strategies: tuple[Strategy, ...]) -> Choice:
+def _in_focus(wanted: str, compared: Compared, strategies: tuple[Strategy, ...]) -> tuple[Choice, dict[str, float]]:
     """The utility asked for, or the first that could be fitted."""
     fitted_names = {strategy.name for strategy in strategies if strategy.weights is not None}
-    if CHOICES[wanted].title in fitted_names:
-        return CHOICES[wanted]
-    for choice in CHOICES.values():
+    asked = compared[wanted][0]
+    if asked.title in fitted_names:
+        return compared[wanted]
+    for choice, given in compared.values():
         if choice.title in fitted_names:
-            note(f"{CHOICES[wanted].title} failed; the report looks at {choice.title} instead.")
-            return choice
+            note(f"{asked.title} failed; the report looks at {choice.title} instead.")
+            return choice, given
     raise BadData(f"no utility could be fitted. {strategies[0].name} {strategies[0].failure}")
 
 
-def _parameters(max_weight: float) -> dict[str, str]:
+def _parameters(max_weight: float, compared: Compared) -> dict[str, str]:
     return {
         "Weights": f"between 0 and {max_weight:g}, summing to 1; benchmarks between 0 and 1",
-        "Parameters": "; ".join(f"{choice.key} {_listed(choice.daily)}" for choice in CHOICES.values()),
+        "Parameters": "; ".join(f"{choice.key} {_listed(given)}".strip() for choice, given in compared.values()),
         "Utilities": "normalized: a loss of 0 has OCE 0",
     }
 

@@ -43,6 +43,7 @@ EXAMPLES = (
     "certeq estimate losses.csv --column loss",
     "certeq estimate pnl.parquet -c pnl --gains --alpha 0.01 --level 0.99",
     "certeq estimate losses.csv --utility entropic --beta 2 --json",
+    "certeq estimate losses.csv --utility 'wang shift=0.5'",
     "certeq estimate 'folder/*.parquet' --column loss --cluster tcp://host:8786",
 )
 
@@ -160,6 +161,7 @@ def _facts(
         "n": result.n,
         "oce": result.value,
         "threshold": result.threshold,
+        "inner": list(result.inner),
         "stderr": result.stderr,
         "bias": result.bias,
         "effective_sample_size": result.ess,
@@ -184,6 +186,11 @@ def _memory(result: Estimate) -> str:
     return f"over about {result.memory:.2g} periods" if result.memory > 0.0 else "none found"
 
 
+def _threshold(result: Estimate) -> str:
+    thresholds = np.atleast_1d(result.threshold)
+    return "none" if np.isnan(thresholds).all() else ", ".join(f"{t:.8g}" for t in thresholds)
+
+
 def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
     table = Table(show_header=False, title=None)
     doubtful = " (see the warning below)" if result.warnings else ""
@@ -192,7 +199,7 @@ def _table(name: str, result: Estimate, level: float, low: float, high: float) -
         ("Utility", repr(result.utility)),
         ("OCE", f"{result.value:.8g}"),
         (f"{100 * level:.6g} % confidence interval", f"{low:.6g} to {high:.6g}{doubtful}"),
-        ("VaR (threshold t*)" if isinstance(result.utility, CVaR) else "Threshold t*", f"{result.threshold:.8g}"),
+        ("VaR (threshold t*)" if isinstance(result.utility, CVaR) else "Threshold t*", _threshold(result)),
         ("Standard error", f"{result.stderr:.3g}"),
         ("Bias, estimated", f"{result.bias:.2g}"),
         ("Samples", f"{result.n} (effective sample size {result.ess:.0f})"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 import certeq.utilities as ce
 from certeq._checks import did_you_mean
 from certeq.cli._console import BadData
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 _TAILS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
@@ -30,22 +31,30 @@ class Choice:
 
     key: str
     title: str
-    make: type[Utility]
+    make: Callable[..., Risk]
     formula: str
     says: str
     takes: tuple[str, ...] = ()
     daily: dict[str, float] = field(default_factory=dict)
     turned: str = "scale"
     aliases: tuple[str, ...] = ()
+    least: float = 0.0  # of the turned parameter
 
     @property
     def depends_on_units(self) -> bool:
         """Whether the size of the losses changes what kind of risk it is, beyond a single rate."""
         return "scale" in self.daily or "tau" in self.takes
 
-    def build(self, given: dict[str, float], *, normalized: bool = False) -> Utility:
-        """The utility with these parameters; the rest as its class has them."""
+    @property
+    def options(self) -> tuple[str, ...]:
+        """All parameters: a utility may be scaled, other risks have no unit."""
+        return (*self.takes, "scale") if isinstance(self.make, type) and issubclass(self.make, Utility) else self.takes
+
+    def build(self, given: dict[str, float], *, normalized: bool = False) -> Risk:
+        """The utility or risk with these parameters; the rest as its class has them."""
         utility = self.make(**{name: value for name, value in given.items() if name in self.takes})
+        if not isinstance(utility, Utility):  # a ball or a distortion of 0 is 0
+            return utility
         scale = given.get("scale", 1.0)
         if scale != 1.0:
             utility = utility.scaled(scale)
@@ -53,11 +62,13 @@ class Choice:
 
     def cases(self, given: dict[str, float], points: int = 13) -> list[tuple[float, dict[str, float]]]:
         """The turned parameter over a sensible range around its value, with the other parameters as given."""
+        if not self.turned:
+            return []
         now = given[self.turned]
         if self.turned == "alpha":
             values = np.unique([*_TAILS, now])
         else:
-            values = now * np.geomspace(0.1, 10.0, points)
+            values = self.least + (now - self.least) * np.geomspace(0.1, 10.0, points)
         return [(float(value), {**given, self.turned: float(value)}) for value in values]
 
 
@@ -100,6 +111,49 @@ CHOICES: dict[str, Choice] = {
     )
 }  # fmt: skip
 
+
+def _ball(utility: Utility) -> Callable[..., Risk]:
+    return lambda radius: utility.ball(radius)
+
+
+#: risks with more inner variables than t, and distortions; `compare` takes those it is asked for
+RISKS: dict[str, Choice] = {
+    choice.key: choice
+    for choice in (
+        Choice(
+            "evar", "EVaR", ce.EVaR, "min over s of s ln(E e^(X/s)/α)",
+            "The tightest bound on CVaR(alpha) of Chernoff's kind.", ("alpha",), {"alpha": 0.05}, "alpha",
+        ),
+        Choice(
+            "hmcr", "Higher-moment risk", ce.HMCR, "min over t of t + ‖(X − t)⁺‖ₚ/α",
+            "CVaR with a norm of order p in place of the mean.", ("p", "alpha"), {"p": 2.0, "alpha": 0.2}, "alpha",
+        ),
+        Choice(
+            "chi-square", "Chi-square ball", _ball(ce.MonotoneMeanVariance(2)), "max E[qX], E(q−1)²/2 ≤ radius",
+            "The worst mean over weights within a chi-square radius.", ("radius",), {"radius": 0.5}, "radius",
+            ("chi2", "chisquareball"),
+        ),
+        Choice(
+            "kl", "Relative-entropy ball", _ball(ce.Entropic()), "max E[qX], E[q ln q] ≤ radius",
+            "The worst mean over weights within a radius of relative entropy.", ("radius",), {"radius": 0.5},
+            "radius", ("klball", "relativeentropy"),
+        ),
+        Choice(
+            "wang", "Wang", ce.Wang, "g(p) = Φ(Φ⁻¹(p) + shift)", "The actuaries' transform: normal losses shifted.",
+            ("shift",), {"shift": 0.5}, "shift",
+        ),
+        Choice(
+            "proportional-hazard", "Proportional hazard", ce.ProportionalHazard, "g(p) = p^(1/ρ)",
+            "The hazard rate of the losses divided by rho.", ("rho",), {"rho": 2.0}, "rho", ("ph",), 1.0,
+        ),
+        Choice(
+            "power-distortion", "Power distortion", ce.PowerDistortion, "g(p) = 1 − (1 − p)ᵏ",
+            "The mean of the largest of k losses.", ("k",), {"k": 5.0}, "k", ("power", "maxvar"), 1.0,
+        ),
+    )
+}  # fmt: skip
+_ALL = CHOICES | RISKS
+
 UNITS_HELP = (
     "monotone-mean-variance, quartic, leaky-cvar and smooth-cvar depend on the unit of the losses: they compare a loss "
     "with 1 (smooth-cvar with tau). For daily returns the portfolio commands use --scale 0.02 (a loss of 2 % matters) "
@@ -115,41 +169,101 @@ class UnknownChoice(ValueError):
 def find(name: str) -> Choice:
     """The choice of that name, however it is written."""
     wanted = _squashed(name)
-    names = {_squashed(key): key for key in CHOICES}
-    for key, choice in CHOICES.items():
+    names = {_squashed(key): key for key in _ALL}
+    for key, choice in _ALL.items():
         names.update(dict.fromkeys(choice.aliases, key))
     if wanted in names:
-        return CHOICES[names[wanted]]
+        return _ALL[names[wanted]]
     close = get_close_matches(wanted, names, n=1, cutoff=0.5)
     hint = f"did you mean {names[close[0]]!r}? " if close else ""
-    raise UnknownChoice(f"there is no utility {name!r}; {hint}There are: {', '.join(CHOICES)}.")
+    raise UnknownChoice(f"there is no utility {name!r}; {hint}There are: {', '.join(_ALL)}.")
+
+
+def parse(text: str) -> tuple[Choice, dict[str, float | None]]:
+    """The choice and the parameters of a text such as ``wang shift=0.5``; a radius makes a ball of any utility.
+
+    Of ``0.5 cvar alpha=0.05 + 0.5 evar alpha=0.01`` it is the mixture, each part with its own threshold.
+    """
+    head, _, rest = text.strip().partition(" ")
+    try:
+        float(head)
+    except ValueError:
+        pass
+    else:
+        return _mixture(text), {}
+    given: dict[str, float | None] = {}
+    choice = find(head)
+    for entry in rest.split():
+        name, equals, number = entry.partition("=")
+        try:
+            given[name] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UnknownChoice(f"parameters are written NAME=NUMBER, as in 'wang shift=0.5'; found {entry!r}.")
+    if "radius" in given and "radius" not in choice.takes and "scale" in choice.options:
+        own = {name: value for name, value in choice.daily.items() if name in ("alpha", "a")}  # those without a unit
+        title, build = f"{choice.title} ball", cast(Callable[..., Utility], choice.make)
+        make = lambda radius, **parameters: ce.DivergenceBall(build(**parameters), radius)
+        takes = (*choice.takes, "radius")
+        choice = replace(choice, title=title, make=make, takes=takes, daily={**own, "radius": 0.5}, turned="radius")
+    return choice, given
+
+
+def _mixture(text: str) -> Choice:
+    weights, risks = [], []
+    for part in text.split("+"):
+        weight, _, rest = part.strip().partition(" ")
+        choice, given = parse(rest) if rest else (None, {})
+        try:
+            weights.append(float(weight))
+        except ValueError:
+            choice = None
+        if choice is None or (not choice.options and given):
+            raise UnknownChoice(
+                f"a mixture is written '0.5 cvar alpha=0.05 + 0.5 evar alpha=0.01'; found {part.strip()!r}."
+            )
+        risks.append(choice.build(settle(choice, given, daily=False)))
+    return Choice(
+        "mixture", "Mixture", lambda: ce.Mixture(weights, risks), text, "The weighted average of risks.", turned=""
+    )
 
 
 def settle(choice: Choice, asked: dict[str, float | None], *, daily: bool) -> dict[str, float]:
     """Parameters as asked for, over the defaults; one the utility does not take is refused."""
     given = {name: value for name, value in asked.items() if value is not None}
     for name in given:
-        if name not in (*choice.takes, "scale"):
-            takers = [key for key, other in CHOICES.items() if name in other.takes]
-            takes = ", ".join(f"--{own}" for own in (*choice.takes, "scale"))
-            raise UnknownChoice(
-                f"{choice.key} has no parameter --{name}; it takes {takes}. --{name} belongs to {', '.join(takers)}."
-            )
-    settled = {**(choice.daily if daily else {}), **given}
-    if daily and choice.turned not in settled:
+        if name not in choice.options:
+            takers = [key for key, other in _ALL.items() if name in other.options]
+            takes = ", ".join(f"--{own}" for own in choice.options) or "none"
+            belongs = f" --{name} belongs to {', '.join(takers)}." if takers else ""
+            raise UnknownChoice(f"{choice.key} has no parameter --{name}; it takes {takes}.{belongs}")
+    # A constructor without a default, as that of a distortion, takes the value for daily returns, which has no unit.
+    base = choice.daily if daily or "scale" not in choice.options else {}
+    settled = {**base, **given}
+    if daily and choice.turned and choice.turned not in settled:
         settled[choice.turned] = 1.0
     return settled
 
 
 def complete(incomplete: str) -> list[tuple[str, str]]:
     """Names for the shell to complete, with what they mean."""
-    return [(key, choice.says) for key, choice in CHOICES.items() if key.startswith(incomplete.lower())]
+    return [(key, choice.says) for key, choice in _ALL.items() if key.startswith(incomplete.lower())]
 
 
 UtilityName = Annotated[
-    str, typer.Option("--utility", "-u", help="A utility; `certeq utilities` lists them.", autocompletion=complete)
+    str,
+    typer.Option(
+        "--utility",
+        "-u",
+        help="A utility or another risk, with parameters if need be: 'wang shift=0.5'; `certeq utilities` lists them. "
+        "'0.5 cvar alpha=0.05 + 0.5 evar alpha=0.01' is a mixture.",
+        autocompletion=complete,
+    ),
 ]
-Alpha = Annotated[float | None, typer.Option(help="Tail mass: 0.05 is the worst 5 % (cvar, leaky-cvar, smooth-cvar).")]
+Alpha = Annotated[
+    float | None, typer.Option(help="Tail mass: 0.05 is the worst 5 % (cvar, leaky-cvar, smooth-cvar, evar, hmcr).")
+]
 Beta = Annotated[float | None, typer.Option(help="Risk aversion per unit of loss (entropic, mean-variance).")]
 Power = Annotated[float | None, typer.Option("--a", help="Power, at least 2 (monotone-mean-variance).")]
 Tau = Annotated[float | None, typer.Option(help="Width of the smoothing, in units of the loss (smooth-cvar).")]
@@ -217,9 +331,11 @@ def chosen(
 ) -> tuple[Choice, dict[str, float]]:  # fmt: skip
     """The utility asked for and its parameters; a bad name, parameter or value is bad usage (exit code 2)."""
     try:
-        choice = find(name)
+        choice, inside = parse(name)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
-        given = settle(choice, asked, daily=daily)
+        for twice in (option for option in inside if asked.get(option) is not None):
+            raise UnknownChoice(f"--{twice} is given twice, in {name!r} and by itself.")
+        given = settle(choice, asked | inside, daily=daily)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are said when it is built for use
             choice.build(given)

@@ -459,6 +459,8 @@ def swept(
     tick()
     if estimator.objective_function == "maximize_return":
         return path, None, [*notes, "no sensitivity: the utility plays no part in the largest return."]
+    if not choice.turned:
+        return path, None, notes
     built = [(value, choice.build(changed, normalized=normalized)) for value, changed in choice.cases(given)]
     try:
         with in_one_line("sensitivity"):

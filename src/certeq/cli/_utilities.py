@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from certeq.cli._console import cell, print_json, print_table
-from certeq.cli._options import CHOICES, UNITS_HELP, AsJson, Choice
+from certeq.cli._options import CHOICES, RISKS, UNITS_HELP, AsJson, Choice
+from certeq.utilities import Utility
 
 NAME = "utilities"
 SUMMARY = "List the utilities, drawn"
@@ -21,20 +22,22 @@ _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 
 
 def run(as_json: AsJson = False) -> None:
-    """List the utilities: what each emphasizes, its parameters, and how it weighs a day's loss.
+    """List the utilities and other risks: what each emphasizes, its parameters, and how it weighs a day's loss.
 
     The drawing is the slope u'(x) for losses from 5 % below to 5 % above the threshold t*, up to 5: how many
     ordinary days a day counts as.
     """
     if as_json:
-        print_json([_facts(choice) for choice in CHOICES.values()])
+        print_json([_facts(choice) for choice in (CHOICES | RISKS).values()])
         return
     table = Table(show_lines=True)
     for heading in ("Utility", "Emphasizes", "For daily returns"):
         table.add_column(heading)
     table.add_column("Weight of a loss", no_wrap=True)  # a drawing
-    for choice in CHOICES.values():
+    for choice in (CHOICES | RISKS).values():
         daily = ", ".join(f"--{name} {value:g}" for name, value in choice.daily.items())
+        if not {"alpha", "beta", "a", "tau"} >= set(choice.takes):  # no options of their own
+            daily = " ".join(f"{name}={value:g}" for name, value in choice.daily.items())
         units = "depends on units" if choice.depends_on_units else ""
         table.add_row(
             cell(f"{choice.key}\n{choice.formula}"),
@@ -43,14 +46,24 @@ def run(as_json: AsJson = False) -> None:
             cell("\n".join(drawn(choice))),
         )
     print_table(table)
-    print(" ".join(UNITS_HELP.split()))
+    print(" ".join(UNITS_HELP.split()), "Parameters written NAME=NUMBER stand behind the name: -u 'wang shift=0.5'.")
 
 
 def drawn(choice: Choice, width: int = 24, rows: int = 3) -> list[str]:
-    """The slope of the utility around its anchor, with the parameters for daily returns."""
-    utility = choice.build(choice.daily, normalized=True)
+    """The slope of a utility around its anchor, with the parameters for daily returns.
+
+    Of another risk it is how many ordinary days a day counts as, of normal losses of 2 % a day.
+    """
+    from scipy.special import ndtri
+
+    from certeq.risk import tilt
+
+    risk = choice.build(choice.daily, normalized=True)
     x = np.linspace(-_REACH, _REACH, 2 * width)
-    return braille(np.asarray(utility.slope(x)), rows, -0.2, 5.0)
+    if isinstance(risk, Utility):
+        return braille(np.asarray(risk.slope(x)), rows, -0.2, 5.0)
+    sample = 0.02 * np.asarray(ndtri((np.arange(2000) + 0.5) / 2000))
+    return braille(np.interp(x, sample, 2000 * tilt(sample, risk)), rows, -0.2, 5.0)
 
 
 def _facts(choice: Choice) -> dict[str, Any]:
@@ -60,13 +73,13 @@ def _facts(choice: Choice) -> dict[str, Any]:
         "title": choice.title,
         "formula": choice.formula,
         "meaning": choice.says,
-        "parameters": [*choice.takes, "scale"],
+        "parameters": list(choice.options),
         "daily_defaults": choice.daily,
         "depends_on_units": choice.depends_on_units,
         "coherent": utility.is_coherent,
         "monotone": utility.is_monotone,
-        "normalized": utility.is_normalized,
-        "slope_range": list(utility.slope_range),
+        "normalized": not isinstance(utility, Utility) or utility.is_normalized,
+        "slope_range": list(utility.slope_range) if isinstance(utility, Utility) else None,
     }
 
 

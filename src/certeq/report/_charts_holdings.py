@@ -143,7 +143,8 @@ def _height(labels: list[str], each: int = 22) -> int:
 def loss_chart(study: Study, tail: Tail) -> Chart:
     """The losses as they came and as the tilt reweighs them, with t* and the OCE."""
     losses, n = tail.losses, tail.losses.size
-    edges = _edges(losses, tail.threshold)
+    t = tail.value if tail.threshold is None else tail.threshold
+    edges = _edges(losses, t)
     days, _ = np.histogram(losses, edges)
     tilted, _ = np.histogram(losses, edges, weights=tail.tilt)
     centers = 0.5 * (edges[1:] + edges[:-1])
@@ -165,18 +166,20 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     ]
     top = float(max((days / n).max(), tilted.max()))
     t_star = "t* (VaR)" if isinstance(study.focused.utility, CVaR) else "t*"
-    marks = [(t_star, tail.threshold, series(0), "dash"), ("OCE", tail.value, series(1), "solid")]
+    marks = [("OCE", tail.value, series(1), "solid")]
+    if tail.threshold is not None:
+        marks.insert(0, (t_star, t, series(0), "dash"))
     for name, at, tone, dash in marks:
         label, hover = f"{name} = {percent(at, 2)}", f"{name} = {percent(at, 3)}<extra></extra>"
         traces.append(line(label, [at, at], [0.0, 1.05 * top], {"color": tone, "dash": dash, "width": 2}, hover))
-    beyond = losses > tail.threshold
+    beyond = losses > t
     order = np.argsort(losses)
     cumulated = np.cumsum(tail.tilt[order])
     # Extreme days that carry next to nothing would squeeze the rest; they stay in reach by zooming out.
     far = float(losses[order][min(n - 1, int(np.searchsorted(cumulated, 0.995)))])
     reach = [
-        min(float(np.quantile(losses, 0.001)), tail.threshold),
-        max(float(np.quantile(losses, 0.999)), far + edges[1] - edges[0], 1.1 * tail.value, 1.1 * tail.threshold),
+        min(float(np.quantile(losses, 0.001)), t),
+        max(float(np.quantile(losses, 0.999)), far + edges[1] - edges[0], 1.1 * tail.value, 1.1 * t),
     ]
     layout = {
         "barmode": "overlay",
@@ -186,10 +189,12 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     }
     ess, periods = 1.0 / float((tail.tilt**2).sum()), study.frequency.plural
     often = study.frequency.adjective.capitalize()
+    where = f"The threshold {t_star} is {percent(t, 2)} and the OCE {percent(tail.value, 2)}."
+    if tail.threshold is None:
+        where = f"The risk is {percent(tail.value, 2)}."
     text = (
-        f"{often} losses of {study.focus} on the data it was fitted on. The threshold {t_star} is "
-        f"{percent(tail.threshold, 2)} and the OCE {percent(tail.value, 2)}. {int(beyond.sum())} of {n} {periods} "
-        f"({percent(float(beyond.mean()))}) lie beyond t*; they carry "
+        f"{often} losses of {study.focus} on the data it was fitted on. {where} {int(beyond.sum())} of {n} {periods} "
+        f"({percent(float(beyond.mean()))}) lie beyond {'it' if tail.threshold is None else 't*'}; they carry "
         f"{percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} {periods} "
         f"(effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
     )

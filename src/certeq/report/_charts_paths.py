@@ -28,7 +28,7 @@ from certeq.report._walk import AnyStudy
 from certeq.report.metrics import Floats, measure
 from certeq.report.page import distinct, in_chart, plain
 from certeq.risk import oce
-from certeq.utilities import Utility
+from certeq.utilities import Risk
 
 Paths = dict[str, Floats]
 _CROWD = 5  # more lines than this hide each other where they all fall at once
@@ -125,7 +125,7 @@ def _money_axis(wealth: Paths) -> Node:
     return axis("Value of 1 invested")
 
 
-def frontier_chart(study: Study, sweep: Sweep, utility: Utility) -> Chart:
+def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
     """Mean against OCE on the data fitted on: the frontier, the strategies, and the single assets."""
     returns = study.fitted_on.to_numpy(dtype=float)
     year = study.frequency.periods_per_year
@@ -272,7 +272,7 @@ def _current_mark(sweep: Sweep) -> Node:
     return {"shapes": [{**mark, "line": {"color": color("text"), "dash": "dot", "width": 1.5}}]}
 
 
-def _risk_return(returns: Floats, utility: Utility, year: float) -> tuple[Floats, Floats]:
+def _risk_return(returns: Floats, utility: Risk, year: float) -> tuple[Floats, Floats]:
     """OCE of the losses and annualized mean, one per column."""
     return np.atleast_1d(oce(-returns.T, utility, axis=-1)), year * returns.mean(axis=0)
 

@@ -174,11 +174,12 @@ def _lead(study: Study) -> str:
 def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
     strategy, mine = study.focused, found[study.focus]
     where = "in sample" if study.in_sample else "held out"
+    t_star = "Threshold t* (VaR)" if isinstance(strategy.utility, CVaR) else "Threshold t*"
     held = int((np.abs(np.asarray(strategy.weights)) > 1e-6).sum())
     return [
         ("Strategy", study.focus),
         (f"OCE of the {study.frequency.adjective} loss", percent(tail.value, 3)),
-        ("Threshold t* (VaR)" if isinstance(strategy.utility, CVaR) else "Threshold t*", percent(tail.threshold, 3)),
+        *(() if tail.threshold is None else ((t_star, percent(tail.threshold, 3)),)),
         ("Proven within", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
         ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
         (f"Return a year, {where}", percent(mine["annualized_mean"][0])),

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from certeq.data import Frequency, frequency_of
 from certeq.risk import oce, threshold, tilt
-from certeq.utilities import Utility
+from certeq.risk.solvers import needs_sorting
+from certeq.utilities import Risk, Utility
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ class Strategy:
 
     name: str
     weights: Floats | None
-    utility: Utility | None = None
+    utility: Risk | None = None
     objective: float | None = None
     gap: float | None = None
     steps: int | None = None
@@ -255,13 +256,15 @@ class Tail:
 
     losses: Floats
     value: float
-    threshold: float
+    threshold: float | None  # where there is one: a mixture has several, a distortion none
     tilt: Floats
 
     @classmethod
-    def of(cls, losses: Floats, utility: Utility) -> Tail:
+    def of(cls, losses: Floats, utility: Risk) -> Tail:
         """Measured anew from the losses, so that it fits any weights."""
-        return cls(losses, float(oce(losses, utility)), float(threshold(losses, utility)), tilt(losses, utility))
+        single = isinstance(utility, Utility) or (not needs_sorting(utility) and len(utility.inner().terms) == 1)
+        t = float(np.ravel(threshold(losses, utility))[0]) if single else None
+        return cls(losses, float(oce(losses, utility)), t, tilt(losses, utility))
 
 
 def fit_strategy(
@@ -353,7 +356,7 @@ def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20, benchma
 def sensitivity(
     estimator: Any,
     returns: pd.DataFrame,
-    cases: Sequence[tuple[float, Utility]],
+    cases: Sequence[tuple[float, Risk]],
     *,
     label: str,
     current: float | None = None,
