@@ -90,6 +90,32 @@ def test_duplicates_ties_and_few_scenarios():
     assert found.deviation < 1e-8
 
 
+def test_weights_of_pooled_views():
+    """The sample weights that views on the CVaR of two assets lead to lie on few days; other solvers fail on them."""
+    skfolio = pytest.importorskip("skfolio.prior")
+    from skfolio.datasets import load_sp500_dataset
+    from skfolio.preprocessing import prices_to_returns
+
+    X = prices_to_returns(load_sp500_dataset())
+    views = [
+        ("amd", skfolio.EntropyPooling(cvar_views=["AMD == 0.10"])),
+        ("ge", skfolio.EntropyPooling(cvar_views=["GE == 0.12"])),
+    ]
+    prior = skfolio.OpinionPooling(estimators=views, opinion_probabilities=[0.5, 0.5]).fit(X).return_distribution_
+    for risk in (ce.CVaR(0.05), ce.EVaR(0.05)):
+        found = ce.risk_budgeting(ce.LinearLoss(-prior.returns), risk, weights=prior.sample_weight)
+        assert found.status == "optimal"
+        assert found.deviation < 1e-8
+        assert np.abs(found.contributions * 20.0 / found.value - 1.0).max() < 1e-8
+
+
+def test_evar_of_a_plain_panel():
+    A = -0.01 * np.random.default_rng(0).standard_t(4, size=(2000, 20))
+    found = ce.risk_budgeting(ce.LinearLoss(A), ce.EVaR(0.05))
+    assert found.status == "optimal"
+    assert found.deviation < 1e-8
+
+
 def test_what_has_no_answer_is_refused():
     A = panel(8)
     loss = ce.LinearLoss(A)

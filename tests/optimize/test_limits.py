@@ -12,6 +12,7 @@ from certeq.optimize import InfeasibleLimitsError, solve_exact
 
 cp = pytest.importorskip("cvxpy")
 
+from tests.conftest import ftse_folder  # noqa: E402
 from tests.optimize.test_exact_risks import cone, sample  # noqa: E402 - needs cvxpy
 
 RISKS = [
@@ -209,6 +210,47 @@ def test_a_limit_on_the_tracking_error(panels):
         A.shape[1],
     )
     assert 100.0 * found.value == pytest.approx(expected, abs=1e-6)
+
+
+def test_limits_against_a_benchmark(panels):
+    """Offsets: the underperformance and the tracking error against other returns, in one problem."""
+    A = panels[:1500]
+    y = -A[:, :7].mean(axis=1)  # returns of the benchmark
+    beside = ce.LinearLoss(A, offset=y)
+    limits = [ce.Limit(beside, ce.CVaR(0.05), 0.011), ce.Limit(beside, ce.RootMeanSquare(), 0.0055)]
+    found = ce.minimize(ce.LinearLoss(A), ce.Mean(), domain=ce.Simplex(), limits=limits)
+    assert found.converged
+    x, n = A @ found.theta + y, np.full(len(A), 1.0 / len(A))
+    assert found.limit_values == pytest.approx([float(ce.oce(x, ce.CVaR(0.05))), rms(x, n)], rel=1e-12)
+    assert (found.limit_values <= np.array([0.011, 0.0055]) * (1.0 + 1e-9)).all()
+    data = (100.0 * A, 100.0 * y, n)
+    expected = by_cones(
+        [(1.0, ce.Mean(), (100.0 * A, 0.0 * y, n))],
+        [(ce.CVaR(0.05), data, 1.1), (ce.RootMeanSquare(), data, 0.55)],
+        A.shape[1],
+    )
+    assert 100.0 * found.value == pytest.approx(expected, abs=1e-6)
+    # The risk of the underperformance as the objective.
+    least = ce.minimize([ce.RiskTerm(beside, ce.EVaR(0.05))], domain=ce.Simplex(), limits=limits[1:])
+    assert least.converged
+    assert least.value == pytest.approx(float(ce.oce(A @ least.theta + y, ce.EVaR(0.05))), rel=1e-12)
+
+
+def test_ftse(monkeypatch):
+    pytest.importorskip("skfolio")
+    folder = ftse_folder()
+    if folder is None:
+        pytest.skip("skfolio's FTSE file is not here; SKFOLIO_DATA may name its folder")
+    monkeypatch.setenv("SKFOLIO_DATA", folder)
+    from skfolio.datasets import load_ftse100_dataset
+    from skfolio.preprocessing import prices_to_returns
+
+    A = -prices_to_returns(load_ftse100_dataset(data_home=folder)).to_numpy()
+    for asked in ([(ce.CVaR(0.05), 0.0215)], [(ce.CVaR(0.05), 0.0215), (ce.EVaR(0.05), 0.045)]):
+        found = limited(A, *asked)
+        assert found.converged
+        assert found.gap <= 1e-9 * abs(found.value)
+        assert all(float(ce.oce(A @ found.theta, risk)) <= level * (1.0 + 1e-9) for risk, level in asked)
 
 
 # -- sets, weights, blocks -----------------------------------------------------------------------------------------

@@ -104,6 +104,16 @@ class RiskFunction:
         found: Vector = kept
         return found
 
+    @property
+    def deviation(self) -> float:
+        """The root mean square of the assets' deviations."""
+        kept = self.__dict__.get("_deviation")
+        if kept is None:
+            each = summary(self.table()).deviation if isinstance(self.A, Table) else np.std(self.A, axis=0)
+            kept = float(np.sqrt(np.mean(np.square(each))))
+            object.__setattr__(self, "_deviation", kept)
+        return float(kept)
+
     def padded(self, shared: dict[int, Any]) -> RiskFunction:
         """The same function less one more variable, the last; tables of the same losses are ``shared``."""
         if id(self.A) not in shared:
@@ -127,6 +137,11 @@ class SquareFunction:
     def size(self) -> int:
         """How many variables there are."""
         return int(self.R.shape[1])
+
+    @property
+    def deviation(self) -> float:
+        """The root mean square of the assets' losses."""
+        return float(np.sqrt(np.square(self.R).sum() / self.size))
 
     def norm(self, v: Vector) -> float:
         """|R v - r|."""
@@ -187,7 +202,9 @@ class WeightedSum:
             s = self.squares @ v
             half = 0.5 * float(s @ s)
             value, error, slope = value + half, error + _EPS * (len(v) + len(s)) * half, slope + s @ self.squares
-        return ValueAt(value, error, slope, size + sum(weight * one.spread for weight, one in parts))
+        # Where theta is all but free of risk, what counts as small is measured by the assets' own losses.
+        size += sum(weight * one.deviation for weight, one in self.terms) * float(np.abs(v).sum())
+        return ValueAt(value, error, slope, size)
 
 
 class SumMinimum(NamedTuple):

@@ -184,7 +184,7 @@ class _Limited:
         self.known = [inside] if free is None else [free, inside]
         if lam is None:
             lam = self._first_multipliers(free, inside)
-        last = self._prove(lam, start)
+        last = self._prove(lam, None if multipliers is None else start)  # what is far away is a poor start
         proved, stuck = np.inf, False
         for step in range(self.max_iter):
             if self._closed() or time.perf_counter() > self.deadline:
@@ -206,7 +206,7 @@ class _Limited:
         return self._result()
 
     def _minimize(
-        self, objective: WeightedSum, q: Constraints | None = None, start: Vector | None = None, share: float = 0.1
+        self, objective: WeightedSum, q: Constraints | None = None, start: Vector | None = None, share: float = 1.0
     ) -> SumMinimum:
         found = minimize_objective(objective, q or self.q, start, share * self.tol, time_left(self.deadline))
         self.iterations += 1
@@ -419,19 +419,24 @@ class _Limited:
     # -- multipliers and the end ------------------------------------------------------------------------------------
 
     def _first_multipliers(self, free: KnownPoint | None, inside: KnownPoint) -> Vector:
-        """The slope of the chord between the best point without limits and one inside them."""
+        """A guess from the best point without limits and one inside them, for the limit that is furthest off.
+
+        Between the least risk and the other end the best objective falls about as the root of what is added to the
+        least risk, half as steeply as the chord at that end.
+        """
         lam = np.zeros(len(self.levels))
         if free is None:
             return max(inside.objective.spread, 1e-300) / np.maximum(self._units(inside), 1e-300)
-        gained = inside.objective.value - free.objective.value
+        gained = max(inside.objective.value - free.objective.value, 0.0)
         shares = [
-            max(self.levels[j] - inside.limits[j].value, 0.0) / (free.limits[j].value - inside.limits[j].value)
-            if free.limits[j].value > self.levels[j]
+            max(level - low.value, 1e-6 * (high.value - low.value)) / (high.value - low.value)
+            if high.value > level
             else np.inf
-            for j in range(len(self.levels))
+            for level, low, high in zip(self.levels, inside.limits, free.limits, strict=True)
         ]
         j = int(np.argmin(shares))
-        lam[j] = max(gained, 0.0) / (free.limits[j].value - inside.limits[j].value)
+        chord = gained / (free.limits[j].value - inside.limits[j].value)
+        lam[j] = 0.5 * chord / np.sqrt(shares[j])
         return lam
 
     def _scale(self) -> float:

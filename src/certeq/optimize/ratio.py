@@ -22,6 +22,7 @@ from certeq.utilities import Risk
 
 Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
+_NEAR = 0.05  # a relative change of the ratio after which the next point is near
 _STEPS = 50  # Dinkelbach's method takes four or five
 
 
@@ -159,7 +160,7 @@ def solve_ratio(
     """Maximize (reward.v + reward_offset)/risk(v) over the polyhedron, within the limits."""
 
     def least(objective: WeightedSum, start: Vector | None, prices: Vector | None) -> LimitedResult:
-        settings: dict[str, Any] = {"tol": 0.1 * tol, "time_limit": time_left(deadline), "names": names}
+        settings: dict[str, Any] = {"tol": tol, "time_limit": time_left(deadline), "names": names}
         return solve_limited(objective, limits, q, theta0=start, multipliers0=prices, **settings)
 
     def reward_at(v: Vector) -> float:
@@ -184,22 +185,17 @@ def solve_ratio(
         v = theta0
     best, upper, found, prices = v, np.inf, first, None
     ratio = reward_at(v) / risk.at(v).value
-    stalled = 0
+    stalled, near = 0, theta0 is not None
     for _ in range(max_iter):
-        found = least(
-            replace(
-                risk,
-                linear=risk.linear - reward / ratio,
-                constant=risk.constant - reward_offset / ratio,
-            ),
-            v,
-            prices,
-        )
+        linear, constant = risk.linear - reward / ratio, risk.constant - reward_offset / ratio
+        # From a point far away the exact solver takes longer than from one of its own.
+        found = least(replace(risk, linear=linear, constant=constant), v if near else None, prices)
         iterations, v, prices = iterations + found.iterations, found.theta, found.limit_multipliers
         rounding = 4.0 * _EPS * (float(np.abs(reward) @ np.abs(v)) + abs(reward_offset)) / ratio
         upper = min(upper, ratio * (1.0 + max(0.0, rounding - found.lower_bound) / floor))
         at = risk.at(v)
         new = reward_at(v) / at.value
+        near = abs(new - ratio) <= _NEAR * ratio
         stalled = 0 if new > ratio * (1.0 + 0.01 * tol) else stalled + 1
         if new > ratio:
             ratio, best = new, v

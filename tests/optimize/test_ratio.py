@@ -1,0 +1,85 @@
+"""The largest ratio of reward to risk: against cones, by its bound, and what is refused."""
+
+import numpy as np
+import pytest
+
+import certeq as ce
+from tests.optimize.test_budgeting import RISKS, panel
+
+REWARD = np.array([0.02, 0.01, 0.05, -0.01, 0.03, 0.04])
+
+
+@pytest.mark.parametrize("risk", [*RISKS, ce.Entropic(20.0)], ids=repr)
+def test_no_point_has_a_higher_ratio(risk):
+    A, rng = 10.0 * panel(21), np.random.default_rng(22)
+    found = ce.maximize_ratio(REWARD, ce.LinearLoss(A), risk, domain=ce.Simplex(), reward_offset=-0.005)
+    assert found.status == "converged"
+    assert found.gap <= 1e-9 * found.ratio
+    assert found.risk == pytest.approx(float(ce.oce(A @ found.theta, risk)), rel=1e-12)
+    assert found.ratio == pytest.approx((REWARD @ found.theta - 0.005) / found.risk, rel=1e-13)
+    for size in 10.0 ** -np.arange(0, 8):
+        for _ in range(20):
+            other = ce.Simplex().project(found.theta + size * rng.normal(size=6))
+            assert (REWARD @ other - 0.005) / float(ce.oce(A @ other, risk)) <= found.ratio + found.gap
+
+
+def test_cvar_against_a_linear_program_in_other_variables():
+    cp = pytest.importorskip("cvxpy")
+    A = 10.0 * panel(23)
+    n, d = A.shape
+    found = ce.maximize_ratio(REWARD, ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.CappedSimplex(upper=0.3))
+    v, k, t = cp.Variable(d, nonneg=True), cp.Variable(nonneg=True), cp.Variable()
+    rows = [cp.sum(v) == k, v <= 0.3 * k, t + cp.sum(cp.pos(A @ v - t)) / (0.1 * n) <= 1.0]
+    expected = cp.Problem(cp.Maximize(REWARD @ v), rows).solve(solver=cp.CLARABEL)
+    assert found.ratio == pytest.approx(expected, rel=1e-6)
+    assert found.ratio >= expected * (1.0 - 1e-9)
+
+
+def test_terms_limits_weights_and_a_start():
+    A = 10.0 * panel(24)
+    loss, weights = ce.LinearLoss(A), np.arange(1.0, len(A) + 1.0)
+    terms = [ce.RiskTerm(loss, ce.CVaR(0.1), 0.5), ce.RiskTerm(loss, ce.EVaR(0.2), 0.5)]
+    free = ce.maximize_ratio(REWARD, terms, domain=ce.Simplex(), weights=weights)
+    one = ce.Mixture([0.5, 0.5], [ce.CVaR(0.1), ce.EVaR(0.2)])
+    same = ce.maximize_ratio(REWARD, loss, one, domain=ce.Simplex(), weights=weights)
+    assert free.ratio == pytest.approx(same.ratio, rel=1e-9)
+    level = 0.9 * float(ce.oce(A @ free.theta, ce.CVaR(0.05), weights))
+    limit = ce.Limit(loss, ce.CVaR(0.05), level)
+    found = ce.maximize_ratio(REWARD, terms, domain=ce.Simplex(), weights=weights, limits=[limit])
+    assert found.status == "converged"
+    assert found.ratio < free.ratio
+    assert float(ce.oce(A @ found.theta, ce.CVaR(0.05), weights)) <= level * (1.0 + 1e-9)
+    assert found.limit_values[0] == pytest.approx(level, rel=1e-9)
+    again = ce.maximize_ratio(REWARD, terms, domain=ce.Simplex(), weights=weights, theta0=free.theta)
+    assert again.iterations <= free.iterations
+    assert again.ratio == pytest.approx(free.ratio, rel=1e-9)
+
+
+def test_long_and_short():
+    A = 10.0 * panel(25)
+    domain = ce.LongShort(1.3, 0.3)
+    found = ce.maximize_ratio(REWARD, ce.LinearLoss(A), ce.CVaR(0.1), domain=domain)
+    assert found.status == "converged"
+    assert domain.contains(found.theta, 1e-12)
+    assert found.ratio == pytest.approx(REWARD @ found.theta / float(ce.oce(A @ found.theta, ce.CVaR(0.1))), rel=1e-9)
+    assert found.ratio > ce.maximize_ratio(REWARD, ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex()).ratio
+
+
+def test_a_reward_that_the_least_risk_does_not_have():
+    """Where the portfolio of least risk loses, the search begins where the reward is largest."""
+    A = 10.0 * panel(26)
+    reward = -np.abs(REWARD)
+    reward[2] = 0.001
+    found = ce.maximize_ratio(reward, ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex())
+    assert found.status == "converged"
+    assert found.reward > 0.0
+
+
+def test_what_is_refused():
+    A = panel(27)
+    with pytest.raises(ValueError, match="the reward must be positive somewhere.*found -0.01 at most"):
+        ce.maximize_ratio(-0.01 * np.ones(6), ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex())
+    with pytest.raises(ValueError, match="the risk must be positive on the whole feasible set"):
+        ce.maximize_ratio(REWARD, ce.LinearLoss(A - 1.0), ce.CVaR(0.1), domain=ce.Simplex())
+    with pytest.raises(ValueError, match="reward"):
+        ce.maximize_ratio(REWARD[:3], ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex())
