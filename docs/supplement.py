@@ -20,6 +20,8 @@ HERE = Path(__file__).resolve().parent
 FIRST = ("theory/index", "theory/proofs", "theory/rates", "theory/errata", "paper/index")
 LAST = ("theory/bibliography",)
 SIZE = {"inline": 12.0, "block": 13.0}  # pixels
+NUMBER = re.compile(r"[-+−]?[\d.,]+(e[-+]?\d+)?%?")  # which no line break is to cut in two
+WIDE = 9  # columns, above which a table is set smaller
 STYLE = """
 @page { size: A4; margin: 20mm 17mm; @bottom-center { content: counter(page); font: 8pt sans-serif; color: #555; } }
 body { font: 9.5pt/1.45 "DejaVu Serif", serif; color: #111; }
@@ -31,7 +33,8 @@ pre { font-size: 7.5pt; background: #f4f4f4; padding: 5pt; white-space: pre-wrap
 code { font-size: 8pt; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: 6.4pt; line-height: 1.3; margin: 5pt 0 10pt; }
 td, th { border-bottom: .4pt solid #bbb; padding: 2pt 3pt; text-align: left; vertical-align: top; }
-td, th { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; } td.number { white-space: nowrap; } th { overflow-wrap: normal; }
+table.wide { font-size: 5.6pt; } table.wide td, table.wide th { padding: 2pt 1.5pt; }
 td p, th p { margin: 0; } thead { background: #eee; }
 img.drawn { max-width: 100%; max-height: 230mm; } figure { margin: 8pt 0; break-inside: avoid; }
 figcaption { font-size: 8pt; color: #444; }
@@ -62,6 +65,12 @@ def body(html: Path, name: str, known: list[str]) -> Tag:
         picture["class"] = "drawn"
     for formula in article.find_all("math"):
         formula.replace_with(drawn(formula))
+    for cell in article.find_all("td"):
+        if NUMBER.fullmatch(cell.get_text(strip=True)):
+            cell["class"] = "number"
+    for table in article.find_all("table"):
+        if max((len(row.find_all(["td", "th"])) for row in table.find_all("tr")), default=0) > WIDE:
+            table["class"] = "wide"
     for part in article.find_all(id=True):
         part["id"] = f"{name}--{part['id']}"
     for link in article.find_all("a", href=True):

@@ -16,11 +16,18 @@ logger = logging.getLogger(__name__)
 # MathML sizes its own delimiters and sums; the converter does not know LaTeX's manual sizes, nor this one synonym.
 _SIZES = re.compile(r"\\(?:(?:big|Big|bigg|Bigg)[lrm]?|textstyle|displaystyle)(?![A-Za-z])")
 _DOTS = re.compile(r"\\dots(?![A-Za-z])")
+# Without braces an argument is one digit; the converter would take both of \frac12 for the numerator.
+_FRACTION = re.compile(r"\\([dt]?frac)\s*(\d)\s*(\d?)")
+_DIGIT = re.compile(r"(\\sqrt|[\^_])\s*(\d)(?=\d)")
 
 
 def convert(formula: str, *, block: bool, where: Any = None) -> str:
     """One formula; a mistake in it is a warning, which fails the build."""
     source = _DOTS.sub(r"\\ldots", _SIZES.sub("", formula.strip()))
+    source = _FRACTION.sub(
+        lambda found: rf"\{found[1]}{{{found[2]}}}" + (f"{{{found[3]}}}" if found[3] else ""), source
+    )
+    source = _DIGIT.sub(r"\1{\2}", source)
     if block and (r"\\" in source or "&" in source) and r"\begin" not in source:
         source = rf"\begin{{aligned}}{source}\end{{aligned}}"
     try:

@@ -215,6 +215,19 @@ class TestMathml:
     def test_formulas(self, formula):
         assert self.mathml.convert(formula, block=False).startswith("<math")
 
+    @pytest.mark.parametrize(
+        "formula, braced",
+        [
+            (r"\frac12 x", r"\frac{1}{2} x"),
+            (r"\tfrac12 + 2", r"\tfrac{1}{2} + 2"),
+            (r"\frac1m \sum_i", r"\frac{1}{m} \sum_i"),
+            (r"\frac1\epsilon B", r"\frac{1}{\epsilon} B"),
+            (r"\sqrt25 + x^23", r"\sqrt{2}5 + x^{2}3"),
+        ],
+    )
+    def test_without_braces_an_argument_is_one_digit(self, formula, braced):
+        assert self.mathml.convert(formula, block=False) == self.mathml.convert(braced, block=False)
+
     def test_bars_stand_above_their_letter(self):
         bar = self.mathml.convert(r"\bar\theta", block=False)
         assert "<mover>" in bar

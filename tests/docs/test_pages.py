@@ -116,3 +116,21 @@ def test_every_erratum_on_the_page_names_its_check():
     errata = pytest.importorskip("certeq.paper.errata")
     named = re.findall(r"^:Check: ``([a-z-]+)``$", (DOCS / "theory" / "errata.rst").read_text(), flags=re.MULTILINE)
     assert sorted(named) == sorted(errata.CHECKS)
+
+
+def test_what_docstrings_refer_to_is_in_the_bibliography():
+    """Title, and identifier where a docstring gives one."""
+    page = " ".join((DOCS / "theory" / "bibliography.rst").read_text().split()).lower()
+    found = 0
+    for path in sorted((DOCS.parent / "src").rglob("*.py")):
+        for section in re.findall(
+            r"\n    References\n    -{10}\n(.*?)\n    (?:Examples\n|\"\"\")", path.read_text(), re.DOTALL
+        ):
+            for entry in section.strip().split("\n\n"):
+                text = " ".join(entry.split())
+                title = re.search(r"\(\d{4}\), (.*?)(?:, doi:|, arXiv:|, fourth|\.$)", text)
+                assert title, f"{path.name}: {text}"
+                parts = [title[1], *re.findall(r"(?:doi|arXiv):\S+[^.\s]", text)]
+                assert [part for part in parts if part.lower() not in page] == [], path.name
+                found += 1
+    assert found >= 20

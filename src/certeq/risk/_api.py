@@ -171,6 +171,15 @@ def threshold(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axi
     Not to be compared digit by digit where the mean curvature nearly vanishes: t* is ill-conditioned there although
     OCE is not.
 
+    References
+    ----------
+    Ben-Tal and Teboulle (2007), An old-new concept of convex risk measures: the optimized certainty equivalent,
+    doi:10.1111/j.1467-9965.2007.00311.x.
+
+    Rockafellar and Uryasev (2000), Optimization of conditional value-at-risk, doi:10.21314/JOR.2000.038.
+
+    Hamm, Salfeld and Weber (2013), Stochastic root finding for optimized certainty equivalents.
+
     Examples
     --------
     >>> import certeq as ce
@@ -216,6 +225,11 @@ def tilt(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axis: Ax
     ``axis`` is 1. For Dask losses it is a Dask array, chunked as they are and computed when asked for.
 
     Not a forecast: it says which of these samples matter, and nothing of how likely they are.
+
+    References
+    ----------
+    Ben-Tal and Teboulle (2007), An old-new concept of convex risk measures: the optimized certainty equivalent,
+    doi:10.1111/j.1467-9965.2007.00311.x.
 
     Examples
     --------
@@ -273,6 +287,10 @@ def ubsr(
     rounding of the level counts as level. Not for a decreasing l: it is refused where the sample shows it. A long
     sample takes three to six passes as a rule, also where l jumps at a few points, and some twenty-five where it
     jumps everywhere, as a rounded loss does.
+
+    References
+    ----------
+    Föllmer and Schied (2016), Stochastic Finance: An Introduction in Discrete Time, fourth edition, section 4.9.
 
     Examples
     --------

@@ -85,6 +85,11 @@ class OCELoss(nn.Module):
     see. Not with more entries than samples either, unless every entry counts as one: a base that returns (N, k) losses
     is to be summed over its own dimensions first.
 
+    References
+    ----------
+    Levy, Carmon, Duchi and Sidford (2020), Large-scale methods for distributionally robust optimization,
+    arXiv:2010.05893.
+
     Examples
     --------
     >>> import torch, certeq as ce

@@ -38,6 +38,14 @@ class DivergenceBall(Risk):
     largest loss, or for slopes up to 1/a that of CVaR's tilt, the risk is the largest loss, or CVaR(a), and s is 0.
     A ball of `CVaR` is CVaR for every radius: its divergence is 0 or infinite.
 
+    References
+    ----------
+    Ben-Tal, den Hertog, De Waegenaere, Melenberg and Rennen (2013), Robust solutions of optimization problems affected
+    by uncertain probabilities, doi:10.1287/mnsc.1120.1641.
+
+    Levy, Carmon, Duchi and Sidford (2020), Large-scale methods for distributionally robust optimization,
+    arXiv:2010.05893.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
@@ -102,6 +110,10 @@ class EVaR(CoherentRisk):
     With fewer than 1/alpha equally likely losses it is the largest of them, as CVaR is. Not for heavy tails: the
     EVaR of a distribution without exponential moments is +inf, and a sample always gives a finite number.
 
+    References
+    ----------
+    Ahmadi-Javid (2012), Entropic value-at-risk: a new coherent risk measure, doi:10.1007/s10957-011-9968-2.
+
     Examples
     --------
     >>> import certeq as ce
@@ -136,6 +148,10 @@ class HMCR(CoherentRisk):
     -----
     The largest mean loss under weights whose norm of order p/(p-1) is at most 1/alpha. HMCR(2, alpha) is a chi-square
     ball, ``MonotoneMeanVariance(2).ball((1/alpha**2 - 1)/2)``. Not for tails without a moment of order p.
+
+    References
+    ----------
+    Krokhmal (2007), Higher moment coherent risk measures, doi:10.1080/14697680701458307.
 
     Examples
     --------

@@ -24,6 +24,14 @@ class Utility(Risk):
 
     Not to be subclassed for a single experiment: `utility` makes one from a function, and checks it.
 
+    References
+    ----------
+    Ben-Tal and Teboulle (1986), Expected utility, penalty functions, and duality in stochastic nonlinear programming,
+    doi:10.1287/mnsc.32.11.1445.
+
+    Ben-Tal and Teboulle (2007), An old-new concept of convex risk measures: the optimized certainty equivalent,
+    doi:10.1111/j.1467-9965.2007.00311.x.
+
     Examples
     --------
     >>> import certeq as ce

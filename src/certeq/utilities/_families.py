@@ -131,6 +131,13 @@ class Entropic(Utility):
     Not to be used on heavy-tailed losses: the true OCE is +inf where E exp(beta X) is (an exponential distribution with
     rate <= beta, any power tail), and a sample always gives a finite number.
 
+    References
+    ----------
+    Ben-Tal and Teboulle (2007), An old-new concept of convex risk measures: the optimized certainty equivalent,
+    doi:10.1111/j.1467-9965.2007.00311.x.
+
+    Föllmer and Schied (2016), Stochastic Finance: An Introduction in Discrete Time, fourth edition, section 4.9.
+
     Examples
     --------
     >>> import certeq as ce
@@ -225,6 +232,13 @@ class MonotoneMeanVariance(Utility):
     The unit is built in: losses are compared with 1. Use ``scaled`` when a loss that matters is not of size 1.
     Not for heavy tails: error bars need 2a finite moments, and on Student t(5) losses with a >= 2.5 they cannot be
     trusted.
+
+    References
+    ----------
+    Maccheroni, Marinacci, Rustichini and Taboga (2009), Portfolio selection with monotone mean-variance preferences.
+
+    Ben-Tal and Teboulle (2007), An old-new concept of convex risk measures: the optimized certainty equivalent,
+    doi:10.1111/j.1467-9965.2007.00311.x.
 
     Examples
     --------

@@ -147,6 +147,12 @@ class Distortion(SortedRisk):
     An average of CVaRs, of which there may be infinitely many: it is found by sorting the losses in memory, so a Dask
     array or a minimization in blocks is refused.
 
+    References
+    ----------
+    Wang (2000), A class of distortion operators for pricing financial and insurance risks, doi:10.2307/253675.
+
+    Föllmer and Schied (2016), Stochastic Finance: An Introduction in Discrete Time, fourth edition.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
@@ -175,6 +181,10 @@ class Wang(SortedRisk):
     ----------
     shift : float
         The market price of risk, not below 0: a normal loss has the risk mean + shift * standard deviation.
+
+    References
+    ----------
+    Wang (2000), A class of distortion operators for pricing financial and insurance risks, doi:10.2307/253675.
 
     Examples
     --------

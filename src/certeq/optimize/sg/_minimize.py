@@ -157,6 +157,17 @@ def minimize_sg(
 
     Builds with and without the compiled file read each other's checkpoints; the results then agree to rounding.
 
+    References
+    ----------
+    Cutkosky (2019), Anytime online-to-batch, optimism and acceleration.
+
+    Ivgi, Hinder and Carmon (2023), DoG is SGD's best friend.
+
+    Johnson and Zhang (2013), Accelerating stochastic gradient descent using predictive variance reduction.
+
+    Levy, Carmon, Duchi and Sidford (2020), Large-scale methods for distributionally robust optimization,
+    arXiv:2010.05893.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
