@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.optimize.exact import RiskPart, solve_exact, solve_parts
 from tests.optimize.test_exact_risks import cone, cp, sample
 
@@ -56,10 +59,10 @@ def check(parts, found, linear, size):
     assert found.tilt.size == sum(len(part.A) for part in parts)
 
 
-def random_parts(rng, count, d):
+def random_parts(rng, count, d, least=20):
     parts = []
     for _ in range(count):
-        rows = int(rng.integers(20, 90))
+        rows = least + int(rng.integers(0, 70))
         A = sample(int(rng.integers(1 << 30)), rows, d) * 10.0 ** rng.integers(-1, 2)
         if rng.random() < 0.3:
             A = np.round(A, 2)
@@ -70,7 +73,7 @@ def random_parts(rng, count, d):
         weight = float(rng.choice([0.0, 0.3, 1.0, 5.0], p=[0.1, 0.3, 0.4, 0.2]))
         parts.append(RiskPart(A, RISKS[rng.integers(len(RISKS))], weight, offset, weights))
     if all(part.weight == 0.0 for part in parts):
-        return random_parts(rng, count, d)
+        return random_parts(rng, count, d, least)
     return parts
 
 
@@ -173,6 +176,27 @@ def test_a_warm_start_takes_few_steps(risks):
     assert first.status == again.status == near.status == "optimal"
     assert again.iterations <= 2
     assert near.iterations <= 3
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["small", "blocks"])
+@pytest.mark.parametrize("seed", range(8))
+def test_tables_read_in_blocks(seed, whole, monkeypatch):
+    """Some or all of the parts as tables: the same minimum as in memory, with a proof of it."""
+    if not whole:
+        monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
+    rng = np.random.default_rng(200 + seed)
+    parts = random_parts(rng, 1 + seed % 3, 5, 1000)
+    rows = {"lower": 0.0, "C": np.ones(5), "c": 1.0, "linear": 0.01 * rng.normal(size=5)}
+    first = [replace(parts[0], A=ArrayTable(parts[0].A)), *parts[1:]]
+    known, found = solve_parts(parts, **rows), solve_parts(first, **rows)
+    assert found.status == "optimal"
+    assert abs(found.value - known.value) <= found.gap + known.gap
+    for part, one, other in zip(parts, known.parts, found.parts, strict=True):
+        losses = part.A @ found.theta + (0.0 if part.offset is None else part.offset)
+        at = float(ce.oce(losses, part.risk, part.scenario_weights))
+        assert abs(other.value - at) <= 1e-8 * float(np.abs(losses).max())
+        assert other.inner.shape == one.inner.shape
+        assert other.tilt is None
 
 
 def test_bad_parts_are_named():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
+from certeq._table import ArrayTable
 from certeq.optimize.exact import solve_exact, solve_panel
 from certeq.optimize.exact._risk import SampleRows, best_inner, bounds_of_inner
 
@@ -239,14 +240,54 @@ def test_what_is_refused():
         solve_exact(A, 0.05)
 
 
-def test_tables_read_in_blocks(monkeypatch):
-    """Those that fit are brought into memory; a larger one is refused with the reason."""
-    from certeq._table import ArrayTable
+BLOCKS = [
+    *RISKS,
+    ce.HMCR(1.5, 0.1),
+    ce.LeakyCVaR(0.1).ball(0.3),
+    ce.Mixture([0.5, 0.5], [ce.EVaR(0.2), ce.CVaR(0.1).ball(1.0)]),
+]
 
-    A = sample(15, 300, 4)
-    found = solve_panel(ArrayTable(A), ce.EVaR(0.1), C=np.ones(4), **SIMPLEX)
-    assert found.status == "optimal"
-    assert abs(found.value - solve_exact(A, ce.EVaR(0.1), C=np.ones(4), **SIMPLEX).value) <= 1e-12
+
+@pytest.mark.parametrize("kind", ["simplex", "weights and ties", "box", "hold nothing", "no risk", "free"])
+@pytest.mark.parametrize("risk", BLOCKS, ids=repr)
+def test_blocks_as_in_memory(risk, kind, monkeypatch):
+    """Read in blocks, with sums and rows near kinks of every term: the same minimum, and a proof of it."""
     monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
-    with pytest.raises(ValueError, match="more inner variables than t"):
-        solve_panel(ArrayTable(A), ce.EVaR(0.1), C=np.ones(4), **SIMPLEX)
+    A, weights = sample(15, 1500, 6), None
+    limits = {"lower": 0.0, "C": np.ones(6), "c": 1.0}
+    if kind == "weights and ties":
+        A, weights = np.round(A, 2), np.random.default_rng(15).integers(0, 4, 1500).astype(float)
+    if kind == "box":
+        limits |= {"lower": -0.5, "upper": 0.7}
+    if kind == "hold nothing":
+        limits = {"lower": -1.0, "upper": 1.0}
+    if kind == "no risk":
+        A = A + 0.002
+        A[:, 2] = 0.0
+    if kind == "free":
+        limits = {"C": np.ones(6), "c": 1.0}
+    known = solve_exact(A, risk, weights=weights, **limits)
+    found = solve_panel(ArrayTable(A), risk, weights=weights, **limits)
+    assert found.status == "optimal"
+    assert found.relative_gap <= 1e-9
+    assert abs(found.value - known.value) <= found.gap + known.gap
+    assert found.inner.shape == known.inner.shape
+    assert np.shape(found.threshold) == np.shape(known.threshold)
+    at = float(ce.oce(A @ found.theta, risk, weights))
+    assert abs(found.value - at) <= 1e-9 * float(np.abs(A).max())
+
+
+@pytest.mark.parametrize("risk", [ce.EVaR(0.1), MIXTURE], ids=repr)
+def test_small_tables_are_brought_into_memory(risk):
+    A = sample(16, 300, 4)
+    found = solve_panel(ArrayTable(A), risk, C=np.ones(4), **SIMPLEX)
+    assert found.passes == 1
+    assert found.value == solve_exact(A, risk, C=np.ones(4), **SIMPLEX).value
+
+
+def test_what_cannot_be_read_in_blocks_is_refused_with_the_reason():
+    with pytest.raises(TypeError, match="it needs all losses sorted"):
+        solve_panel(ArrayTable(sample(16, 300, 4)), ce.Wang(0.5), C=np.ones(4), **SIMPLEX)
+    unbounded = sample(17, 300, 4) - np.array([1.0, 0.0, 0.0, 0.0])
+    with pytest.raises(ce.UnboundedError):
+        solve_panel(ArrayTable(unbounded), ce.EVaR(0.1))

@@ -182,7 +182,9 @@ class _CutModel:
         if self.risk.is_coherent:
             return solve_exact(table, largest, linear=linear, quadratic=rows, theta0=start, tol=tol, **limits)
         part = RiskPart(table, largest, offset=np.array(self.levels))
-        return solve_parts([part], linear=linear, quadratic=rows, theta0=start, tol=tol, **limits)
+        found = solve_parts([part], linear=linear, quadratic=rows, theta0=start, tol=tol, **limits)
+        assert isinstance(found, ExactResult)  # the cuts are in memory
+        return found
 
     def _squares(self) -> list[Vector]:
         squares = self.problem.squares

@@ -27,6 +27,7 @@ from certeq.utilities.forms import Form, Inner, Term, form
 
 _DRAW = (1 << 16) - 1  # losses that are drawn for the start: a shorter sample is solved by that
 _STEPS = 6
+_ONE_VALUE = 8.0 * float(np.finfo(np.float64).eps)  # losses that lie so near each other differ by rounding alone
 _TOP = 1024  # of the largest losses so many are listed
 
 
@@ -78,7 +79,12 @@ class RiskTiltKernel:
 
 def solve_long_risk(table: Table, risk: Risk) -> LongRisk:
     """Risk and inner variables of a long sample; an error names the loss where one is not finite."""
-    inner = risk.inner()
+    value, found, parts, size, passes = solve_long_inner(table, risk.inner())
+    return LongRisk(table, risk, size, value, found, parts, passes)
+
+
+def solve_long_inner(table: Table, inner: Inner) -> tuple[float, FloatArray, tuple[LongPart, ...], Summary, int]:
+    """The minimum over inner variables, where it is, its parts, the range of the losses, and the passes it took."""
     try:
         draw = Draw.of(table, _DRAW)
         found = np.empty(len(inner.cost))
@@ -106,7 +112,7 @@ def solve_long_risk(table: Table, risk: Risk) -> LongRisk:
     except NotFinite:
         raise_not_finite(table)
         raise
-    return LongRisk(table, risk, size, value, found, tuple(parts), passes)
+    return value, found, tuple(parts), size, passes
 
 
 def solve_sample(row: ArrayTable, risk: Risk) -> LongRisk | SolvedInner:
@@ -235,7 +241,7 @@ class _LongTermSolver(TermSolver):
             self.form, self.weight = form(self.weight * self.form.utility), 1.0
             self.facts = facts_of(self.form)
         width, top = self.size.high - self.size.low, self.size.high
-        if width == 0.0:
+        if width <= _ONE_VALUE * abs(top):
             self.solutions = [(1.0, LongSolved(self.table, Mean(), self.size, top, 0.0, top, 0))]
             return SolvedTerm(top - self.draw.center, top - self.draw.center, 0.0, self.y[:0])
         part = self._by_scale(self.cost + self.facts.of_zero, (t, s if s > 0.0 else 0.02 * width))

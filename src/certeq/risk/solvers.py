@@ -17,7 +17,7 @@ from certeq.risk._distortion import SolvedInner, needs_sorting
 from certeq.risk._inner import solve_inner, solve_risk
 from certeq.risk._input import check_risk, check_utility
 from certeq.risk._long import LongSolved, TiltKernel, solve_long, solve_table
-from certeq.risk._long_inner import LongRisk, RiskTiltKernel, solve_long_risk
+from certeq.risk._long_inner import LongRisk, RiskTiltKernel, solve_long_inner, solve_long_risk
 from certeq.risk._rows import SolvedRows, solve_rows
 from certeq.risk._units import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
 from certeq.risk._vector import (
@@ -56,6 +56,7 @@ __all__ = [
     "solve_each",
     "solve_inner",
     "solve_long",
+    "solve_long_inner",
     "solve_long_risk",
     "solve_near",
     "solve_risk",

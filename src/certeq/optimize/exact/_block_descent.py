@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certeq._table import Table
+from certeq.optimize.exact._block_model import BlockPoint, KeptHinges, block_subproblem, dual_pairs, pair_up
 from certeq.optimize.exact._certificate import distance, linear_minimum
-from certeq.optimize.exact._model import KeptHinges, Model, block_subproblem, dual_pairs, pair_up
-from certeq.optimize.exact._oracle import Along, KeptRows, Look, Sums, Units, add_up, join_rows, no_rows
+from certeq.optimize.exact._descent import bound_constant
+from certeq.optimize.exact._model import Model, scale_units
+from certeq.optimize.exact._oracle import (
+    Along,
+    KeptRows,
+    Look,
+    Units,
+    add_sums,
+    add_up,
+    is_piecewise,
+    join_rows,
+    no_rows,
+)
 from certeq.optimize.exact._recession import next_radius
+from certeq.optimize.exact._risk import all_kinks, alone, bounds_of_inner, furthest_inner, parts_at, scales_of
 from certeq.optimize.qp import Subproblem, SubSolution, solve_rescaled, solve_subproblem
-from certeq.risk.solvers import solve_long
-from certeq.utilities import Pieces
-from certeq.utilities.forms import Term
+from certeq.risk.solvers import solve_long, solve_long_inner
+from certeq.utilities.forms import Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -26,21 +39,11 @@ _LENGTHS = tuple(0.5**k for k in range(1, 16))
 
 
 @dataclass(frozen=True)
-class BlockPoint:
-    """(theta, t) with its value and the sums over all rows; ``kept`` are known row by row."""
-
-    v: Vector
-    value: float
-    sums: Sums
-    kept: KeptRows
-
-
-@dataclass(frozen=True)
 class BlockAnswer:
     """The best point, with the multipliers that prove it, in the model's units."""
 
     point: BlockPoint
-    covered: int  # how many of the point's rows the multipliers speak of; they come first
+    covered: tuple[int, ...]  # how many of the point's rows the multipliers speak of; they come first
     hinges: KeptHinges
     share: Vector
     y: Vector
@@ -49,148 +52,188 @@ class BlockAnswer:
 
 
 class BlockDescent:
-    """Minimize a model whose scenarios are a panel, from a feasible start.
+    """Minimize a model whose scenarios are tables, one for each sample, from a feasible start.
 
     The step's model is that of the solver in memory: a quadratic, and hinges for the rows near a kink. Those rows are
     the only ones that are kept; all others enter by their sums.
     """
 
-    def __init__(self, panel: Table, model: Model, units: Units, movable: Index, widest: float, deadline: float):
-        self.panel, self.model, self.units, self.movable = panel, model, units, movable
-        self.widest, self.deadline = widest, deadline
-        self.curved = not isinstance(model.form.shape, Pieces)
-        self.limit = max(2000, _KEPT // (8 * panel.shape[1]))
-        self.widths = tuple(0.0 for _ in model.form.kinks)
+    def __init__(
+        self,
+        panels: Sequence[Table],
+        model: Model,
+        units: Sequence[Units],
+        movable: Index,
+        largest: float,
+        deadline: float,
+    ):
+        self.panels, self.model, self.units, self.movable = panels, model, units, movable
+        self.largest, self.deadline = largest, deadline  # no loss at a point of the set is larger
+        self.size = len(model.linear)
+        self.curved = any(not is_piecewise(term.form) for term in model.inner.terms)
+        self.bounds = bounds_of_inner(model.inner)
+        self.limit = max(2000, _KEPT // (8 * self.size * len(panels)))
+        self.kinks = sum(len(term.form.kinks) for term in model.inner.terms)
+        self.widths = (0.0,) * self.kinks
         self.radius = 10.0
         self.passes = self.iterations = 0
         self.trace: list[tuple[float, float, float, int]] = []
         self.best: BlockAnswer | None = None
 
+    def restart(self, model: Model) -> None:
+        """Go on with a model of other bounds on scales."""
+        self.model, self.best = model, None
+
     def run(self, v: Vector, width: float, tolerance: float, max_iter: int) -> BlockAnswer:
         """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
         began = time.perf_counter()
-        self.origin, self.radius = v[:-1], 10.0 * max(1.0, float(np.max(np.abs(v[:-1]), initial=0.0)))
-        self.widths = tuple(max(width, _NARROW) for _ in self.model.form.kinks)
-        point = self._settle(self._look(v, no_rows(self.panel.shape[1])))
+        theta = v[: self.size]
+        self.origin, self.radius = theta, 10.0 * max(1.0, float(np.max(np.abs(theta), initial=0.0)))
+        self.widths = (max(width, _NARROW),) * self.kinks
+        point = self._settle(self._look(v, [no_rows(self.size) for _ in self.panels]))
         last: SubSolution | None = None
         stalls = 0
         for _ in range(max_iter):
             self.iterations += 1
-            widths = self._pairing(point.kept)
-            hinges = pair_up(point.kept, self.model.form, widths)
-            problem = block_subproblem(
-                self.model, self.units, point.v, point.sums, point.kept, hinges, self.movable, self.radius
-            )
-            columns = np.append(self.movable, len(point.v) - 1)
-            at = point.v[columns]
-            if len(hinges.row):
-                solution = solve_rescaled(problem, at, max(self._spread(point.kept, hinges), *self.widths))
+            hinges = pair_up(point.kept, point.parts, self._pairing(point))
+            problem = block_subproblem(self.model, self.units, point, hinges, self.movable, self.radius)
+            scales = scale_units(point.parts, len(point.inner))
+            at = np.append(point.theta[self.movable], point.inner / scales)
+            if len(hinges):
+                solution = solve_rescaled(problem, at, max(self._spread(point, hinges), *self.widths))
             else:
                 solution = last = solve_subproblem(problem, at, last)
                 if not problem.is_feasible(solution.v):
                     solution = SubSolution(at, solution.multipliers, solution.partition, False, solution.iterations)
             target = point.v.copy()
-            target[columns] = solution.v
+            target[self.movable] = solution.v[: len(self.movable)]
+            target[self.size :] = np.maximum(solution.v[len(self.movable) :] * scales, self.model.inner.low)
             self._watch(problem, solution, point)
             self._widen(point, target)
             fresh = self._look(target, point.kept)
-            answer = self._evidence(fresh, len(point.kept), solution, hinges)
+            counts = tuple([len(kept) for kept in point.kept])
+            answer = self._evidence(fresh, counts, solution, hinges)
             whole = fresh.value <= point.value + 1e-13 * (1.0 + abs(point.value))
             if not whole and not answer.gap <= tolerance:
                 fresh = self._shorter(point, target, fresh)
-                answer = self._evidence(fresh, len(point.kept), solution, hinges)
+                answer = self._evidence(fresh, counts, solution, hinges)
             stalls = stalls + 1 if self.best is not None and not answer.gap < self.best.gap else 0
             if self.best is None or answer.gap < self.best.gap:
                 self.best = answer
-            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - began, len(fresh.kept)))
+            kept = sum(len(rows) for rows in fresh.kept)
+            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - began, kept))
             if self.best.gap <= tolerance or time.perf_counter() > self.deadline or stalls >= 8:
                 break
             point = self._settle(fresh)
         assert self.best is not None
         if self.curved and self.best.gap > tolerance:  # no proof, but at least the best t for the theta there is
-            settled = self._at_threshold(self.best.point)
+            settled = self._settled(self.best.point)
             if settled.value < self.best.point.value:
                 return replace(self.best, point=settled)
         return self.best
 
     # -- points -------------------------------------------------------------------------------------------------
 
-    def _look(self, v: Vector, kept: KeptRows) -> BlockPoint:
-        """One pass: all sums at v, and the rows near a kink there besides those kept, which come first."""
-        model, theta, t = self.model, v[:-1], float(v[-1])
-        order = np.sort(kept.ids)
-        share = 2.0 * self.limit / len(self.panel)
-        kernel = Look(theta, t, model.form, self.units, self.curved, order, self.widths, share)
-        sums, near = self.panel.reduce(kernel)
+    def _look(self, v: Vector, kept: Sequence[KeptRows]) -> BlockPoint:
+        """One read: all sums at v, and the rows near a kink there besides those kept, which come first."""
+        model, theta, inner = self.model, v[: self.size], v[self.size :]
+        parts = parts_at(model.inner, inner)
+        ends = [(part.term.sample, part.t + kink.at) for part, kink in all_kinks(parts)]
+        found, rows = [], []
+        for sample, (panel, units, own) in enumerate(zip(self.panels, self.units, kept, strict=True)):
+            mine = tuple([k for k, part in enumerate(parts) if part.term.sample == sample])
+            near = tuple([(at, w) for (which, at), w in zip(ends, self.widths, strict=True) if which == sample])
+            share = 2.0 * self.limit / len(panel)
+            kernel = Look(theta, parts, mine, len(inner), units, np.sort(own.ids), near, share)
+            sums, more = panel.reduce(kernel)
+            found.append(sums)
+            if len(own):
+                scaled = units.rows(own.raw)
+                own = KeptRows(own.ids, own.raw, own.weights, scaled @ theta)
+                found.append(add_up(scaled, own.weights, own.x, parts, mine, len(inner)))
+            rows.append(join_rows([own, more]))
         self.passes += 1
-        if len(kept):
-            rows = self.units.rows(kept.raw)
-            x = rows @ theta
-            kept = KeptRows(kept.ids, kept.raw, kept.weights, x - t)
-            sums = sums.plus(add_up(rows, kept.weights, kept.at, x, model.form, self.curved))
-        value = t + sums.value + float(model.linear @ theta)
-        return BlockPoint(v, value if np.isfinite(value) else np.inf, sums, join_rows([kept, near]))
+        total = found[0] if len(found) == 1 else add_sums(found)
+        with np.errstate(all="ignore"):
+            value = float(model.inner.cost @ inner) + float(model.linear @ theta)
+            value += sum(part.weight * one for part, one in zip(parts, total.values.tolist(), strict=True))
+        return BlockPoint(v, parts, value if np.isfinite(value) else np.inf, total, tuple(rows))
 
-    def _stay(self, point: BlockPoint, kept: KeptRows) -> BlockPoint:
+    def _stay(self, point: BlockPoint, kept: Sequence[KeptRows]) -> BlockPoint:
         """The same point with more rows kept."""
-        at = self.units.rows(kept.raw) @ point.v[:-1] - point.v[-1]
-        return BlockPoint(point.v, point.value, point.sums, KeptRows(kept.ids, kept.raw, kept.weights, at))
+        rows = [replace(own, x=units.rows(own.raw) @ point.theta) for own, units in zip(kept, self.units, strict=True)]
+        return replace(point, kept=tuple(rows))
 
     def _shorter(self, point: BlockPoint, target: Vector, there: BlockPoint) -> BlockPoint:
-        """Where to go instead of a target that is no better: to its theta with a better t, or part of the way.
+        """Where to go instead of a target that is no better: to its theta with better inner variables, or part way.
 
         Where u is steep a small change of theta asks for another t, which the model is too straight to know.
         """
+        scales = scales_of(self.model.inner)
+        if scales:  # to find those takes many reads
+            found = self._line(point, target)
+            if found is not None:
+                return self._look(found, point.kept)
         if self.curved:
-            settled = self._at_threshold(there)
+            settled = self._settled(there)
             if settled.value < point.value:
                 return settled
-        found = self._line(point, target)
+        found = None if scales else self._line(point, target)
         # Where nothing on the way is better the point stays, with the rows that the step was wrong about.
         return self._stay(point, there.kept) if found is None else self._look(found, point.kept)
 
-    def _at_threshold(self, point: BlockPoint) -> BlockPoint:
-        """The same theta with the t that is best for it."""
-        theta = point.v[:-1]
-        losses = self.panel.losses(theta / self.units.scale)
-        found = solve_long(losses, self.model.utility)
-        self.passes += found.passes + 1
-        t = found.threshold - float(self.units.center @ theta) / self.units.scale
-        return point if t == point.v[-1] else self._look(np.append(theta, t), point.kept)
+    def _settled(self, point: BlockPoint) -> BlockPoint:
+        """The same theta with the inner variables that are best for it."""
+        units, theta = self.units, point.theta
+        inner, passes = best_inner_of(self.panels, self.model.inner, theta / units[0].scale)
+        self.passes += passes + 1
+        for term in self.model.inner.terms:
+            inner[term.t] -= float(units[term.sample].center @ theta) / units[term.sample].scale
+        return point if np.array_equal(inner, point.inner) else self._look(np.append(theta, inner), point.kept)
 
     def _settle(self, point: BlockPoint) -> BlockPoint:
-        """Keep few rows enough; where the model could not balance the mean slope, find the threshold before it."""
+        """Keep few rows enough; where the model could not balance the mean slopes, find the thresholds before it."""
         if not np.isfinite(point.value) or not self._balanced(point):
-            point = self._at_threshold(point)
-        if len(point.kept) > self.limit:
-            far = np.min(np.abs(point.kept.at[:, None] - self.model.form.kink_locations), axis=1)
-            nearest = np.sort(np.argpartition(far, self.limit)[: self.limit])
-            point = BlockPoint(point.v, point.value, point.sums, point.kept.pick(nearest))
-        return point
+            point = self._settled(point)
+        rows = list(point.kept)
+        for sample, own in enumerate(rows):
+            if len(own) > self.limit:
+                ends = [part.t + kink.at for part, kink in all_kinks(point.parts) if part.term.sample == sample]
+                far = np.min(np.abs(own.x[:, None] - np.array(ends)), axis=1)
+                rows[sample] = own.pick(np.sort(np.argpartition(far, self.limit)[: self.limit]))
+        return replace(point, kept=tuple(rows))
 
     def _balanced(self, point: BlockPoint) -> bool:
-        """Whether the hinges at hand, by going to either end, can bring the mean slope to 1.
+        """Whether the hinges at hand, by going to either end, can bring the mean slope of every term to its cost.
 
         Without curvature a model that cannot is unbounded in t; with it, it is a poor one.
         """
-        hinges = pair_up(point.kept, self.model.form, self._pairing(point.kept))
-        above = point.kept.at[hinges.row] > hinges.location
-        down, up = float(hinges.cap[above].sum()), float(hinges.cap[~above].sum())
-        margin = 0.25 if self.curved or not self.widths else 0.0
-        return bool(point.sums.slope - down <= 1.0 + margin and point.sums.slope + up >= 1.0 - margin)
+        hinges = pair_up(point.kept, point.parts, self._pairing(point))
+        down, up = np.zeros(len(point.inner)), np.zeros(len(point.inner))
+        for (part, kink), rows, cap in zip(all_kinks(point.parts), hinges.rows, hinges.split(hinges.cap), strict=True):
+            above = point.kept[part.term.sample].x[rows] - part.t > kink.at
+            down[part.term.t] += float(cap[above].sum())
+            up[part.term.t] += float(cap[~above].sum())
+        for part, slope in zip(point.parts, point.sums.slopes.tolist(), strict=True):
+            t, cost = part.term.t, float(self.model.inner.cost[part.term.t])
+            margin = 0.0 if is_piecewise(part.form) and part.form.kinks else 0.25 * cost
+            total = part.weight * slope
+            if not total - down[t] <= cost + margin or not total + up[t] >= cost - margin:
+                return False
+        return True
 
     def _line(self, point: BlockPoint, target: Vector) -> Vector | None:
-        """The best of some points on the way to the target, all tried in one pass; None if none is better."""
-        here, there = point.v, target
-        kernel = Along(
-            here[:-1], float(here[-1]), there[:-1], float(there[-1]), _LENGTHS, self.model.utility, self.units
-        )
-        values = self.panel.reduce(kernel)
-        self.passes += 1
+        """The best of some points on the way to the target, all tried in one read; None if none is better."""
+        model, here, there = self.model, point.v, target
         steps = np.array(_LENGTHS)
-        values = values + (1 - steps) * here[-1] + steps * there[-1]
-        values = values + (1 - steps) * float(self.model.linear @ here[:-1])
-        values = values + steps * float(self.model.linear @ there[:-1])
+        on_the_way = [here + length * (there - here) for length in _LENGTHS]
+        parts = tuple([parts_at(model.inner, v[self.size :]) for v in on_the_way])
+        values = np.array([model.inner.cost @ v[self.size :] + model.linear @ v[: self.size] for v in on_the_way])
+        for sample, (panel, units) in enumerate(zip(self.panels, self.units, strict=True)):
+            mine = tuple([k for k, term in enumerate(model.inner.terms) if term.sample == sample])
+            kernel = Along(here[: self.size], there[: self.size], _LENGTHS, parts, mine, units)
+            values = values + panel.reduce(kernel)
+        self.passes += 1
         values = np.where(np.isfinite(values), values, np.inf)
         k = int(np.argmin(values))
         return here + steps[k] * (there - here) if values[k] < point.value else None
@@ -200,66 +243,106 @@ class BlockDescent:
 
         A model that moves them far beyond the rows it knows is not to be trusted so far.
         """
-        if not len(point.kept):
-            self.widths = tuple(2.0 * width for width in self.widths)
-            return
-        step = target - point.v
-        most = float(np.max(np.abs(self.units.rows(point.kept.raw) @ step[:-1] - step[-1])))
-        self.widths = tuple(max(min(most, 2.0 * width), _NARROW) for width in self.widths)
+        step, widths = target - point.v, list(self.widths)
+        moved = [units.rows(own.raw) @ step[: self.size] for units, own in zip(self.units, point.kept, strict=True)]
+        for k, (part, kink) in enumerate(all_kinks(point.parts)):
+            way, most = moved[part.term.sample], np.inf
+            if len(way):
+                ends = step[self.size + part.term.t]
+                if part.term.s is not None:
+                    ends = ends + step[self.size + part.term.s] * kink.at / part.s
+                most = float(np.max(np.abs(way - ends)))
+            widths[k] = max(min(most, 2.0 * widths[k]), _NARROW)
+        self.widths = tuple(widths)
 
-    def _spread(self, kept: KeptRows, hinges: KeptHinges) -> float:
+    def _spread(self, point: BlockPoint, hinges: KeptHinges) -> float:
         """How far from their kinks the hinges are."""
-        return float(np.max(np.abs(kept.at[hinges.row] - hinges.location)))
+        return max(
+            float(np.max(np.abs(point.kept[part.term.sample].x[rows] - part.t - kink.at), initial=0.0))
+            for (part, kink), rows in zip(all_kinks(point.parts), hinges.rows, strict=True)
+        )
 
-    def _pairing(self, kept: KeptRows) -> tuple[float, ...]:
+    def _pairing(self, point: BlockPoint) -> tuple[float, ...]:
         """How near a kink a kept row must be to have its hinge: never so near that few rows determine the step."""
         few = 40 * len(self.movable) + 400
         widths = []
-        for kink, width in zip(self.model.form.kinks, self.widths, strict=True):
-            far = np.abs(kept.at - kink.at)
+        for (part, kink), width in zip(all_kinks(point.parts), self.widths, strict=True):
+            far = np.abs(point.kept[part.term.sample].x - part.t - kink.at)
             least = float(np.partition(far, few)[few]) if len(far) > few else np.inf
             widths.append(max(width, least))
         return tuple(widths)
 
     # -- evidence -----------------------------------------------------------------------------------------------
 
-    def _evidence(self, point: BlockPoint, count: int, solution: SubSolution, hinges: KeptHinges) -> BlockAnswer:
+    def _evidence(
+        self, point: BlockPoint, counts: tuple[int, ...], solution: SubSolution, hinges: KeptHinges
+    ) -> BlockAnswer:
         """The gap at a point that the model's multipliers prove, up to rounding."""
-        model, theta, t = self.model, point.v[:-1], float(point.v[-1])
-        share = solution.multipliers.p / hinges.cap if len(hinges.cap) else np.zeros(0)
+        model, theta = self.model, point.theta
+        share = solution.multipliers.p / hinges.cap if len(hinges) else np.zeros(0)
         if solution.exact:  # a share of 1 but for rounding would support its row at the kink instead of where it is
             side = solution.partition.side
             share = np.where(side > 0, 1.0, np.where(side < 0, 0.0, share))
-        constant, slope, column_sums = point.sums.constant, point.sums.slope, point.sums.column_sums
-        if len(hinges.row):
-            kept = point.kept.pick(slice(0, count))
-            support, slopes = dual_pairs(kept.at, hinges, share, model.form)
+        constants, slopes = point.sums.constants.copy(), point.sums.slopes.copy()
+        column_sums, first, shares = point.sums.column_sums, 0, hinges.split(share)
+        for k, part in enumerate(point.parts):
+            count, form = len(part.form.kinks), part.form
+            rows, given = hinges.rows[first : first + count], shares[first : first + count]
+            first += count
+            if not any(len(mine) for mine in rows):
+                continue
+            kept = point.kept[part.term.sample].pick(slice(0, counts[part.term.sample]))
+            y = kept.x - part.t
+            support, slope = dual_pairs(y, form, rows, given)
             with np.errstate(all="ignore"):
-                old = model.form.left_slope(kept.at)
-                moved = kept.weights * (slopes - old)
-                values = kept.weights * (model.utility.value(support) - model.utility.value(kept.at))
-                constant += float(np.sum(values - kept.weights * (slopes * support - old * kept.at)))
-                slope += float(moved.sum())
-                column_sums = column_sums + moved @ self.units.rows(kept.raw)
+                old = form.left_slope(y)
+                moved = kept.weights * (slope - old)
+                values = kept.weights * (form.utility.value(support) - form.utility.value(y))
+                constants[k] += float(np.sum(values - kept.weights * (slope * support - old * y)))
+                slopes[k] += float(moved.sum())
+                column_sums = column_sums + (part.weight * moved) @ self.units[part.term.sample].rows(kept.raw)
         far = distance(theta, 1.0)
         low = np.where(np.isinf(model.low), theta - far, model.low)
         high = np.where(np.isinf(model.high), theta + far, model.high)
         y, z = solution.multipliers.y, solution.multipliers.z
+        most = self.largest if np.isfinite(self.largest) else 1.0 + point.sums.reach
         with np.errstate(all="ignore"):  # sums that overflowed prove nothing, as the gap will say
             bound, y, _ = linear_minimum(column_sums + model.linear, model.polyhedron, low, high, y, z)
-        widest = self.widest if np.isfinite(self.widest) else 1.0 + point.sums.reach
-        gap = point.value - constant - bound + abs(1.0 - slope) * (widest + abs(t))
-        return BlockAnswer(point, count, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)
+            furthest = furthest_inner(self.bounds, most, point.inner)
+            constant = bound_constant(model.inner, point.parts, constants.tolist(), slopes.tolist(), furthest)
+            gap = point.value - constant - bound
+        return BlockAnswer(point, counts, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)
 
     # -- no minimum ---------------------------------------------------------------------------------------------
 
     def _watch(self, problem: Subproblem, solution: SubSolution, point: BlockPoint) -> None:
         """As in memory."""
 
-        def losses(direction: Vector, _: Term) -> tuple[Table, float]:
+        def losses(direction: Vector, term: Term) -> tuple[Table, float]:
             self.passes += 1
-            way = direction / self.units.scale
-            return self.panel.losses(way), float(self.units.center @ way)
+            units = self.units[term.sample]
+            way = direction / units.scale
+            return self.panels[term.sample].losses(way), float(units.center @ way)
 
-        here = point.v[:-1]
+        here = point.theta
         self.radius = next_radius(self.model, problem, solution.v, self.movable, here, self.origin, self.radius, losses)
+
+
+def best_inner_of(panels: Sequence[Table], inner: Inner, theta: Vector) -> tuple[Vector, int]:
+    """The inner variables that are best for the losses at theta, and how many reads it took to find them."""
+    found, passes = np.empty(len(inner.cost)), 0
+    for term in inner.terms:
+        losses, utility = panels[term.sample].losses(theta), term.form.utility
+        if term.s is not None:
+            _, (t, s), _, _, reads = solve_long_inner(losses, alone(inner, term))
+            passes += reads
+            found[term.t], found[term.s] = t, s
+            least = float(inner.low[term.s])
+            if s >= least:
+                continue
+            even = float(inner.cost[term.t]) / term.weight  # what the tilt sums to
+            found[term.s], utility = least, (1.0 / even) * term.form.scaled(least).utility
+        solved = solve_long(losses, utility)
+        passes += solved.passes
+        found[term.t] = solved.threshold
+    return found, passes

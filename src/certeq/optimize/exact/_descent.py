@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from certeq.optimize.exact._risk import (
 )
 from certeq.optimize.exact._working_set import first_assets, grown_hinges, missing_assets, near_hinges, no_hinges
 from certeq.optimize.qp import Multipliers, Partition, Subproblem, SubSolution, solve_subproblem
-from certeq.utilities.forms import Term
+from certeq.utilities.forms import Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -235,7 +236,7 @@ class Descent:
         """The constant K of the bound, less what a tilt that does not sum to 1 may cost; as `_certificate` has it."""
         model, point, inner = self.model, self.point, self.model.inner
         furthest = furthest_inner(self.bounds, 1.0 + float(np.abs(point.losses).max()), point.inner)
-        cost, total = inner.cost.tolist(), 0.0
+        constants, slopes = [], []
         for one in supported:
             part, term = one.part, one.part.term
             if one.seat is None and len(supported) == 1:  # supported where they lie: their value is known
@@ -245,13 +246,9 @@ class Descent:
             else:
                 with np.errstate(all="ignore"):
                     value = float(model.samples.of(model.weights, term) @ part.form.utility.value(one.support))
-            constant = part.weight * (value - float(one.tilt @ one.support))
-            if term.s is not None:
-                coefficient = cost[term.s] + constant / part.s
-                constant = coefficient * (furthest[term.s] if coefficient < 0.0 else float(inner.low[term.s]))
-            drift = abs(cost[term.t] - part.weight * float(one.tilt.sum()))
-            total += constant - (drift * furthest[term.t] if drift > 0.0 else 0.0)
-        return total
+            constants.append(value - float(one.tilt @ one.support))
+            slopes.append(float(one.tilt.sum()))
+        return bound_constant(inner, [one.part for one in supported], constants, slopes, furthest)
 
     def _hinge_tilts(self, solution: SubSolution, hinges: Hinges, parts: tuple[TermAt, ...]) -> tuple[Supported, ...]:
         """Of every term, where kinks take their multipliers from the model."""
@@ -309,6 +306,21 @@ class Descent:
         costs = self.model.costs(self.point.theta)
         tilt = total_tilt(self.model.samples, answer.supported)
         return self.model.scenarios.column_sums(tilt) + costs - prices.y @ q.C + prices.z @ q.G
+
+
+def bound_constant(
+    inner: Inner, parts: Sequence[TermAt], constants: Sequence[float], slopes: Sequence[float], furthest: list[float]
+) -> float:
+    """The constant K of the bound, less what tilts that do not sum to 1 may cost, from those of the terms."""
+    cost, total = inner.cost.tolist(), 0.0
+    for part, constant, slope in zip(parts, constants, slopes, strict=True):
+        term, constant = part.term, part.weight * constant
+        if term.s is not None:
+            coefficient = cost[term.s] + constant / part.s
+            constant = coefficient * (furthest[term.s] if coefficient < 0.0 else float(inner.low[term.s]))
+        drift = abs(cost[term.t] - part.weight * slope)
+        total += constant - (drift * furthest[term.t] if drift > 0.0 else 0.0)
+    return total
 
 
 def total_tilt(samples: SampleRows, supported: tuple[Supported, ...]) -> Vector:

@@ -166,7 +166,8 @@ class Prove:
     """The kernel of a proof: evidence of all rows, at ``support`` with weights ``tilt`` where these are given.
 
     They are given for all rows in order, or for those at the sorted positions ``ids``. Every other row is supported
-    where it lies, with q_i = w_i u'(a_i.theta - t): a subgradient whatever the solver did.
+    where it lies, with q_i = w_i u'(a_i.theta - t): a subgradient whatever the solver did; or, with ``lines``, where it
+    lies at another theta and t, in units of another scale.
     """
 
     theta: Vector
@@ -178,6 +179,7 @@ class Prove:
     ids: Ids | None = None
     sizes: Vector | None = None
     largest: float | None = None
+    lines: tuple[Vector, float, float] | None = None  # theta, t, and by what y is multiplied
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> Evidence:
@@ -187,13 +189,22 @@ class Prove:
             at = slice(block.first, block.first + len(rows)) if block.kept is None else block.ids
             return self._evidence(rows, w, at)
         if not len(self.ids):
-            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes, self.largest)
+            return self._others(rows, w)
         position = np.minimum(np.searchsorted(self.ids, block.ids), len(self.ids) - 1)
         given = self.ids[position] == block.ids
         if not given.any():
-            return evidence(self.form, rows, w, self.theta, self.t, None, None, self.sizes, self.largest)
-        others = evidence(self.form, rows[~given], w[~given], self.theta, self.t, None, None, self.sizes, self.largest)
+            return self._others(rows, w)
+        others = self._others(rows[~given], w[~given])
         return join([others, self._evidence(rows[given], w[given], position[given])])
+
+    def _others(self, rows: Vector, w: Vector) -> Evidence:
+        support = tilt = None
+        if self.lines is not None:
+            theta, t, factor = self.lines
+            with np.errstate(all="ignore"):
+                support = factor * (rows @ theta - t)
+                tilt = w * self.form.left_slope(support)
+        return evidence(self.form, rows, w, self.theta, self.t, support, tilt, self.sizes, self.largest)
 
     def _evidence(self, rows: Vector, w: Vector, at: slice | Ids) -> Evidence:
         return evidence(
@@ -203,6 +214,22 @@ class Prove:
     def join(self, parts: Sequence[Evidence]) -> Evidence:
         """Add up."""
         return join(parts)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several proofs of the same rows in one read."""
+
+    kernels: Sequence[Prove]
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> list[Evidence]:
+        """Evidence of a block for each."""
+        return [kernel(block) for kernel in self.kernels]
+
+    def join(self, parts: Sequence[list[Evidence]]) -> list[Evidence]:
+        """Add up."""
+        return [join(own) for own in zip(*parts, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact._certificate import l1_reach
-from certeq.optimize.exact._oracle import KeptRows, Scenarios, Sums, Units
+from certeq.optimize.exact._oracle import Scenarios
 from certeq.optimize.exact._problem import Problem, Squares
 from certeq.optimize.exact._risk import (
     SampleRows,
@@ -43,12 +43,17 @@ class Point:
 
     @property
     def units(self) -> Vector:
-        """Of the inner variables in the model of a step: a scale s is counted in multiples of itself."""
-        units = np.ones(len(self.inner))
-        for part in self.parts:
-            if part.term.s is not None:
-                units[part.term.s] = part.s
-        return units
+        """Of the inner variables in the model of a step."""
+        return scale_units(self.parts, len(self.inner))
+
+
+def scale_units(parts: tuple[TermAt, ...], count: int) -> Vector:
+    """Units of the inner variables in the model of a step: a scale s is counted in multiples of itself."""
+    units = np.ones(count)
+    for part in parts:
+        if part.term.s is not None:
+            units[part.term.s] = part.s
+    return units
 
 
 @dataclass(frozen=True)
@@ -223,7 +228,7 @@ class Model:
             else:
                 B[mine, size + part.term.s] = -at
             first += len(locations)
-        rest = _without(point.theta, assets)
+        rest = without_assets(point.theta, assets)
         if np.any(rest):
             kink = kink - self.scenarios.losses(rest)[hinges.scenario]
         return B, kink, self.caps(hinges)
@@ -243,7 +248,7 @@ class Model:
         A variable that nothing bounds is given bounds at the ``radius``; ``least`` are bounds of inner variables.
         """
         count = len(self.linear)
-        q, rest = self.polyhedron, _without(v[:count], assets)
+        q, rest = self.polyhedron, without_assets(v[:count], assets)
         at = v[np.append(assets, np.arange(count, len(v)))]
         if H is not None:
             g = g - H @ at
@@ -279,7 +284,7 @@ class Model:
         return Subproblem(g, H, lower, upper, C, q.c, G, q.b, B, kink, cap, len(inner.cost))
 
 
-def _without(theta: Vector, assets: Index) -> Vector:
+def without_assets(theta: Vector, assets: Index) -> Vector:
     """Theta with 0 for the chosen assets."""
     rest = theta.copy()
     rest[assets] = 0.0
@@ -315,69 +320,3 @@ def _in_units(inner: Inner, loss: float) -> Inner:
         replace(term, form=term.form.scaled(1.0 / loss)) if term.s is None else term for term in inner.terms
     ]
     return with_least(Inner(inner.cost, inner.low, inner.high, tuple(terms)), LEAST_SCALE)
-
-
-@dataclass(frozen=True)
-class KeptHinges:
-    """Pairs (kept row, kink) that the model treats exactly; every other row has u's second-order expansion."""
-
-    row: Index
-    which: Index
-    location: Vector  # of the kink
-    cap: Vector  # w times the jump: the largest multiplier
-
-
-def pair_up(kept: KeptRows, form: Form, widths: tuple[float, ...]) -> KeptHinges:
-    """Every kept row with the kinks it is within a width of."""
-    row, which = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
-    for k, (kink, width) in enumerate(zip(form.kinks, widths, strict=True)):
-        near = np.flatnonzero(np.abs(kept.at - kink.at) <= width)
-        row.append(near)
-        which.append(np.full(len(near), k, dtype=np.intp))
-    rows, kinks = np.concatenate(row), np.concatenate(which)
-    return KeptHinges(rows, kinks, form.kink_locations[kinks], kept.weights[rows] * form.jumps[kinks])
-
-
-def block_subproblem(
-    model: Model,
-    units: Units,
-    v: Vector,
-    sums: Sums,
-    kept: KeptRows,
-    hinges: KeptHinges,
-    assets: Index,
-    radius: float,
-) -> Subproblem:
-    """The second-order model at v = (theta, t) in the variables (theta[assets], t).
-
-    ``sums`` are over all rows, kept or not; hinges are taken out of them and stand beside.
-    """
-    columns = np.append(assets, len(v) - 1)
-    # The slope of a hinge above its kink is in the sums; only what is left without it belongs to the quadratic.
-    above = hinges.cap * (kept.at[hinges.row] > hinges.location)
-    scaled = units.rows(kept.raw[hinges.row])
-    g = np.append(sums.column_sums - above @ scaled + model.linear, 1.0 - (sums.slope - float(above.sum())))[columns]
-    H = sums.gram[np.ix_(columns, columns)] if sums.gram is not None and np.any(sums.gram) else None
-    B = np.empty((len(hinges.row), len(columns)))
-    B[:, :-1], B[:, -1] = scaled[:, assets], -1.0
-    rest = _without(v[:-1], assets)
-    kink = hinges.location - scaled @ rest if np.any(rest) else hinges.location
-    return model.around(v, assets, g, H, (B, kink, hinges.cap), radius)
-
-
-def dual_pairs(at: Vector, hinges: KeptHinges, share: Vector, form: Form) -> tuple[Vector, Vector]:
-    """Points y and slopes of u there, one per kept row, that follow the hinges' multipliers.
-
-    A slope between the two at a kink is a subgradient at the kink only, so such a row is supported there; so is one
-    whose multiplier and position disagree. Every other row is supported where it is. Whatever ``share`` is, the
-    slopes are subgradients at y.
-    """
-    with np.errstate(all="ignore"):
-        support, slope = at.copy(), np.array(form.left_slope(at), dtype=np.float64)
-    part = np.clip(share, 0.0, 1.0)
-    for k, kink in enumerate(form.kinks):
-        mine = hinges.which == k
-        rows, shares = hinges.row[mine], part[mine]
-        tied = np.where(at[rows] > kink.at, shares < 1.0, shares > 0.0)
-        support[rows[tied]], slope[rows[tied]] = kink.at, kink.left + kink.jump * shares[tied]
-    return support, slope

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from certeq._table import Block
 from certeq._table import Index as Ids
 from certeq._threads import run_all
-from certeq.optimize.exact._risk import SampleRows
-from certeq.utilities import Utility
+from certeq.optimize.exact._risk import SampleRows, TermAt, times
+from certeq.utilities import Pieces
 from certeq.utilities.forms import Form
 
 Vector = NDArray[np.float64]
@@ -200,14 +200,14 @@ class Scenarios:
 
 @dataclass(frozen=True)
 class Units:
-    """Losses in units of size 1:  (A - center) / scale, weights over their sum."""
+    """Losses of a sample in units of size 1:  (A - center) / scale, weights over their sum."""
 
     center: Vector
     scale: float
     mass: float
 
     def rows(self, raw: Vector) -> Vector:
-        """KeptRows in these units."""
+        """Rows in these units."""
         return (raw - self.center) / self.scale
 
     def weights(self, raw: Vector | None, count: int) -> Vector:
@@ -217,19 +217,19 @@ class Units:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Scenarios that are kept: where they are in the panel, their losses as given, probabilities, and u's argument."""
+    """Scenarios that are kept: where they are in their table, their losses as given, probabilities, and a_i.theta."""
 
     ids: Ids
     raw: Vector
     weights: Vector
-    at: Vector
+    x: Vector
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def pick(self, chosen: Any) -> KeptRows:
         """Some of them."""
-        return KeptRows(self.ids[chosen], self.raw[chosen], self.weights[chosen], self.at[chosen])
+        return KeptRows(self.ids[chosen], self.raw[chosen], self.weights[chosen], self.x[chosen])
 
 
 def join_rows(parts: Sequence[KeptRows]) -> KeptRows:
@@ -238,7 +238,7 @@ def join_rows(parts: Sequence[KeptRows]) -> KeptRows:
         np.concatenate([part.ids for part in parts]),
         np.concatenate([part.raw for part in parts]),
         np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.at for part in parts]),
+        np.concatenate([part.x for part in parts]),
     )
 
 
@@ -249,69 +249,110 @@ def no_rows(columns: int) -> KeptRows:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over scenarios at (theta, t), with x the losses, e = x - t and q = w u'(e).
+    """Sums over scenarios at (theta, inner), with x the losses and, of every term, y = x - t and q = w f'(y).
 
-    ``constant`` is sum w u(e) - q e, ``column_sums`` sum q x' by asset, ``gram`` sum w u''(e) B^T B, B = (losses, -1).
+    ``values`` are sum w f(y), ``constants`` sum w f(y) - q y and ``slopes`` sum q, one entry for each term of the risk;
+    ``column_sums`` is sum q x' by asset and ``gram`` sum w f''(y) B^T B in (theta, inner), both over all terms by
+    weight. A row of B is (losses, -1) in theta and t; beside a scale s, which is counted in multiples of itself, -y.
     """
 
-    value: float
-    constant: float
-    slope: float
+    values: Vector
+    constants: Vector
+    slopes: Vector
     column_sums: Vector
     gram: Vector | None
     reach: float  # greatest |x|
 
-    def plus(self, other: Sums, sign: float = 1.0) -> Sums:
-        """Add or take away the sums over other scenarios."""
-        gram = self.gram
-        if gram is not None and other.gram is not None:
-            gram = gram + sign * other.gram
+    def plus(self, other: Sums) -> Sums:
+        """Add the sums over other scenarios."""
+        return add_sums([self, other])
+
+
+def add_sums(parts: Sequence[Sums]) -> Sums:
+    """The sums over all scenarios."""
+    grams = [one.gram for one in parts if one.gram is not None]
+    with np.errstate(all="ignore"):  # far from the minimum u may overflow; what comes of it is no better point
         return Sums(
-            self.value + sign * other.value,
-            self.constant + sign * other.constant,
-            self.slope + sign * other.slope,
-            self.column_sums + sign * other.column_sums,
-            gram,
-            max(self.reach, other.reach),
+            np.sum([one.values for one in parts], axis=0),
+            np.sum([one.constants for one in parts], axis=0),
+            np.sum([one.slopes for one in parts], axis=0),
+            np.sum([one.column_sums for one in parts], axis=0),
+            np.sum(grams, axis=0) if grams else None,
+            max(one.reach for one in parts),
         )
 
 
-def add_up(rows: Vector, weights: Vector, at: Vector, x: Vector, form: Form, curved: bool) -> Sums:
-    """The sums over the rows at hand; u is taken at ``at``."""
+Curved = tuple[TermAt, Vector, Vector]  # a term, weight * w * f''(y), and y
+
+
+def add_up(rows: Vector, weights: Vector, x: Vector, parts: Sequence[TermAt], mine: Sequence[int], inner: int) -> Sums:
+    """The sums over the rows at hand, of those terms that are of their sample."""
+    values, constants, slopes = np.zeros((3, len(parts)))
+    total: Vector | None = None
+    curved: list[Curved] = []
     with np.errstate(all="ignore"):
-        value = form.utility.value(at)
-        slope, curvature = form.derivatives(at) if curved else (form.left_slope(at), None)
-        total, q = float(np.sum(weights * value)), weights * slope
-        gram = None if curvature is None else _gram(rows, weights * curvature)
-        reach = float(np.max(np.abs(x), initial=0.0))
-        return Sums(total, total - float(np.sum(q * at)), float(np.sum(q)), q @ rows, gram, reach)
+        for k in mine:
+            part = parts[k]
+            y = x - part.t
+            if is_piecewise(part.form):
+                slope = part.form.left_slope(y)
+            else:
+                slope, curvature = part.form.derivatives(y)
+                curved.append((part, times(part.weight, weights * curvature), y))
+            q = weights * slope
+            values[k] = np.sum(weights * part.form.utility.value(y))
+            constants[k] = values[k] - np.sum(q * y)
+            slopes[k] = np.sum(q)
+            q = times(part.weight, q)
+            total = q if total is None else total + q
+        assert total is not None
+        gram = _gram(rows, curved, inner) if curved else None
+        return Sums(values, constants, slopes, total @ rows, gram, float(np.max(np.abs(x), initial=0.0)))
 
 
-def _gram(rows: Vector, diagonal: Vector) -> Vector:
+def is_piecewise(form: Form) -> bool:
+    """Whether a form has no curvature anywhere."""
+    return isinstance(form.shape, Pieces)
+
+
+def _gram(rows: Vector, curved: Sequence[Curved], inner: int) -> Vector:
     size = rows.shape[1]
-    live = np.flatnonzero(diagonal)
-    if 2 * len(live) < len(diagonal):
-        rows, diagonal = rows[live], diagonal[live]
-    root = np.sqrt(diagonal)
-    half = rows * root[:, None]
-    out = np.empty((size + 1, size + 1))
+    total = curved[0][1] if len(curved) == 1 else np.sum([diagonal for _, diagonal, _ in curved], axis=0)
+    live = np.flatnonzero(total)
+    if 2 * len(live) < len(total):
+        rows, total = rows[live], total[live]
+        curved = [(part, diagonal[live], y[live]) for part, diagonal, y in curved]
+    half = rows * np.sqrt(total)[:, None]
+    out = np.zeros((size + inner, size + inner))
     out[:size, :size] = half.T @ half
-    out[:size, size] = out[size, :size] = -(root @ half)
-    out[size, size] = diagonal.sum()
+    for part, diagonal, y in curved:
+        t, s = size + part.term.t, part.term.s
+        out[:size, t] = -(diagonal @ rows)
+        out[t, t] = diagonal.sum()
+        if s is not None:
+            s += size
+            moved = diagonal * y
+            out[:size, s] = -(moved @ rows)
+            out[t, s] = out[s, t] = moved.sum()
+            out[s, s] = moved @ y
+    out[size:, :size] = out[:size, size:].T
     return out
 
 
 @dataclass(frozen=True)
 class Look:
-    """The kernel of a step: sums at (theta, t) over all rows but those ``kept``, and which others are near a kink."""
+    """The kernel of a step: sums at (theta, inner) over all rows but those ``kept``, and which others are near a kink.
+
+    It is for one sample, whose terms are ``mine``.
+    """
 
     theta: Vector
-    t: float
-    form: Form
+    parts: tuple[TermAt, ...]
+    mine: tuple[int, ...]
+    inner: int
     units: Units
-    curved: bool
     kept: Ids  # sorted
-    widths: tuple[float, ...]  # how near, per kink
+    ends: tuple[tuple[float, float], ...]  # of every kink of these terms the loss that is on it, and how near is near
     share: float  # at most this part of the rows
     wide: ClassVar[bool] = False
 
@@ -325,58 +366,49 @@ class Look:
                 ids, raw, w = ids[free], raw[free], w[free]
         scaled = self.units.rows(raw)
         x = scaled @ self.theta
-        at = x - self.t
-        sums = add_up(scaled, w, at, x, self.form, self.curved)
-        chosen = np.flatnonzero(self._near(at) <= 1.0) if self.widths else np.zeros(0, dtype=np.intp)
+        sums = add_up(scaled, w, x, self.parts, self.mine, self.inner)
+        chosen = np.flatnonzero(self._near(x) <= 1.0) if self.ends else np.zeros(0, dtype=np.intp)
         most = 16 + int(self.share * len(ids))
         if len(chosen) > most:
-            chosen = chosen[np.argpartition(self._near(at[chosen]), most)[:most]]
-        return sums, KeptRows(ids[chosen], raw[chosen], w[chosen], at[chosen])
+            chosen = chosen[np.argpartition(self._near(x[chosen]), most)[:most]]
+        return sums, KeptRows(ids[chosen], raw[chosen], w[chosen], x[chosen])
 
-    def _near(self, at: Vector) -> Vector:
+    def _near(self, x: Vector) -> Vector:
         """Distance to the nearest kink, in widths."""
-        far = np.full(len(at), np.inf)
-        for kink, width in zip(self.form.kinks, self.widths, strict=True):
+        far = np.full(len(x), np.inf)
+        for at, width in self.ends:
             if width > 0.0:
-                far = np.minimum(far, np.abs(at - kink.at) / width)
+                far = np.minimum(far, np.abs(x - at) / width)
         return far
 
     def join(self, parts: Sequence[tuple[Sums, KeptRows]]) -> tuple[Sums, KeptRows]:
         """Add up, and put rows one after the other."""
-        sums = [part[0] for part in parts]
-        grams = [one.gram for one in sums if one.gram is not None]
-        with np.errstate(all="ignore"):  # far from the minimum u may overflow; what comes of it is no better point
-            total = Sums(
-                float(np.sum([one.value for one in sums])),
-                float(np.sum([one.constant for one in sums])),
-                float(np.sum([one.slope for one in sums])),
-                np.sum([one.column_sums for one in sums], axis=0),
-                np.sum(grams, axis=0) if grams else None,
-                max(one.reach for one in sums),
-            )
-        return total, join_rows([part[1] for part in parts])
+        return add_sums([part[0] for part in parts]), join_rows([part[1] for part in parts])
 
 
 @dataclass(frozen=True)
 class Along:
-    """The kernel of a line search: sum w u(x - t) at points between two, all in one pass."""
+    """The kernel of a line search: the terms of a sample at points between two, by weight, all in one pass."""
 
     theta: Vector
-    t: float
-    to_theta: Vector
-    to_t: float
+    to: Vector
     lengths: tuple[float, ...]
-    utility: Utility
+    parts: tuple[tuple[TermAt, ...], ...]  # at each length
+    mine: tuple[int, ...]
     units: Units
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> Vector:
         """Values of a piece."""
         scaled, w = self.units.rows(block.rows), self.units.weights(block.weights, len(block.rows))
-        here, there = scaled @ self.theta - self.t, scaled @ self.to_theta - self.to_t
+        here, there = scaled @ self.theta, scaled @ self.to
+        found = np.zeros(len(self.lengths))
         with np.errstate(all="ignore"):
-            values = [np.sum(w * self.utility.value(here + s * (there - here))) for s in self.lengths]
-        return np.array(values, dtype=np.float64)
+            for i, (length, parts) in enumerate(zip(self.lengths, self.parts, strict=True)):
+                x = here + length * (there - here)
+                for k in self.mine:
+                    found[i] += parts[k].weight * np.sum(w * parts[k].form.utility.value(x - parts[k].t))
+        return found
 
     def join(self, parts: Sequence[Vector]) -> Vector:
         """Add up."""

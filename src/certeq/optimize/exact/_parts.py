@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_array, check_instance, check_number
+from certeq._table import ArrayTable, Table, as_table
 from certeq.optimize.domains import UnboundedError
 from certeq.optimize.domains._rows import Constraints
+from certeq.optimize.exact._panel import PanelResult, solve_tables
 from certeq.optimize.exact._problem import (
     ExactResult,
     PartResult,
@@ -29,11 +31,12 @@ from certeq.optimize.exact._problem import (
 )
 from certeq.optimize.exact._risk import SampleRows, read_inner, thresholds_of
 from certeq.optimize.exact._solve import check_limits, solve_problem
-from certeq.risk.solvers import solve_risk
+from certeq.risk.solvers import solve_long_inner, solve_risk
 from certeq.utilities import Risk
 from certeq.utilities.forms import Inner, Term
 
 Vector = NDArray[np.float64]
+_DRAWN = 4096  # rows of a table in blocks, by which its unit is chosen
 _NEAR = 2.0  # powers of 2 by which losses of two parts may differ before they are counted in units of their own
 
 
@@ -44,7 +47,8 @@ class RiskPart:
     Parameters
     ----------
     A : array, shape (M, d)
-        Losses of M scenarios, d assets. Parts may have different scenarios, and different numbers of them.
+        Losses of M scenarios, d assets. Parts may have different scenarios, and different numbers of them. What
+        `LinearLoss` reads in blocks (a Dask array, a large mapped file) is read in blocks here too.
     risk : Utility or Risk
         What risk means, as in `solve_exact`.
     weight : float
@@ -84,7 +88,7 @@ def solve_parts(
     tol: float = 1e-9,
     max_iter: int = 200,
     time_limit: float | None = None,
-) -> ExactResult:
+) -> ExactResult | PanelResult:
     r"""Minimize  sum_k weight_k risk_k(A_k theta + offset_k) + linear.theta  over a polyhedron.
 
     Parameters
@@ -99,7 +103,8 @@ def solve_parts(
 
     Returns
     -------
-    ExactResult
+    ExactResult or PanelResult
+        The latter where a table is read in blocks, then without tilts.
         Value, gap and bound are those of the whole sum, and so is the proof. ``parts`` has for every part, in the order
         given, the value of its risk (not yet times its weight), its threshold, inner variables and tilt. Those of the
         result itself are these one after the other.
@@ -145,8 +150,12 @@ def solve_parts(
     if given is not None and joined.unit is not None:
         given = np.append(given, joined.unit)
     deadline = np.inf if time_limit is None else began + time_limit
+    found: ExactResult | PanelResult
     try:
-        found = solve_problem(problem, given, tol, max_iter, deadline)
+        if joined.in_blocks:
+            found = solve_tables(joined.tables(), problem, given, tol, max_iter, deadline)
+        else:
+            found = solve_problem(problem, given, tol, max_iter, deadline)
     except UnboundedError as error:
         raise UnboundedError(str(error), error.direction[:assets]) from None
     return joined.result(found)
@@ -168,16 +177,19 @@ class _Read:
 class _Sample:
     """Scenarios of positive weight, their probabilities, their offset, and the largest of their losses in size."""
 
-    table: NDArray[np.floating]
+    table: Any  # an array, or a Table with its weights
     mass: Vector
     offset: Vector | None
     largest: float
 
     def spread(self) -> float:
         """A typical deviation of the losses of an asset; their size where they do not vary."""
-        center = self.mass @ self.table
+        rows, mass = self.table, self.mass
+        if isinstance(rows, Table):  # some of them will do
+            rows = rows.draw(_DRAWN).rows
+            mass = np.full(len(rows), 1.0 / len(rows))
         with np.errstate(all="ignore"):
-            deviation = float(np.sqrt(np.mean(self.mass @ np.square(self.table - center))))
+            deviation = float(np.sqrt(np.mean(mass @ np.square(rows - mass @ rows))))
         return deviation if 1e-13 * self.largest < deviation < np.inf else self.largest or 1.0
 
 
@@ -199,17 +211,46 @@ class _Joined:
         """How many variables the caller has."""
         return int(self.samples[0].table.shape[1])
 
+    @property
+    def used(self) -> list[int]:
+        """The samples of parts that count."""
+        return sorted({one.sample for one in self.parts if one.weight > 0.0})
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the scenarios are read in blocks."""
+        return isinstance(self.samples[0].table, Table)
+
+    def tables(self) -> list[Table]:
+        """Those that are read in blocks, offsets as a column."""
+        return [self._longer(self.samples[k]) for k in self.used]
+
+    def _longer(self, sample: _Sample) -> Table:
+        table: Table = sample.table
+        if self.unit is None:
+            return table
+        return table.with_column(np.zeros(len(table)) if sample.offset is None else sample.offset / self.unit)
+
     def problem(self, linear: Vector, q: Constraints, squares: Squares | None) -> Problem:
-        """The problem that is solved."""
+        """The problem that is solved; of tables that are read in blocks a row stands for all."""
         inner, shares = self._terms()
-        tables = [self._table(sample, power) for sample, power in zip(self.samples, self.powers, strict=True)]
+        used = self.used
+        tables: list[NDArray[np.floating]]
+        if self.in_blocks:
+            if squares is not None:
+                raise ValueError("quadratic needs scenarios in memory; found a table that is read in blocks.")
+            tables = [np.zeros((1, self.assets + (self.unit is not None))) for _ in used]
+            masses = [np.ones(1) for _ in used]
+        else:
+            tables = [self._table(self.samples[k], self.powers[k]) for k in used]
+            masses = [self.samples[k].mass for k in used]
         ends = np.cumsum([0, *[len(table) for table in tables]]).tolist()
         rows = tuple([slice(first, end) for first, end in pairwise(ends)])
         if len(tables) == 1:
-            table, samples, largest = tables[0], SampleRows(self.samples[0].mass), self.samples[0].largest
+            table, samples, largest = tables[0], SampleRows(masses[0]), self.samples[used[0]].largest
         else:
             table = np.concatenate(tables)
-            samples = SampleRows(np.concatenate([one.mass for one in self.samples]), rows)
+            samples = SampleRows(np.concatenate(masses), rows)
         if self.unit is not None or len(tables) > 1:
             largest = float(np.abs(table).max())
         linear, squares = linear / self.factor, None if squares is None else squares.scaled(1.0 / self.factor)
@@ -223,7 +264,7 @@ class _Joined:
         return Problem(table, samples, tuple(shares), inner, linear, q, largest, squares)
 
     def _table(self, sample: _Sample, power: float) -> NDArray[np.floating]:
-        table = sample.table if power == 1.0 else sample.table.astype(np.float64) * power
+        table: NDArray[np.floating] = sample.table if power == 1.0 else sample.table.astype(np.float64) * power
         if self.unit is None:
             return table
         offset = np.zeros(len(table)) if sample.offset is None else sample.offset * (power / self.unit)
@@ -232,7 +273,7 @@ class _Joined:
     def _terms(self) -> tuple[Inner, list[Share]]:
         """The terms of all risks, with inner variables one after the other; and whose they are."""
         terms: list[Term] = []
-        costs, lows, highs, shares, first = [], [], [], [], 0
+        costs, lows, highs, shares, first, used = [], [], [], [], 0, self.used
         for one in self.parts:
             if one.weight == 0.0:
                 continue
@@ -242,7 +283,7 @@ class _Joined:
             for term in one.inner.terms:
                 form = term.form if term.s is not None else term.form.scaled(power)
                 s = None if term.s is None else first + term.s
-                terms.append(Term(factor * term.weight, form, first + term.t, s, one.sample))
+                terms.append(Term(factor * term.weight, form, first + term.t, s, used.index(one.sample)))
             own = slice(first, first := first + len(one.inner.cost))
             costs.append(factor * one.inner.cost)
             lows.append(one.inner.low)
@@ -250,7 +291,7 @@ class _Joined:
             shares.append(Share(one.part.risk, factor, range(begin, len(terms)), own, one.count, one.kept))
         return Inner(np.concatenate(costs), np.concatenate(lows), np.concatenate(highs), tuple(terms)), shares
 
-    def result(self, found: ExactResult) -> ExactResult:
+    def result(self, found: ExactResult | PanelResult) -> ExactResult | PanelResult:
         """The result in the caller's units, for the caller's variables and parts."""
         theta, factor, solved = found.theta[: self.assets], self.factor, iter(found.parts)
         parts = [self._alone(one, theta) if one.weight == 0.0 else self._back(one, next(solved)) for one in self.parts]
@@ -258,15 +299,18 @@ class _Joined:
         multipliers = {name: factor * prices for name, prices in found.multipliers.items()}
         for name in ("lower", "upper"):
             multipliers[name] = multipliers[name][: self.assets]
+        changed: dict[str, Any] = {}
+        if isinstance(found, ExactResult):
+            changed["tilt"] = np.concatenate([part.tilt for part in parts if part.tilt is not None])
         return replace(
             found,
+            **changed,
             theta=theta,
             value=factor * found.value,
             gap=factor * found.gap,
             lower_bound=factor * found.lower_bound,
             threshold=float(thresholds[0]) if len(thresholds) == 1 else thresholds,
             inner=np.concatenate([part.inner for part in parts]),
-            tilt=np.concatenate([part.tilt for part in parts]),
             trace=[(factor * value, factor * gap, seconds, size) for value, gap, seconds, size in found.trace],
             multipliers=multipliers,
             parts=tuple(parts),
@@ -279,6 +323,11 @@ class _Joined:
     def _alone(self, one: _Read, theta: Vector) -> PartResult:
         """A part that the problem has not: its risk at theta."""
         sample = self.samples[one.sample]
+        if self.in_blocks:
+            longer = theta if self.unit is None else np.append(theta, self.unit)
+            value, inner, *_ = solve_long_inner(self._longer(sample).losses(longer), one.inner)
+            thresholds = inner[thresholds_of(one.inner)]
+            return PartResult(value, float(thresholds[0]) if len(thresholds) == 1 else thresholds, inner)
         losses = np.asarray(sample.table @ theta, dtype=np.float64)
         solved = solve_risk(losses if sample.offset is None else losses + sample.offset, sample.mass, one.part.risk)
         assert solved is not None  # losses are finite
@@ -316,12 +365,24 @@ def _join(parts: Sequence[RiskPart]) -> _Joined:
     total = sum(one.weight for one in read)
     if total == 0.0:
         raise ValueError("parts must have a positive weight, at least one of them; found only weights of 0.")
+    if any(isinstance(sample.table, Table) for sample in samples):
+        samples = [_in_blocks(sample) for sample in samples]
+        read = [replace(one, kept=None) for one in read]
     spreads = [sample.spread() for sample in samples]
-    powers = [_power(spreads[0] / spread) for spread in spreads]
+    in_blocks = isinstance(samples[0].table, Table)
+    unit = next(spreads[one.sample] for one in read if one.weight > 0.0)
+    powers = [1.0 if in_blocks else _power(unit / spread) for spread in spreads]
     # The risk of a part in its own units has the factor weight/power; a power of 4 has a root that is a power of 2.
     total = sum(one.weight / powers[one.sample] for one in read)
     factor = 4.0 ** math.floor(math.log(total, 4.0))
-    return _Joined(read, samples, powers, _unit_of_offsets(samples, powers, spreads[0]), factor)
+    return _Joined(read, samples, powers, _unit_of_offsets(samples, powers, unit), factor)
+
+
+def _in_blocks(sample: _Sample) -> _Sample:
+    """A sample in memory as a table beside others that are not."""
+    if isinstance(sample.table, Table):
+        return sample
+    return replace(sample, table=ArrayTable(sample.table, sample.mass))
 
 
 def _power(ratio: float) -> float:
@@ -333,7 +394,7 @@ def _power(ratio: float) -> float:
 def _unit_of_offsets(samples: list[_Sample], powers: list[float], spread: float) -> float | None:
     """The variable that multiplies the column of offsets: one that makes it as large as the losses of an asset."""
     deviations = [
-        power * math.sqrt(float(one.mass @ np.square(one.offset - one.mass @ one.offset)))
+        power * (one.offset.std() if isinstance(one.table, Table) else math.sqrt(_variance(one.offset, one.mass)))
         for one, power in zip(samples, powers, strict=True)
         if one.offset is not None and one.offset.any()
     ]
@@ -343,13 +404,26 @@ def _unit_of_offsets(samples: list[_Sample], powers: list[float], spread: float)
     return 2.0 ** round(math.log2(largest / spread)) if largest > 0.0 else 2.0**-40
 
 
+def _variance(x: Vector, mass: Vector) -> float:
+    return float(mass @ np.square(x - mass @ x))
+
+
+def _read_offset(name: str, offset: Any, count: int) -> Vector | None:
+    if offset is None:
+        return None
+    if np.ndim(offset) == 0:
+        return np.full(count, check_number(f"{name}.offset", offset))
+    return check_array(f"{name}.offset", offset, size=count)
+
+
 def _read_sample(name: str, part: RiskPart) -> tuple[_Sample, int, NDArray[np.intp] | None]:
+    panel, weights = as_table(part.A), part.scenario_weights
+    if panel is not None:
+        offset = _read_offset(name, part.offset, len(panel))
+        panel = panel if weights is None else panel.with_weights(weights)
+        return _Sample(panel, np.zeros(0), offset, 1.0), len(panel), None
     table, largest = read_table(f"{name}.A", part.A)
     count = len(table)
-    offset: Vector | None = None
-    if part.offset is not None:
-        number = np.ndim(part.offset) == 0
-        offset = np.full(count, check_number(f"{name}.offset", part.offset)) if number else None
-        offset = check_array(f"{name}.offset", part.offset, size=count) if offset is None else offset
-    table, mass, kept = read_weights(f"{name}.scenario_weights", part.scenario_weights, table)
+    offset = _read_offset(name, part.offset, count)
+    table, mass, kept = read_weights(f"{name}.scenario_weights", weights, table)
     return _Sample(table, mass, offset if kept is None or offset is None else offset[kept], largest), count, kept

@@ -298,13 +298,14 @@ class PartResult:
         All inner variables of the risk, in the order of its ``inner()``.
     tilt : array
         Worst-case probabilities of its scenarios, which sum to 1: ``tilt @ A`` is a slope of the risk in theta, and
-        ``tilt @ (A v + offset)`` is at most its value at any v where the risk is coherent.
+        ``tilt @ (A v + offset)`` is at most its value at any v where the risk is coherent. None of scenarios that are
+        read in blocks, where it stays with them.
     """
 
     value: float
     threshold: float | Vector
     inner: Vector
-    tilt: Vector = field(repr=False)
+    tilt: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

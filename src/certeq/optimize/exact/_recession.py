@@ -11,7 +11,7 @@ from certeq._table import ArrayTable, Table, summary
 from certeq.optimize.exact._model import Model
 from certeq.optimize.exact._risk import SampleRows, alone, best_inner, with_least
 from certeq.optimize.qp import Subproblem
-from certeq.risk.solvers import solve_long
+from certeq.risk.solvers import solve_long, solve_long_inner
 from certeq.utilities import CVaR
 from certeq.utilities.forms import Inner, Term
 
@@ -88,10 +88,11 @@ def _slope_far_out(
     scale is as much larger as its losses are: it tends to the term's own risk of Y.
     """
     if term.s is not None:
-        table, _ = losses(direction, term)
-        assert isinstance(table, ArrayTable)  # tables that are read in blocks have plain terms
-        assert table.weights is not None
-        return best_inner(table.values, SampleRows(table.weights), with_least(alone(inner, term), 0.0))[0]
+        table, mean = losses(direction, term)
+        own = with_least(alone(inner, term), 0.0)
+        if isinstance(table, ArrayTable) and table.weights is not None:  # in memory, less their mean
+            return best_inner(table.values, SampleRows(table.weights), own)[0]
+        return solve_long_inner(table, own)[0] - float(own.cost[0]) * mean
     low, high = term.form.utility.slope_range
     if low == high:
         return 0.0

@@ -24,8 +24,8 @@ from certeq.utilities.forms import form as form_of
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
-_FIRST = 1e-3  # the least first bound, where losses have size 1
+FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
+FIRST_SCALE = 1e-3  # the least first bound, where losses have size 1
 ASIDE = 10.0  # scales by which t is moved off the largest loss, so that no support is taken for a loss
 
 
@@ -34,7 +34,7 @@ def bounded_scales(model: Model, point: Point) -> tuple[Model, Point]:
     which = scales_of(model.inner)
     if not which:
         return model, point
-    return _with_least(model, point, np.maximum(point.inner[which] / _FALL, _FIRST))
+    return _with_least(model, point, np.maximum(point.inner[which] / FALL, FIRST_SCALE))
 
 
 def _with_least(model: Model, point: Point, least: Vector) -> tuple[Model, Point]:
@@ -59,7 +59,7 @@ def with_smaller_scales(descent: Descent, answer: Answer, tolerance: float, max_
             at_zero = _at_zero(descent, answer, ended, tolerance, max_iter)
             if at_zero is not None:
                 yield at_zero
-        descent.restart(*_with_least(model, answer.point, np.maximum(least / _FALL, LEAST_SCALE)))
+        descent.restart(*_with_least(model, answer.point, np.maximum(least / FALL, LEAST_SCALE)))
         answer = descent.run(tolerance, max_iter - descent.iterations, answer.assets, warm=True)
         yield answer
         if at_zero is not None:  # its point with the tilt of a small s: several tilts may be possible at s = 0

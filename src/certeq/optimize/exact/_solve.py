@@ -59,8 +59,8 @@ from certeq.utilities.forms import Inner
 Vector = NDArray[np.float64]
 
 _ANEW = 20  # steps from which on half of them are kept for a second start
-_FEW_DIGITS = 1e-8  # the least scale s beside losses of size 1 where a tilt is made of it
-_ABOVE_ROUNDING = 2e-13  # of the threshold: so large a scale is told from the roundings of losses
+FEW_DIGITS = 1e-8  # the least scale s beside losses of size 1 where a tilt is made of it
+ABOVE_ROUNDING = 2e-13  # of the threshold: so large a scale is told from the roundings of losses
 _MANY = 60_000  # from this many scenarios on, a third of that number is solved first
 
 
@@ -204,8 +204,9 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     if proof.relative > tol:
         proof = _without_the_solver(problem, box, model, proof)
     found, late = proof.certificate, time.perf_counter() > deadline
-    inner = proof.inner + _of_thresholds(problem.inner, offsets @ proof.theta)
-    parts = _parts(problem, proof, inner)
+    inner = proof.inner + of_thresholds(problem.inner, offsets @ proof.theta)
+    tilts = [_all_scenarios(share, _summing_to_one(problem, proof, share)) for share in problem.shares]
+    parts = parts_of(problem, found, inner, tilts)
     thresholds = inner[thresholds_of(problem.inner)]
     steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in answer.trace]
     return ExactResult(
@@ -216,7 +217,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         relative_gap=proof.relative,
         threshold=float(thresholds[0]) if len(thresholds) == 1 else thresholds,
         inner=inner,
-        tilt=parts[0].tilt if len(parts) == 1 else np.concatenate([part.tilt for part in parts]),
+        tilt=tilts[0] if len(tilts) == 1 else np.concatenate(tilts),
         status=status_of(proof.relative <= tol, answer.iterations >= max_iter, late),
         iterations=answer.iterations,
         trace=steps or [(found.value, found.gap, time.perf_counter() - began, len(movable))],
@@ -226,7 +227,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     )
 
 
-def _of_thresholds(inner: Inner, by_sample: Vector) -> Vector:
+def of_thresholds(inner: Inner, by_sample: Vector) -> Vector:
     """Inner variables that are 0 but for thresholds, which are given for every sample."""
     found = np.zeros(len(inner.cost))
     for term in inner.terms:
@@ -251,12 +252,12 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     theta = tidied(problem, model, answer.point.theta)
     c_norm, g_norm = q.lengths()
     y, z = answer.y * scenarios.scale / c_norm, answer.z * scenarios.scale / g_norm
-    inner = answer.point.inner * model.loss + _of_thresholds(problem.inner, scenarios.centers @ theta)
+    inner = answer.point.inner * model.loss + of_thresholds(problem.inner, scenarios.centers @ theta)
     for term in problem.inner.terms:
         if term.s is not None and answer.point.inner[term.s] == LEAST_SCALE:
             # In place of 0: as little as the roundings of losses allow, beside a cost that may be large.
             s = float(inner[term.s]) * min(1.0, 10.0 / float(problem.inner.cost[term.s]))
-            s = max(s, _ABOVE_ROUNDING * abs(float(inner[term.t])))
+            s = max(s, ABOVE_ROUNDING * abs(float(inner[term.t])))
             inner[term.t] += ASIDE * (s - inner[term.s])
             inner[term.s] = s
     spread = np.minimum(model.scenarios.root_mean_square(), problem.largest)
@@ -298,7 +299,7 @@ def _inner_at(problem: Problem, theta: Vector) -> Vector:
     losses = ArrayTable(problem.table).elementwise(_Losses(theta))
     # Where s is nearly 0 the tilt has as many digits as s is longer than the roundings of losses.
     spread = float(losses.max() - losses.min()) or float(np.abs(losses).max()) or 1.0
-    inner = with_least(problem.inner, _FEW_DIGITS * spread)
+    inner = with_least(problem.inner, FEW_DIGITS * spread)
     return best_inner(losses, problem.samples, inner)[1]
 
 
@@ -335,18 +336,18 @@ def tidied(problem: Problem, model: Model, theta: Vector) -> Vector:
     return onto_rows(q, clean) if np.any(q.G @ clean > q.b) else clean
 
 
-def _parts(problem: Problem, proof: _Proof, inner: Vector) -> tuple[PartResult, ...]:
+def parts_of(
+    problem: Problem, found: Certificate, inner: Vector, tilts: Sequence[Vector | None]
+) -> tuple[PartResult, ...]:
     """What is known of every risk at the point found, with these inner variables."""
-    found, terms = [], problem.inner.terms
-    for share in problem.shares:
-        own = terms[share.terms.start : share.terms.stop]
-        value = float(problem.inner.cost[share.inner] @ inner[share.inner])
-        value += math.fsum(proof.certificate.terms[share.terms.start : share.terms.stop])
-        thresholds = inner[[term.t for term in own]]
-        threshold = float(thresholds[0]) if len(own) == 1 else thresholds
-        tilt = _all_scenarios(share, _summing_to_one(problem, proof, share))
-        found.append(PartResult(value / share.factor, threshold, inner[share.inner], tilt))
-    return tuple(found)
+    parts = []
+    for share, tilt in zip(problem.shares, tilts, strict=True):
+        own = slice(share.terms.start, share.terms.stop)
+        value = float(problem.inner.cost[share.inner] @ inner[share.inner]) + math.fsum(found.terms[own])
+        thresholds = inner[[term.t for term in problem.inner.terms[own]]]
+        threshold = float(thresholds[0]) if len(thresholds) == 1 else thresholds
+        parts.append(PartResult(value / share.factor, threshold, inner[share.inner], tilt))
+    return tuple(parts)
 
 
 def _summing_to_one(problem: Problem, proof: _Proof, share: Share) -> Vector:

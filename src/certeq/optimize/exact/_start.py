@@ -157,18 +157,6 @@ class ScenarioSummary:
     drawn: Vector
     drawn_weights: Vector | None
 
-    @property
-    def centers(self) -> Vector:
-        """As of scenarios in memory: one row, of the only sample."""
-        return self.center[None, :]
-
-    @property
-    def scale(self) -> float:
-        """A typical deviation; the size of the losses where they do not vary."""
-        spread = float(np.sqrt(np.mean(np.square(self.deviation))))
-        size = float(np.max(np.abs(self.center), initial=0.0))
-        return spread if spread > 1e-13 * size else (size or 1.0)
-
     def with_tail(self, rows: Vector, weights: Vector, theta: Vector) -> ScenarioSummary:
         """The worst scenarios at theta as they are, and those drawn that are better in place of all others."""
         others = self.drawn @ theta < float((rows @ theta).min())

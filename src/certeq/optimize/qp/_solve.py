@@ -79,6 +79,7 @@ def _at_width(problem: Subproblem, at: Vector, width: float) -> SubSolution:
         problem.B,
         (problem.kink - problem.B @ at) / width,
         problem.cap / weight,
+        problem.inner,
     )
     found = _solve(small)
     prices, sides = found.multipliers, found.partition
