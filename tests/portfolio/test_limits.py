@@ -171,7 +171,7 @@ def test_every_risk_goes_where_cvar_goes(small: pd.DataFrame, risk: Any) -> None
 
 
 def test_utility_under_a_limit_and_the_ratio_under_one(small: pd.DataFrame) -> None:
-    free = MinimumOCE(ce.Entropic(5.0), "maximize_utility", risk_aversion=0.5).fit(small)
+    free = MinimumOCE(ce.Entropic(20.0), "maximize_utility", risk_aversion=0.5).fit(small)
     tail = ce.CVaR(0.05)
     level = 0.8 * float(ce.oce(losses(free, small), tail))
     held = clone(free).set_params(risk_limits=[(tail, level)]).fit(small)

@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from certeq.report import render, save
+import certeq as ce
+from certeq.report import HeldLimit, render, save
 from certeq.report._charts_paths import time_charts
 from certeq.report.page import data_block, distinct, in_chart, plain
 
@@ -165,3 +167,35 @@ def test_a_study_is_checked():
         replace(good, focus="Equal weights")
     with pytest.raises(ValueError, match="distinct"):
         replace(good, strategies=(good.strategies[0], good.strategies[0]))
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        (ce.EVaR(0.1), "The threshold t* is"),
+        (ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.CVaR(0.3)]), "The risk is"),
+        (ce.Wang(0.5), "The risk is"),
+    ],
+    ids=repr,
+)
+def test_risks_with_several_thresholds_or_none(risk, words):
+    whole = study(["A", "B"], days=300)
+    mine = replace(whole.strategies[0], utility=risk)
+    assert words in render(replace(whole, strategies=(mine, *whole.strategies[1:])))
+
+
+def test_limits_are_shown_with_their_multipliers_in_words():
+    whole = study(["A", "B"], days=300)
+    limits = (HeldLimit("<b>CVaR</b> <= 0.02", 0.02, 0.02, 0.05), HeldLimit("EVaR <= 0.04", 0.04, 0.03, 0.0))
+    for goal, words in (
+        ("maximize_return", "12.6 basis points of return a year"),
+        ("maximize_ratio", "5e-06 more of the ratio"),
+        ("maximize_utility", "12.6 basis points of utility a year"),
+        ("minimize_risk", "0.05 basis points less of the risk"),
+    ):
+        mine = replace(whole.strategies[0], limits=limits, goal=goal)
+        page = render(replace(whole, strategies=(mine, *whole.strategies[1:])))
+        assert words in page
+        assert "&lt;b&gt;CVaR&lt;/b&gt;" in page
+        assert 'href="#limits"' in page
+        assert "nothing" in page

@@ -26,7 +26,7 @@ from certeq.portfolio._inputs import (
 )
 from certeq.risk import threshold
 from certeq.risk.solvers import check_risk
-from certeq.utilities import Risk, Utility
+from certeq.utilities import Risk
 
 Floats = NDArray[np.float64]
 _USELESS = 1e-4  # contributions this far from their budgets, relative to them, are no solution
@@ -79,8 +79,8 @@ class RiskBudgetingOCE(BaseOCE):
         The largest relative difference of a contribution from its share of the risk.
     gap_ : float
         Proved distance of :math:`\rho(A w) - \sum_j b_j \log w_j` from its minimum, where the risk of w is 1.
-    threshold_ : float
-        t* of the losses; for CVaR the value at risk. None for risks with more inner variables.
+    threshold_ : float or array
+        t* of the losses; for CVaR the value at risk. One for each part of a mixture.
     tilt_ : array (scenarios,)
         The worst-case probability of each scenario, by which the contributions are reckoned.
     n_iter_, solution_ : int, BudgetingResult
@@ -183,9 +183,7 @@ class RiskBudgetingOCE(BaseOCE):
         self._accept(found)
         self.risk_ = found.value
         self.deviation_, self.gap_, self.tilt_ = found.deviation, found.gap, found.tilt
-        self.threshold_ = None
-        if isinstance(self.utility_, Utility):
-            self.threshold_ = float(threshold(A @ found.theta, self.utility_, weights))
+        self.threshold_ = threshold(A @ found.theta, self.utility_, weights)
         self.n_iter_, self.solution_ = found.iterations, found
         earned = float((mu - fees) @ found.theta)
         self.problem_values_ = {"objective": self.risk_, "risk": self.risk_, "expected_return": earned}
