@@ -23,6 +23,7 @@ from certeq.utilities import Risk
 Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 _NEAR = 0.05  # a relative change of the ratio after which the next point is near
+_FEW_DIGITS = 1e-6  # enough of a step that another will follow
 _STEPS = 50  # Dinkelbach's method takes four or five
 
 
@@ -159,8 +160,10 @@ def solve_ratio(
 ) -> RatioSolution:
     """Maximize (reward.v + reward_offset)/risk(v) over the polyhedron, within the limits."""
 
-    def least(objective: WeightedSum, start: Vector | None, prices: Vector | None) -> LimitedResult:
-        settings: dict[str, Any] = {"tol": tol, "time_limit": time_left(deadline), "names": names}
+    def least(
+        objective: WeightedSum, start: Vector | None, prices: Vector | None, digits: float = tol
+    ) -> LimitedResult:
+        settings: dict[str, Any] = {"tol": digits, "time_limit": time_left(deadline), "names": names}
         return solve_limited(objective, limits, q, theta0=start, multipliers0=prices, **settings)
 
     def reward_at(v: Vector) -> float:
@@ -189,7 +192,8 @@ def solve_ratio(
     for _ in range(max_iter):
         linear, constant = risk.linear - reward / ratio, risk.constant - reward_offset / ratio
         # From a point far away the exact solver takes longer than from one of its own.
-        found = least(replace(risk, linear=linear, constant=constant), v if near else None, prices)
+        digits = tol if near else max(tol, _FEW_DIGITS)
+        found = least(replace(risk, linear=linear, constant=constant), v if near else None, prices, digits)
         iterations, v, prices = iterations + found.iterations, found.theta, found.limit_multipliers
         rounding = 4.0 * _EPS * (float(np.abs(reward) @ np.abs(v)) + abs(reward_offset)) / ratio
         upper = min(upper, ratio * (1.0 + max(0.0, rounding - found.lower_bound) / floor))
