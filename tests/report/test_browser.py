@@ -84,3 +84,30 @@ def test_follows_a_change_of_scheme(browser, page):
     browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     browser.wait(f"{ink} === '#e6eaef'", 20)
     assert browser.complaints() == []
+
+
+def test_printed_on_a4_nothing_is_cut(browser, page):
+    browser.open(page, width=1400)
+    printed = browser.call("Page.printToPDF", preferCSSPageSize=True)["data"]
+    assert len(printed) > 100_000
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    # A4 less its margins, at 96 dots an inch.
+    browser.call("Emulation.setDeviceMetricsOverride", width=703, height=1033, deviceScaleFactor=1, mobile=False)
+    try:
+        beyond = browser.evaluate(
+            "[...document.querySelectorAll('table, td, th, figure, svg.main-svg, .card, p')].filter((e) => {"
+            " const b = e.getBoundingClientRect(); return b.width && (b.right > innerWidth + 1 || b.left < -1); })"
+            ".map((e) => e.tagName + ': ' + e.textContent.slice(0, 40))"
+        )
+        assert beyond == []
+        scrolled = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1).length"
+        assert browser.evaluate(scrolled) == 0
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+    assert browser.complaints() == []
+    assert browser.requests() == []
+
+
+def test_wide_screen(browser, page):
+    browser.open(page, width=1400)
+    sound(browser)

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, render, save
+from certeq.report import HeldLimit, figures, render, save
+from certeq.report._charts_holdings import days_differ
 from certeq.report._charts_paths import time_charts
+from certeq.report._report import _cards
+from certeq.report._study import Tail
 from certeq.report.page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
@@ -95,7 +98,16 @@ def test_every_chart_has_words_and_numbers(elements, data):
     tags = [tag for tag, _ in elements.found]
     assert tags.count("figcaption") == tags.count("details") == len(KEYS)
     words = " ".join(elements.words)
-    for wanted in ("Certificate", "What was run", "skfolio", "Threshold t* (VaR)", "1.0e-12", "CDaR", "failed: "):
+    for wanted in (
+        "Certificate",
+        "What was run",
+        "skfolio",
+        "Optimality gap of the fit",
+        "CVaR 95 %, held out",
+        "1.0e-12",
+        "CDaR",
+        "failed: ",
+    ):
         assert wanted in words
 
 
@@ -199,3 +211,24 @@ def test_limits_are_shown_with_their_multipliers_in_words():
         assert "&lt;b&gt;CVaR&lt;/b&gt;" in page
         assert 'href="#limits"' in page
         assert "nothing" in page
+
+
+def test_it_opens_with_its_finding_and_the_picture_of_it(elements):
+    words = " ".join(elements.words)
+    assert re.search(r"Held out, the strategy .{1,80}? has a CVaR 95 % of [\d.]+ % a day", words)
+    kinds = [attrs.get("id") for tag, attrs in elements.found if tag in ("figure", "section")]
+    assert kinds[:2] == ["wealth", "metrics"]
+
+
+def test_charts_that_show_nothing_are_left_out():
+    flat = Tail(np.arange(40.0), 1.0, 30.0, np.where(np.arange(40) >= 20, 0.05, 0.0))
+    assert not days_differ(flat)
+    assert days_differ(Tail(flat.losses, 1.0, 30.0, flat.losses / flat.losses.sum()))
+
+
+def test_dust_is_not_held():
+    whole = study()
+    weights = np.full(whole.fitted_on.shape[1], 1e-5)
+    weights[0] = 1.0 - weights[1:].sum()
+    dusty = replace(whole, strategies=(replace(whole.focused, weights=weights),))
+    assert dict(_cards(dusty, figures(dusty)))["Assets held"] == f"1 of {weights.size}"

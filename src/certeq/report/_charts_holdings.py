@@ -17,7 +17,7 @@ from certeq.report._chart import (
     rounded,
     series,
 )
-from certeq.report._study import Study, Tail
+from certeq.report._study import DUST, Study, Tail
 from certeq.report.metrics import Floats
 from certeq.report.page import distinct, in_chart
 from certeq.utilities import CVaR
@@ -39,7 +39,7 @@ def _bar_chart(study: Study) -> Chart:
     labels, (values,) = gathered(study.assets, [weights], np.abs(weights))
     names, hover = [in_chart(label) for label in labels], "%{y}: %{x:.2%}<extra></extra>"
     trace = flat_bars(names, values, series(0), hover, text=[percent(value) for value in values], **_INSIDE)
-    held = int((np.abs(weights) > 1e-6).sum())
+    held = int((np.abs(weights) > DUST).sum())
     top = int(np.abs(weights).argmax())
     text = (
         f"{study.focus} holds {held} of {weights.size} assets; the largest position is "
@@ -71,7 +71,7 @@ def _heat_chart(study: Study) -> Chart:
         "showscale": False,
         "hovertemplate": "%{x}<br>%{y}: %{z:.2%}<extra></extra>",
     }
-    counts = {s.name: int((np.abs(np.asarray(s.weights)) > 1e-6).sum()) for s in study.held}
+    counts = {s.name: int((np.abs(np.asarray(s.weights)) > DUST).sum()) for s in study.held}
     said = ", ".join(f"{name} {count}" for name, count in counts.items())
     layout = {
         "xaxis": axis("", type="category", side="top", tickangle=-45),
@@ -81,6 +81,21 @@ def _heat_chart(study: Study) -> Chart:
     table = PageTable(("Asset", *names), rows, frozenset(range(1, len(names) + 1)))
     text = f"Weights in percent, largest holdings first. Number of assets held: {said}."
     return Chart("weights", "Weights", text, [heat], layout, table, 140 + 24 * len(labels))
+
+
+def days_differ(tail: Tail) -> bool:
+    """Whether the worst days weigh differently: in the tail of CVaR all weigh the same, which shows nothing."""
+    top = np.sort(tail.tilt)[-min(DAYS, tail.tilt.size) :] * tail.tilt.size
+    return bool(np.ptp(top) > 1e-6 * max(1.0, float(top[-1])))
+
+
+def shares_differ(study: Study, tail: Tail) -> bool:
+    """Whether risk is shared otherwise than money; at the least coherent risk both agree by theorem."""
+    weights, parts = _held(study), study.focused.contributions
+    if parts is None:
+        parts = weights * (tail.tilt @ -study.fitted_on.to_numpy(dtype=float))
+    total = float(parts.sum())
+    return total == 0.0 or bool(np.abs(parts / total - weights / weights.sum()).max() >= 1e-3)
 
 
 def contributions_chart(study: Study, tail: Tail) -> Chart:
@@ -104,8 +119,6 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
         f"money. {first} carries {percent(float(risk[0]))} of the risk with {percent(float(money[0]))} of the money, "
         f"{second} {percent(float(risk[min(1, len(risk) - 1)]))}. The shares add up to 100 %; a negative one hedges."
     )
-    if study.focused.utility is not None and study.focused.utility.is_coherent and np.abs(risk - money).max() < 1e-3:
-        text += " That risk and money agree is no accident: at the least risk no holding is riskier at the margin."
     layout = {
         "barmode": "group",
         "yaxis": axis("", type="category", autorange="reversed"),

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from certeq.report._chart import Chart, PageTable, axis, day, percent, rounded, series, thin
 from certeq.report._charts_paths import lines, stacked_weights, with_first
+from certeq.report._study import DUST
 from certeq.report._tables import asked_and_written
 from certeq.report._walk import Walk, WalkStudy
 from certeq.report.metrics import TAIL, Floats
@@ -24,7 +25,7 @@ def weights_over_time(study: WalkStudy) -> Chart:
     traces, held = stacked_weights(
         [str(name) for name in walk.weights.columns], np.vstack([weights, weights[-1:]]), dates, shape="hv"
     )
-    counts = (np.abs(weights) > 1e-6).sum(axis=1)
+    counts = (np.abs(weights) > DUST).sum(axis=1)
     largest = np.unravel_index(np.abs(weights).argmax(), weights.shape)
     text = (
         f"{study.focus} held {counts.min()} to {counts.max()} of {weights.shape[1]} assets; the largest position was "

@@ -8,7 +8,14 @@ import numpy as np
 
 from certeq._files import write_text
 from certeq.report._chart import percent
-from certeq.report._charts_holdings import contributions_chart, days_chart, loss_chart, weights_chart
+from certeq.report._charts_holdings import (
+    contributions_chart,
+    days_chart,
+    days_differ,
+    loss_chart,
+    shares_differ,
+    weights_chart,
+)
 from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
 from certeq.report._charts_walk import (
     rolling_chart,
@@ -17,7 +24,7 @@ from certeq.report._charts_walk import (
     weights_over_time,
     yearly_table,
 )
-from certeq.report._study import Study, Tail
+from certeq.report._study import DUST, Study, Tail
 from certeq.report._tables import (
     Figures,
     benchmark_caption,
@@ -35,7 +42,6 @@ from certeq.report._tables import (
 )
 from certeq.report._walk import AnyStudy, WalkStudy
 from certeq.report.page import Section, figure_section, page, table_section
-from certeq.utilities import CVaR
 
 
 def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
@@ -87,42 +93,64 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     strategy = study.focused
     assert strategy.utility is not None  # the study has checked it
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
-    charts = [
-        *time_charts(study),
-        weights_chart(study),
-        loss_chart(study, tail),
-        days_chart(study, tail),
-        contributions_chart(study, tail),
-    ]
+    charts = [*time_charts(study), weights_chart(study), loss_chart(study, tail)]
+    if days_differ(tail):
+        charts.append(days_chart(study, tail))
+    if shares_differ(study, tail):
+        charts.append(contributions_chart(study, tail))
     if study.frontier is not None:
         charts.append(frontier_chart(study, study.frontier, strategy.utility))
     if study.sensitivity is not None:
         charts += sensitivity_charts(study, study.sensitivity)
+    first, *others = [figure_section(chart) for chart in charts]
     parts = [
+        first,
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
         *_differences(study),
         *_limits(study),
-        *[figure_section(chart) for chart in charts],
+        *others,
         table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
-    return page(study.title, _lead(study), _cards(study, tail, found), parts, charts)
+    return page(study.title, f"{_finding(study, found)} {_lead(study)}", _cards(study, found), parts, charts)
 
 
 def _render_walk(study: WalkStudy, found: Figures) -> str:
     charts = [*time_charts(study), rolling_chart(study), weights_over_time(study), trades_chart(study)]
+    first, *others = [figure_section(chart) for chart in charts]
     about = "Compounded within the year; drawdowns are measured from the last peak of all years."
     parts = [
+        first,
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
         *_differences(study),
         table_section("years", f"Years of {study.focus}", about, yearly_table(study)),
-        *[figure_section(chart) for chart in charts],
+        *others,
         table_section("run", "What was run", "", walk_run_table(study)),
     ]
     lead = f"{len(study.focused.starts)} portfolios, held one after the other from {study.dates[0]:%Y-%m-%d} to "
-    return page(study.title, f"{lead}{study.dates[-1]:%Y-%m-%d}.", _walk_cards(study, found), parts, charts)
+    lead = f"{_finding(study, found)} {lead}{study.dates[-1]:%Y-%m-%d}."
+    return page(study.title, lead, _walk_cards(study, found), parts, charts)
+
+
+def _finding(study: AnyStudy, found: Figures) -> str:
+    """The result in a sentence: the risk of the strategy in focus beside that of equal weights, or of the next best."""
+    value, low, high = found[study.focus]["cvar"]
+    where = "In sample" if isinstance(study, Study) and study.in_sample else "Held out"
+    text = f"{where}, the strategy {study.focus} has a CVaR 95 % of {percent(value, 2)} a {study.frequency.period}"
+    if np.isfinite([low, high]).all():
+        text += f" (95 % confidence interval {percent(low, 2)} to {percent(high, 2)})"
+    others = [name for name in found if name != study.focus]
+    if not others:
+        return f"{text}."
+    other = "Equal weights" if "Equal weights" in others else min(others, key=lambda name: found[name]["cvar"][0])
+    its, its_low, its_high = found[other]["cvar"]
+    if its <= 0.0:
+        return f"{text}; {other} {percent(its, 2)}."
+    text += f", {percent(abs(value / its - 1.0), 0)} {'below' if value <= its else 'above'} {other} ({percent(its, 2)})"
+    overlap = np.isfinite([low, high, its_low, its_high]).all() and low <= its_high and its_low <= high
+    return f"{text}; the two intervals overlap." if overlap else f"{text}."
 
 
 def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
@@ -171,19 +199,18 @@ def _lead(study: Study) -> str:
     return f"{text}, judged on {str(judged[0])[:10]} to {str(judged[-1])[:10]}, which the fit never saw."
 
 
-def _cards(study: Study, tail: Tail, found: Figures) -> list[tuple[str, str]]:
+def _cards(study: Study, found: Figures) -> list[tuple[str, str]]:
     strategy, mine = study.focused, found[study.focus]
     where = "in sample" if study.in_sample else "held out"
-    t_star = "Threshold t* (VaR)" if isinstance(strategy.utility, CVaR) else "Threshold t*"
-    held = int((np.abs(np.asarray(strategy.weights)) > 1e-6).sum())
+    held = int((np.abs(np.asarray(strategy.weights)) > DUST).sum())
     return [
         ("Strategy", study.focus),
-        (f"OCE of the {study.frequency.adjective} loss", percent(tail.value, 3)),
-        *(() if tail.threshold is None else ((t_star, percent(tail.threshold, 3)),)),
-        ("Proven within", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
-        ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
+        (f"CVaR 95 %, {where}", percent(mine["cvar"][0], 2)),
+        (f"CDaR 95 %, {where}", percent(mine["cdar"][0])),
         (f"Return a year, {where}", percent(mine["annualized_mean"][0])),
         (f"Sharpe, {where}", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        ("Optimality gap of the fit", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
+        ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
     ]
 
 

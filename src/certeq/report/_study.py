@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Tick = Callable[[], None]
 
+DUST = 5e-4  # a weight that does not round to 0.1 % is not held, but left over by a solver
+
 
 @dataclass(frozen=True)
 class HeldLimit:
