@@ -110,6 +110,9 @@ def test_objectives_and_limits(certeq, prices, returns, csv):
     assert "there is no utility 'cvr'; did you mean 'cvar'" in certeq.refused(
         "portfolio", csv(prices), "--max-risk", "cvr=0.1", code=2
     ).replace("\n", " ")
+    mixed = certeq.json("portfolio", csv(prices), "--max-risk", f"0.5 cvar + 0.5 evar alpha=0.1 <= {2 * least}")
+    assert mixed["limits"][0]["name"].startswith("risk_limits[0], Mixture")
+    assert "after a colon" in certeq.refused("portfolio", csv(prices), "--max-risk", "hmcr p=3:2=0.1", code=2)
     assert "--max-risk must be a number" in certeq.refused("portfolio", csv(prices), "--max-risk", "cvar=x")
     assert "must be one of risk" in certeq.refused("portfolio", csv(prices), "--objective", "risc", code=2)
     assert "belongs to --objective" in certeq.refused("portfolio", csv(prices), "--risk-free-rate", 0.1, code=2)

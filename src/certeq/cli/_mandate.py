@@ -14,10 +14,10 @@ import typer
 
 from certeq._checks import did_you_mean
 from certeq.cli._console import BadData
-from certeq.cli._options import check_bounds, find, read_bounds, settle
+from certeq.cli._options import UnknownChoice, check_bounds, parse, read_bounds, settle
 from certeq.data import PriceData, read_prices
 from certeq.data.tables import check_file, encoding_of, separator_of
-from certeq.utilities import EVaR, Risk
+from certeq.utilities import Risk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,8 +60,8 @@ RiskFreeRate = Annotated[
 MaxRisk = Annotated[
     list[str] | None,
     typer.Option(
-        help="Limit on a risk of one row's loss (0.02 is 2 %): a number, for --utility, or NAME=NUMBER such as "
-        "cvar=0.02, evar=0.04, cvar:0.01=0.05 (with its parameter); repeatable."
+        help="Limit on a risk of one row's loss (0.02 is 2 %): a number, for --utility; NAME=NUMBER such as evar=0.04 "
+        "or cvar:0.01=0.05, with its parameter; or 'hmcr p=3 <= 0.05', written as for --utility; repeatable."
     ),
 ]
 MaxTrackingError = Annotated[
@@ -102,10 +102,10 @@ def read_objective(name: str, risk_aversion: float | None, risk_free_rate: float
 
 
 def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> list[tuple[Risk, float]]:
-    """Risks with their levels, from 0.02, cvar=0.02 and cvar:0.01=0.05."""
+    """Risks with their levels, from 0.02, cvar=0.02, cvar:0.01=0.05 and 'cvar alpha=0.01 <= 0.05'."""
     limits: list[tuple[Risk, float]] = []
     for entry in entries:
-        text, equals, number = entry.rpartition("=")
+        text, equals, number = entry.rpartition("<=" if "<=" in entry else "=")
         try:
             level = float(number)
         except ValueError:
@@ -115,15 +115,15 @@ def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> 
 
 
 def _named_risk(text: str, normalized: bool) -> Risk:
-    """A risk by its name and perhaps its parameter: cvar, evar:0.01, entropic:30."""
-    name, _, number = text.partition(":")
+    """A risk as --utility names it, or by its name and its parameter: cvar, evar:0.01, entropic:30."""
+    name, colon, number = text.partition(":")
     try:
-        parameter = float(number) if number else None
-        if name.strip().casefold() == "evar":
-            return EVaR(0.05 if parameter is None else parameter)
-        choice = find(name)
-        asked = {} if parameter is None else {choice.turned: parameter}
-        return choice.build(settle(choice, dict(asked), daily=True), normalized=normalized)
+        choice, given = parse(name)
+        if colon and (not choice.turned or given):
+            raise UnknownChoice(f"{name.strip()!r} takes no parameter after a colon; found {number!r}.")
+        if colon:
+            given[choice.turned] = float(number)
+        return choice.build(settle(choice, given, daily=True), normalized=normalized)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--max-risk") from None
 
