@@ -294,6 +294,13 @@ def test_scenarios_in_blocks():
         ce.minimize(loss, ce.Entropic(0.1), domain=ce.Simplex(), limits=[ce.Limit(loss, ce.CVaR(0.1), 1.8)])
 
 
+def test_nothing_held_is_an_answer():
+    A = 100.0 * sample(16, 200, 4)
+    found = limited(A, (ce.CVaR(0.1), 1.0), objective=ce.CVaR(0.5), domain=ce.Box(-1.0, 1.0))
+    assert found.converged
+    assert found.value == pytest.approx(0.0, abs=1e-9)
+
+
 # -- what cannot be met, and what is refused ----------------------------------------------------------------------
 
 
@@ -353,6 +360,8 @@ def test_what_is_refused():
         ce.minimize(loss, ce.CVaR(0.1), domain=ce.Ball(), limits=[limit])
     with pytest.raises(ValueError, match="an option of method='exact' with limits"):
         ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=[limit], batch=3)
+    with pytest.raises(ce.UnboundedError, match="Limits take an objective that the feasible set bounds by itself"):
+        ce.minimize(loss, ce.Mean(), domain=ce.Free(), limits=[limit])
     with pytest.raises(ValueError, match="above 0 for a root mean square"):
         ce.Limit(loss, ce.RootMeanSquare(), 0.0)
     with pytest.raises(TypeError, match="RootMeanSquare"):

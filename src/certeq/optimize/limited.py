@@ -170,19 +170,22 @@ class _Limited:
         if lam is None:
             try:
                 found = self._minimize(self.objective, start=start)
-            except UnboundedError:
+            except UnboundedError as error:
                 if not len(self.levels):
                     raise
-            else:
-                free = self._point(found.v)
-                self.lower, self.radius = found.lower_bound, found.radius
-                if self._worst(free) <= 0.0:
-                    self.best = free
-                    return self._result()
-                start = found.v
+                raise UnboundedError(
+                    f"Limits take an objective that the feasible set bounds by itself; without them: {error}",
+                    error.direction,
+                ) from None
+            free = self._point(found.v)
+            self.lower, self.radius = found.lower_bound, found.radius
+            if self._worst(free) <= 0.0:
+                self.best = free
+                return self._result()
         self.best = inside = self._inside() if inside is None else inside
         self.known = [inside] if free is None else [free, inside]
         if lam is None:
+            assert free is not None
             lam = self._first_multipliers(free, inside)
         last = self._prove(lam, None if multipliers is None else start)  # what is far away is a poor start
         proved, stuck = np.inf, False
@@ -241,6 +244,8 @@ class _Limited:
         if apart.shape[1] == 1:
             h = apart[:, 0]
             below, above = np.flatnonzero(h <= 0.0), np.flatnonzero(h > 0.0)
+            if not len(above):
+                return 0.5 * self.multipliers
             width = h[above] - h[below][:, None]
             slopes = (values[below][:, None] - values[above]) / width
             chords = values[below][:, None] + slopes * h[below][:, None]
@@ -418,15 +423,13 @@ class _Limited:
 
     # -- multipliers and the end ------------------------------------------------------------------------------------
 
-    def _first_multipliers(self, free: KnownPoint | None, inside: KnownPoint) -> Vector:
+    def _first_multipliers(self, free: KnownPoint, inside: KnownPoint) -> Vector:
         """A guess from the best point without limits and one inside them, for the limit that is furthest off.
 
         Between the least risk and the other end the best objective falls about as the root of what is added to the
         least risk, half as steeply as the chord at that end.
         """
         lam = np.zeros(len(self.levels))
-        if free is None:
-            return max(inside.objective.spread, 1e-300) / np.maximum(self._units(inside), 1e-300)
         gained = max(inside.objective.value - free.objective.value, 0.0)
         shares = [
             max(level - low.value, 1e-6 * (high.value - low.value)) / (high.value - low.value)
@@ -441,7 +444,13 @@ class _Limited:
 
     def _scale(self) -> float:
         assert self.best is not None
-        return max(abs(self.best.objective.value), 1e-2 * self.best.objective.spread, self.floor, 1e-300)
+        at, reach = self.best.objective, 1.0
+        spread = at.spread
+        if spread == 0.0:  # nothing is held: what could be held says what is small
+            ends = np.maximum(np.abs(self.q.lower), np.abs(self.q.upper))
+            reach = float(ends[np.isfinite(ends)].sum()) or 1.0
+            spread = reach * sum(weight * one.deviation for weight, one in self.objective.terms)
+        return max(abs(at.value), 1e-2 * spread, self.floor, 1e-300)
 
     def _gap(self) -> float:
         """Of the best point, with what its distance from the limits, which is rounding, may have gained."""
