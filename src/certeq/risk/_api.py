@@ -15,12 +15,8 @@ from certeq._checks import check_number, check_weight_sums
 from certeq._table import BLOCK, ArrayTable, Table, as_sample
 from certeq._threads import run_all
 from certeq.risk._distortion import SolvedInner
-from certeq.risk._distributions import (
-    is_distribution,
-    oce_of_distribution,
-    refuse_sample_arguments,
-    threshold_of_distribution,
-)
+from certeq.risk._distribution_risks import risk_of_distribution, thresholds_of_distribution
+from certeq.risk._distributions import is_distribution, refuse_sample_arguments
 from certeq.risk._inner import solve_risk, solve_risk_rows
 from certeq.risk._input import (
     Axis,
@@ -132,7 +128,7 @@ def oce(
 def _oce(x: Any, utility: Risk, weights: Any, axis: Axis, method: str, delta: float, epsilon: float) -> Any:
     if is_distribution(x):
         refuse_sample_arguments(weights=weights, axis=axis, method=None if method == "auto" else method)
-        return oce_of_distribution(x, check_utility(utility))
+        return risk_of_distribution(x, check_risk(utility))
     if is_frame(x):
         settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
         return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
@@ -197,7 +193,7 @@ def threshold(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axi
 def _threshold(x: Any, utility: Risk, weights: Any, axis: Axis) -> Any:
     if is_distribution(x):
         refuse_sample_arguments(weights=weights, axis=axis)
-        return threshold_of_distribution(x, check_utility(utility))
+        return thresholds_of_distribution(x, check_risk(utility))
     if is_frame(x):
         return by_label(lambda z, w, along: threshold(z, utility, w, along), x, weights, axis)
     table = as_sample(x, weights, axis)

@@ -19,7 +19,7 @@ from certeq._checks import check_number
 from certeq._table import is_remote
 from certeq.risk._api import columns_of, is_frame, threshold
 from certeq.risk._input import Floats, as_array, as_vector, check_level, check_utility, free_to_overflow, not_finite
-from certeq.utilities import Utility
+from certeq.utilities import Risk, Utility
 
 _FIRST = 0.05  # share of the losses that only say where t is
 _GROWTH = 1.1  # t is found anew when the past has grown by so much
@@ -193,6 +193,12 @@ def _in_memory(name: str, array: Any) -> Any:
 
 
 def _check(utility: Utility, level: Any) -> float:
+    if isinstance(utility, Risk) and not isinstance(utility, Utility):
+        raise TypeError(
+            f"utility must be a Utility such as certeq.CVaR(0.05) for a certified bound; found {utility!r}. The bound "
+            "bets on the mean of t + u(x - t) with one t chosen before the loss is seen; no such bet is made here for "
+            "a scale s, and a distortion is no mean of a function of one loss."
+        )
     check_utility(utility)
     if not utility.is_monotone:
         raise ValueError(

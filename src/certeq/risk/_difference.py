@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from certeq._checks import check_weight_sums
-from certeq._table import BLOCK, is_remote
+from certeq._table import BLOCK, ArrayTable, is_remote
 from certeq.risk._api import oce, threshold, tilt
 from certeq.risk._dependence import (
     ErrorBars,
@@ -39,17 +39,19 @@ from certeq.risk._inference import (
     much_larger,
     too_few,
 )
+from certeq.risk._influence import influence_of, solve_for_estimate
 from certeq.risk._input import (
     Floats,
     as_array,
     as_weights,
     check_aligned,
-    check_utility,
+    check_risk,
     free_to_overflow,
     not_finite,
     span_of,
 )
-from certeq.utilities import Utility
+from certeq.risk._sketch import centered
+from certeq.utilities import Risk, Utility
 from certeq.utilities.forms import form
 
 _ROUNDING = 1e-13  # of the largest loss: influence values below that are 0
@@ -141,6 +143,7 @@ class _SeriesRisk(NamedTuple):
     influence: Floats
     ess: float
     is_on_one_value: bool  # most of its tail; the influence values are then those of a lower threshold
+    moments: Utility  # one that needs the same of them
 
     @property
     def is_known(self) -> bool:
@@ -157,8 +160,8 @@ class _SeriesRisk(NamedTuple):
 def difference(
     x: ArrayLike,
     y: ArrayLike,
-    utility: Utility,
-    other: Utility | None = None,
+    utility: Risk,
+    other: Risk | None = None,
     *,
     weights: ArrayLike | None = None,
     dependence: int | str | None = None,
@@ -173,9 +176,9 @@ def difference(
     ----------
     x, y : array_like
         Losses of two decisions, one-dimensional, over the same periods in the same order.
-    utility : Utility
-        What risk means.
-    other : Utility, optional
+    utility : Risk
+        What risk means: a `Utility`, or another risk such as ``EVaR(0.05)``.
+    other : Risk, optional
         What risk means for y, where that is another; ``difference(x, x, u, v)`` compares two risks of one sample.
     weights : array_like, optional
         Non-negative weights of the periods.
@@ -198,8 +201,8 @@ def difference(
     >>> ce.difference(losses, losses, ce.CVaR(0.05), ce.CVaR(0.1)).value > 0
     True
     """
-    check_utility(utility)
-    other = utility if other is None else check_utility(other)
+    check_risk(utility)
+    other = utility if other is None else check_risk(other)
     first, second = _paired(x, y)
     total = first.size
     dependence = check_dependence(dependence, total)
@@ -244,7 +247,7 @@ def difference(
     bars = ErrorBars(bars.stderr * unit, bars.df, 0.0)
     if variance == 0.0 and all(risk.is_known for risk in risks):  # the same errors in both: the difference has none
         bars = ErrorBars(0.0, max(effective - 1.0, 1.0), 0.0)
-    bounded = bool(np.isfinite(max(utility.lipschitz, other.lipschitz)))
+    bounded = bool(np.isfinite(max(risk.moments.lipschitz for risk in risks)))
     reasons = [*too_few(size, effective, ess, carriers, bounded), *reasons]
     if any(risk.is_on_one_value for risk in risks):
         reasons.append(ON_ONE_VALUE)
@@ -258,7 +261,7 @@ def difference(
         n=total,
         dependence=dependence,
         memory=remembered,
-        assumptions=assumptions_of(utility) or assumptions_of(other),
+        assumptions=assumptions_of(risks[0].moments) or assumptions_of(risks[1].moments),
         warnings=tuple(reasons),
         _bars=bars,
     )
@@ -288,7 +291,13 @@ def _check_finite(name: str, x: Floats) -> None:
         raise not_finite(float(x[index]), f"at index {index}", name)
 
 
-def _risk(x: Floats, utility: Utility, w: Floats | None) -> _SeriesRisk:
+def _risk(x: Floats, utility: Risk, w: Floats | None) -> _SeriesRisk:
+    if not isinstance(utility, Utility):
+        solved = solve_for_estimate(ArrayTable(x, w), utility)
+        influence, q = influence_of(solved, _ROUNDING), tilt(x, utility, w)
+        psi = influence.unit * influence.values(centered(x, influence.center))
+        psi = psi if w is None else np.where(w > 0, psi, 0.0)
+        return _SeriesRisk(solved.value, x, psi, 1.0 / float((q * q).sum()), False, influence.utility)
     value, t, q = float(oce(x, utility, w)), float(threshold(x, utility, w)), tilt(x, utility, w)
     share = np.full(x.size, 1.0 / x.size) if w is None else w
     psi = np.where(share > 0, np.asarray(utility.value(x - t)) - (value - t), 0.0)
@@ -306,8 +315,8 @@ def _risk(x: Floats, utility: Utility, w: Floats | None) -> _SeriesRisk:
         values = np.asarray(utility.value(x - lower))
         larger = np.where(share > 0, values - float(share @ values), 0.0)
         if float(share**2 @ larger**2) > least * float(share**2 @ psi**2):
-            return _SeriesRisk(value, x, larger, ess, True)
-    return _SeriesRisk(value, x, psi, ess, False)
+            return _SeriesRisk(value, x, larger, ess, True, utility)
+    return _SeriesRisk(value, x, psi, ess, False, utility)
 
 
 def _memory(risks: tuple[_SeriesRisk, _SeriesRisk], w: Floats | None) -> Memory:
