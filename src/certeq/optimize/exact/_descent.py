@@ -103,7 +103,7 @@ class Descent:
             theta = self.point.theta.copy()
             theta[assets] = solution.v[: len(assets)]
             if not solution.exact:
-                theta = self._feasible(theta)
+                theta = self.feasible(theta)
             self._watch(problem, solution, assets)
             before, start = self.point.value, self.point.theta
             whole = self._step(theta, linear)
@@ -167,7 +167,7 @@ class Descent:
         here = self.point.theta
         self.radius = next_radius(self.model, problem, solution.v, assets, here, self.origin, self.radius, losses)
 
-    def _feasible(self, theta: Vector) -> Vector:
+    def feasible(self, theta: Vector) -> Vector:
         """The furthest point on the way to theta that keeps the rows.
 
         A subproblem that could not be solved to the end leaves its rows broken, and a point outside the set proves

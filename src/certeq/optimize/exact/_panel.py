@@ -31,7 +31,7 @@ from certeq.optimize.exact._risk import (
     thresholds_of,
     with_least,
 )
-from certeq.optimize.exact._scales import ASIDE, FALL, FIRST_SCALE
+from certeq.optimize.exact._scales import ASIDE, FALL, FIRST_SCALE, past_two
 from certeq.optimize.exact._solve import (
     ABOVE_ROUNDING,
     FEW_DIGITS,
@@ -53,7 +53,6 @@ from certeq.utilities import Risk
 
 Vector = NDArray[np.float64]
 _RESCUES = 6  # starts from the worst scenarios, where the first one got nowhere
-_ON_A_BOUND = 1e-9  # so near a bound, where holdings have size 1, a limit is on it
 _LITTLE = 1e-2  # of what a plain point holds: less is no unit to measure with
 _DRAWN = 1 << 26  # bytes of rows that are solved in memory first
 _WHOLE = 1 << 25  # bytes of a panel that is read as a whole
@@ -265,10 +264,7 @@ class _Solve:
         Where all losses are one number at the minimum, the way there is a straight line, along which no tilt changes:
         that of a small s proves it.
         """
-        end = theta + (theta - before) / (FALL - 1.0)
-        q = model.polyhedron
-        for bound in (q.lower, q.upper):
-            end = np.where(np.abs(end - bound) <= _ON_A_BOUND, bound, end)
+        end = past_two(model, before, theta)
         found = self._proof(descent, model, answer, tidied(self.problem, model, end))
         self.best = min(self.best or found, found, key=lambda one: one.certificate.gap)
         return self._is_good(found.certificate)

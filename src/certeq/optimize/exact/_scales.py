@@ -26,6 +26,7 @@ Index = NDArray[np.intp]
 
 FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
 FIRST_SCALE = 1e-3  # the least first bound, where losses have size 1
+_ON_A_BOUND = 1e-9  # so near a bound, where holdings have size 1, a limit is on it
 ASIDE = 10.0  # scales by which t is moved off the largest loss, so that no support is taken for a loss
 
 
@@ -48,12 +49,16 @@ def with_smaller_scales(descent: Descent, answer: Answer, tolerance: float, max_
     ``descent`` is that of the answer, and goes on.
     """
     at_zero: Answer | None = None
+    before: Answer | None = None
     while True:
         model, which = descent.model, scales_of(descent.model.inner)
         least = model.inner.low[which]
         at_bound = (answer.point.inner[which] <= least) & (least > LEAST_SCALE)
         if not at_bound.any() or descent.iterations >= max_iter:
             return
+        if before is not None:
+            yield _where_it_leads(descent, before, answer)
+        before = answer
         if at_zero is None:
             ended = {term.s for term, ends in zip(_scaled_terms(model.inner), at_bound, strict=True) if ends}
             at_zero = _at_zero(descent, answer, ended, tolerance, max_iter)
@@ -65,6 +70,26 @@ def with_smaller_scales(descent: Descent, answer: Answer, tolerance: float, max_
         if at_zero is not None:  # its point with the tilt of a small s: several tilts may be possible at s = 0
             lines = tuple(replace(one, moved=True) for one in answer.supported)
             yield replace(at_zero, supported=lines, y=answer.y, z=answer.z, iterations=answer.iterations)
+
+
+def _where_it_leads(descent: Descent, before: Answer, answer: Answer) -> Answer:
+    """The point where two minima under falling bounds on s lead, as s tends to 0, with the lines of the second.
+
+    Where all losses are one number at the minimum, the way there is a straight line, along which no tilt changes.
+    """
+    model, here = descent.model, answer.point.theta
+    end = past_two(model, before.point.theta, here)
+    free = model.with_inner(with_least(model.inner, LEAST_SCALE))
+    lines = tuple(replace(one, moved=True) for one in answer.supported)
+    return replace(answer, point=free.evaluate(descent.feasible(end), answer.point.inner), supported=lines)
+
+
+def past_two(model: Model, before: Vector, theta: Vector) -> Vector:
+    """Where two minima under bounds on s, each `FALL` times the next, lead as s tends to 0; near a bound, on it."""
+    end = theta + (theta - before) / (FALL - 1.0)
+    for bound in (model.polyhedron.lower, model.polyhedron.upper):
+        end = np.where(np.abs(end - bound) <= _ON_A_BOUND, bound, end)
+    return end
 
 
 def _scaled_terms(inner: Inner) -> list[Term]:
