@@ -221,3 +221,26 @@ def test_a_small_panel_is_read_once_and_solved_in_memory(monkeypatch):
     assert found.status == "optimal"
     np.testing.assert_allclose(found.theta, table.theta, atol=1e-12)
     assert found.value == pytest.approx(table.value, rel=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rows", [400, 3000])
+def test_a_best_portfolio_that_holds_nothing(rows, seed, monkeypatch):
+    """Duplicate columns, and a draw whose solution is 0: its holdings are no unit to measure with."""
+    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
+    A = np.random.default_rng(seed).standard_normal((rows, 8))
+    A[:, 4:] = A[:, :4]
+    for utility in (0.5 * ce.CVaR(0.05) + 0.5 * ce.CVaR(0.3), ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.EVaR(0.3)])):
+        found = solve_panel(ArrayTable(A), utility, lower=-1.0, upper=1.0)
+        assert found.status == "optimal"
+        assert abs(found.value) <= found.gap
+
+
+@pytest.mark.parametrize("beta", [1e3, 1e5])
+def test_steep_utilities(beta, monkeypatch):
+    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
+    A = np.random.default_rng(0).standard_t(4, size=(3000, 8))
+    rows = {"lower": 0.0, "C": np.ones(8), "c": 1.0}
+    known, found = solve_exact(A, ce.Entropic(beta), **rows), solve_panel(ArrayTable(A), ce.Entropic(beta), **rows)
+    assert known.status == found.status == "optimal"
+    assert abs(found.value - known.value) <= found.gap + known.gap
