@@ -126,7 +126,7 @@ def test_the_bound_of_theorem_5_holds_along_the_way(domain):
     least = ce.minimize(loss, ce.Mean(), domain=domain, method="lbfgs", iterations=5000, tol=1e-12)
     objective, project = Objective(loss, ce.Mean()), domain._stepper()
     steps = accelerated_steps(np.zeros(6), domain, loss, loss.samples)
-    first, farthest, theta = steps.distance, np.zeros(steps.widths.size), np.zeros(6)
+    first, farthest, theta = steps.distance, np.zeros(np.size(steps.widths)), np.zeros(6)
     for k in range(1, 400):
         reached, mass = objective.evaluate(theta), k * (k + 1) * (2 * k + 1) / 6
         theta = steps.move(k, theta, reached.gradient, project)

@@ -8,6 +8,7 @@ coordinates where some have bounds.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from certeq.optimize.losses._base import Floats, count_samples, take_samples
 from certeq.optimize.sg._adaptive import AdaptiveSteps
 from certeq.optimize.sg._checkpoint import Damaged
 
+Lengths = Any  # a float, or an array with one for each direction
 POWER = 2  # of k in the weights
 _FIRST = 1e-3  # the first distance, as a part of the set's width or of 1 + norm(theta0): it doubles while it is short
 _AXES = 256  # directions up to which axes are rotated: each step then multiplies by a matrix of this size
@@ -39,27 +41,35 @@ class AcceleratedSteps(AdaptiveSteps):
 
     def __init__(self, theta: Floats, widths: Floats, axes: Floats | None = None) -> None:
         super().__init__(theta, POWER)
-        self.widths, self.axes = widths, axes
-        self.kept: Floats = _FIRST * np.where(np.isfinite(widths), widths, 1.0 + float(np.linalg.norm(theta)))
+        self.one, self.axes = widths.size == 1, axes
+        first = _FIRST * np.where(np.isfinite(widths), widths, 1.0 + float(np.linalg.norm(theta)))
+        self.widths, self.kept = self._lengths(widths), self._lengths(first)
         self._begin(theta)
 
     def _begin(self, theta: Floats) -> None:
         """Start from theta, with the distances that were kept."""
         self.start, self.base, self.last = theta, theta, np.zeros(theta.size)  # theta_0, y and the last gradient
-        self.distance, self.total = self.kept, np.zeros(self.widths.size)  # r and S
+        self.distance, self.total = self.kept, 0.0 * self.kept  # r and S
         self.count, self.mass = 0, 1.0  # k and W_{k+1}
 
     def move(self, k: int, theta: Floats, gradient: Floats, project: Stepper) -> Floats:
         """Return the next mean."""
         self.count += 1
         weight = float(self.count) ** self.power
-        self.total = self.total + weight * weight * np.square(self._sizes(gradient - self.last))
-        scale = np.sqrt(np.where(self.total > 0.0, self.total, 1.0))
-        change = self._stretched(gradient, self.distance * weight / scale)
-        size = float(np.linalg.norm(gradient))
-        self.step = float(np.linalg.norm(change)) / size if size > 0.0 else float(self.distance.max())
+        self.total = self.total + (weight * self._sizes(gradient - self.last)) ** 2
+        distance, reached = self.distance, self._sizes(theta - self.start)
+        if self.one:
+            scale: Lengths = math.sqrt(self.total) or 1.0
+            self.step = float(distance * weight / scale)
+            change = self.step * gradient
+            self.distance = min(max(distance, reached), self.widths)
+        else:
+            scale = np.sqrt(np.where(self.total > 0.0, self.total, 1.0))
+            change = self._stretched(gradient, distance * weight / scale)
+            size = math.sqrt(np.dot(gradient, gradient))
+            self.step = math.sqrt(np.dot(change, change)) / size if size > 0.0 else float(np.max(distance))
+            self.distance = np.minimum(np.maximum(distance, reached), self.widths)
         self.base, self.last = project(self.base - change, self.base), gradient
-        self.distance = np.minimum(np.maximum(self.distance, self._sizes(theta - self.start)), self.widths)
         weight = float(self.count + 1) ** self.power
         self.mass += weight
         ahead = project(self.base - self._stretched(gradient, self.distance * weight / scale), self.base)
@@ -74,28 +84,33 @@ class AcceleratedSteps(AdaptiveSteps):
         self.kept = part * self.kept
         self._begin(theta)
 
-    def _sizes(self, v: Floats) -> Floats:
+    def _lengths(self, found: Floats) -> Lengths:
+        """One number, or one for each direction: a number is many times quicker than an array that holds it."""
+        return float(found[0]) if self.one else found
+
+    def _sizes(self, v: Floats) -> Lengths:
         """How long v is in each direction that has a length of its own."""
-        if self.widths.size == 1:
-            return np.array([math.sqrt(np.dot(v, v))])
+        if self.one:
+            return math.sqrt(np.dot(v, v))
         return np.asarray(np.abs(v if self.axes is None else v @ self.axes))
 
-    def _stretched(self, v: Floats, factors: Floats) -> Floats:
+    def _stretched(self, v: Floats, factors: Lengths) -> Floats:
         if self.axes is None:
-            return factors * v
+            return np.asarray(factors * v)
         return np.asarray(self.axes @ (factors * (v @ self.axes)))
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _numbers(self) -> list[float]:
-        return [self.mass, float(self.count), *self.distance, *self.total, *self.kept]
+        lengths = (np.atleast_1d(found) for found in (self.distance, self.total, self.kept))
+        return [self.mass, float(self.count), *np.concatenate([*lengths])]
 
     def _vectors(self) -> list[Floats]:
         return [self.start, self.base, self.last, *([] if self.axes is None else self.axes)]
 
     def _put_back(self, numbers: Floats, vectors: Floats) -> None:
         self.mass, self.count = float(numbers[0]), int(numbers[1])
-        self.distance, self.total, self.kept = numbers[2:].reshape(3, -1)
+        self.distance, self.total, self.kept = map(self._lengths, numbers[2:].reshape(3, -1))
         self.start, self.base, self.last = vectors[:3]
         if self.axes is not None:
             self.axes = vectors[3:]

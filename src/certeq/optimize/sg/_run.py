@@ -139,7 +139,7 @@ class Run:
             else:
                 gradient = slope / mass
                 if self.correction is not None:
-                    gradient = self._corrected(self.correction, gradient, batch, size)
+                    gradient = self._corrected(self.correction, gradient, batch, losses)
                 last = self.theta
                 self.theta = steps.move(k, last, gradient, project)
                 step = steps.step
@@ -157,19 +157,22 @@ class Run:
             if keep is not None and k % limits.checkpoint_every == 0 and k < limits.iterations:
                 keep(self)
 
-    def _corrected(self, correction: Correction, gradient: Floats, batch: Any, size: int) -> Floats:
+    def _corrected(self, correction: Correction, gradient: Floats, batch: Any, at_theta: Floats) -> Floats:
         """The gradient of a batch, corrected by its error at a point where that over all samples is known."""
         if batch is not self.full:
             losses, product = self.loss.evaluate(correction.point, batch)
             q, mass = self.plain.weigh(losses, False)
-            correction.drawn += size
+            correction.drawn += losses.size
             return np.asarray(gradient - product(q) / mass + correction.gradient)
-        if not correction.due:  # a full batch needs no correction; its value is looked at once in ten
-            correction.drawn += max(size // 10, 1)
+        if not correction.due:  # a full batch needs no correction; its value is looked at once in twenty
+            correction.drawn += max(correction.size // 20, 1)
             return gradient
         assert self.objective is not None
         assert isinstance(self.steps, AcceleratedSteps)
-        value = self.objective.evaluate(self.theta).value
+        if isinstance(self.full, Table):
+            value = self.objective.evaluate(self.theta).value
+        else:
+            value = solve_losses(at_theta, self.objective.weights, self.tilt.form)[0]
         if correction.take(self.theta, value, gradient):
             self.steps.keep()
         elif correction.go_back(value):
