@@ -196,6 +196,7 @@ class InteriorMethod:
 
     def _step(self, residuals: tuple[Vector, Vector, Vector], total: float, least: float, share: float) -> bool:
         """Mehrotra's predictor and corrector, centered by ``least`` at least; False where there is no such step."""
+        self.per_x, self.per_z = 1.0 / self.x, 1.0 / self.z  # a division takes as long as several products
         solve = self._factor()
         if solve is None:
             return False
@@ -228,7 +229,7 @@ class InteriorMethod:
         return slope_gap, q.C @ self.v - q.c, slack_gap
 
     def _lengths(self, dx: Vector, dz: Vector, share: float) -> tuple[float, float]:
-        primal, dual = _longest(self.x, dx, share), _longest(self.z, dz, share)
+        primal, dual = _longest(self.per_x, dx, share), _longest(self.per_z, dz, share)
         # H couples the two sides, so they must move together.
         return (min(primal, dual),) * 2 if self.problem.H is not None else (primal, dual)
 
@@ -236,10 +237,10 @@ class InteriorMethod:
 
     def _factor(self) -> Solve | None:
         q = self.problem
-        self.ratio = self.z / self.x
+        self.ratio, self.inverse = self.z * self.per_x, self.x * self.per_z
         K = np.zeros((len(q.g), len(q.g))) if q.H is None else q.H.copy()
         if len(q.cap):
-            self.curvature = 1.0 / (1.0 / self.ratio[self.h] + 1.0 / self.ratio[self.r])
+            self.curvature = 1.0 / (self.inverse[self.h] + self.inverse[self.r])
             K += self.hinges.gram(self.curvature)
         diagonal = K.reshape(-1)[:: len(K) + 1]
         largest = float(diagonal.max())
@@ -295,11 +296,12 @@ class InteriorMethod:
     ) -> tuple[Vector, Vector, Vector, Vector]:
         """The step with  z dx + x dz = target  and all residuals removed."""
         q = self.problem
-        push = target / self.x
+        push = target * self.per_x
         # Hinges: dx_h - dx_r = B dv and dz_h = -dz_r = -dp, from which dp = curvature * (B dv) + hinge.
         rhs = -slope_gap
         if len(q.cap):
-            hinge = self.curvature * (target[self.r] / self.z[self.r] - target[self.h] / self.z[self.h])
+            drop = target * self.per_z
+            hinge = self.curvature * (drop[self.r] - drop[self.h])
             rhs -= self.hinges.back(hinge)
         right = -row_gap
         if len(q.b):
@@ -324,7 +326,7 @@ class InteriorMethod:
             moved = self.hinges.image(dv)
             dp = self.curvature * moved + hinge
             dz[self.r], dz[self.h] = dp, -dp
-            dx[self.h] = (push[self.h] + dp) / self.ratio[self.h]
+            dx[self.h] = drop[self.h] + dp * self.inverse[self.h]
             dx[self.r] = dx[self.h] - moved
         return dv, dy, dx, dz
 
@@ -355,11 +357,11 @@ def _largest(residual: Vector) -> float:
     return float(np.abs(residual).max()) if len(residual) else 0.0
 
 
-def _longest(at: Vector, step: Vector, share: float) -> float:
-    """The longest step up to 1 that goes ``share`` of the way to the boundary."""
-    if not len(at):
+def _longest(per_unit: Vector, step: Vector, share: float) -> float:
+    """The longest step up to 1 that goes ``share`` of the way to the boundary; ``per_unit`` is 1 over where it is."""
+    if not len(step):
         return 1.0
-    nearest = -float((step / at).min())
+    nearest = -float((step * per_unit).min())
     return min(1.0, share / nearest) if nearest > 0.0 else 1.0
 
 
