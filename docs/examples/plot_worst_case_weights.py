@@ -46,4 +46,6 @@ plt.show()
 # without end towards the largest loss, wherever it lies.
 for name, risk in risks.items():
     weights = ce.tilt(losses, risk)
+    assert abs(weights.sum() - 1.0) < 1e-9
+    assert abs(weights @ losses - ce.oce(losses, risk)) < 1e-9  # the mean loss under these weights is the risk
     print(f"{name:30s} effective sample size {1.0 / np.square(weights).sum():5.0f}")

@@ -333,7 +333,8 @@ def closed_box(box: tuple[Vector, Vector], theta: Vector, unit: float, r: Vector
     if not (open_low | open_high).any():
         return low, high, np.inf
     radius = distance(theta, unit)
-    needed = bool(np.any((r > 0.0) & open_low) or np.any((r < 0.0) & open_high))
+    # An r of 0 has been rounded like any other: beyond the distance nothing is proved of it.
+    needed = bool(np.any((r >= 0.0) & open_low) or np.any((r <= 0.0) & open_high))
     low = np.where(open_low, theta - radius, low)
     high = np.where(open_high, theta + radius, high)
     return low, high, radius if needed else np.inf
