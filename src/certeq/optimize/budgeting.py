@@ -15,6 +15,7 @@ from certeq.optimize.domains import InfeasibleError
 from certeq.optimize.exact import solve_exact
 from certeq.optimize.exact._solve import check_limits, status_of
 from certeq.optimize.functions import time_left
+from certeq.optimize.gaps import proved_gap
 from certeq.optimize.losses import LinearLoss, Loss
 from certeq.risk.solvers import solve_risk
 from certeq.utilities import Risk
@@ -208,8 +209,9 @@ class _Budgeting:
         at_w = self._model_value(w, _CURVED)
         # The value at w has roundings of its own, of losses and of the sum over them.
         size = float(np.abs(self.A).max()) * float(w.sum())
-        gap = at_w - proof.lower_bound + np.finfo(np.float64).eps * (len(w) + 64.0) * (2.0 + size)
-        gap = float(gap) if gap < _ESCAPE * float(self.b.min()) else np.inf
+        allowance = float(np.finfo(np.float64).eps) * (len(w) + 64.0) * (2.0 + size)
+        gap = proved_gap(at_w, proof.lower_bound, allowance)
+        gap = gap if gap < _ESCAPE * float(self.b.min()) else np.inf
         deviation, tilt = min(
             [(self._deviation(w, one.tilt), one.tilt) for one in (found, proof)], key=lambda pair: pair[0]
         )
