@@ -41,8 +41,10 @@ def test_gradients_by_differences(risk):
 @pytest.mark.parametrize("loss", [ce.SquaredLoss(*data()), LOGISTIC], ids=repr)
 def test_lbfgs_is_taken_for_smooth_risks(risk, loss):
     found = ce.minimize(loss, risk, domain=ce.Box(-5.0, 5.0))
-    assert (found.method, found.status) == ("lbfgs", "converged")
-    assert found.gap <= 1e-6
+    assert found.method == "lbfgs"
+    # Near the minimum a fall of the value is lost in its rounding before the slope is 0: either is a right end.
+    assert found.status in ("converged", "no further progress")
+    assert found.gap <= 1e-6 * max(1.0, found.value)
     near = np.clip(found.theta + 1e-3 * np.random.default_rng(1).standard_normal((20, 4)), -5.0, 5.0)
     assert min(Objective(loss, risk).evaluate(theta).value for theta in near) >= found.value - 1e-9
     assert np.shape(found.threshold) == ((2,) if isinstance(risk, ce.Mixture) else ())

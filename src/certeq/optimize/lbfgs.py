@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -87,29 +88,33 @@ def minimize_lbfgs(
         if time.perf_counter() >= deadline:
             raise StopIteration
 
-    answer = scipy_minimize(
-        latest.value_and_gradient,
-        theta,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(lower, upper, strict=True)),
-        callback=note,
-        options={
-            "maxiter": check_count("iterations", iterations),
-            "maxfun": 20 * iterations,
-            "maxcor": check_count("memory", memory),
-            "gtol": limit,
-            "ftol": 0.0,
-        },
-    )
-    found = np.clip(np.asarray(answer.x, dtype=np.float64), lower, upper)
-    at = objective.evaluate(found)
-    projected = float(np.abs(found - np.clip(found - at.gradient, lower, upper)).max())
+    bounds, memory = list(zip(lower, upper, strict=True)), check_count("memory", memory)
+    options = {"maxfun": 20 * check_count("iterations", iterations), "maxcor": memory, "gtol": limit, "ftol": 0.0}
+    found, taken, before = theta, 0, math.inf
+    while True:
+        options["maxiter"] = iterations - taken
+        answer = scipy_minimize(
+            latest.value_and_gradient,
+            found,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            callback=note,
+            options=options,
+        )
+        found = np.clip(np.asarray(answer.x, dtype=np.float64), lower, upper)
+        at, taken = objective.evaluate(found), taken + int(answer.nit)
+        projected = float(np.abs(found - np.clip(found - at.gradient, lower, upper)).max())
+        # A line search may fail for what the memory says of the curvature: without it the method goes on.
+        over = projected <= limit or taken >= iterations or time.perf_counter() >= deadline
+        if over or not at.value < before:
+            break
+        before = at.value
     if projected <= limit:
         status = "converged"
     elif time.perf_counter() >= deadline:
         status = "time limit"
-    elif int(answer.nit) >= iterations:
+    elif taken >= iterations:
         status = "iteration limit"
     else:
         status = "no further progress"
@@ -120,7 +125,7 @@ def minimize_lbfgs(
         domain,
         status=status,
         trace=log.trace(),
-        iterations=int(answer.nit),
+        iterations=taken,
         seconds=time.perf_counter() - start,
         method="lbfgs",
     )
