@@ -483,7 +483,10 @@ class _Limited:
             relative_gap=gap / self._scale(),
             limit_values=np.array(values),
             limit_multipliers=self.multipliers,
-            binding=tuple(int(j) for j in np.flatnonzero(self.multipliers > 0.0)),
+            # Below that, a level raised by its whole unit would gain less than the gap that is asked for: rounding.
+            binding=tuple(
+                int(j) for j in np.flatnonzero(self.multipliers * self._units(best) > self.tol * self._scale())
+            ),
             status=status_of(closed, len(self.trace) > self.max_iter, time.perf_counter() > self.deadline),
             iterations=self.iterations,
             trace=self.trace,

@@ -96,7 +96,7 @@ class Solution:
         Where there were limits: their risks at theta, and by how much the minimum falls for each unit by which a level
         is raised, at first.
     binding : tuple of int or None
-        Which limits have a positive multiplier.
+        Which limits have a positive multiplier, one by which the minimum changes by more than the tolerance.
     promise : str or None
         What theory promises for the run that was made; None where a step, batch or average of the caller's own
         replaced the regime's, and no theorem covers them.
