@@ -356,3 +356,20 @@ def test_nothing_held_is_proved_where_losses_are_far_from_zero():
     found = solve_exact(A, ce.CVaR(0.1), lower=0)
     assert (found.status, found.value) == ("optimal", 0.0)
     assert found.gap < 1e-12
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("squares", [None, np.full(10, 1e-3)], ids=["plain", "squares"])
+@pytest.mark.parametrize(
+    "utility", [ce.CVaR(0.05), 0.5 * ce.CVaR(0.05) + 0.5 * ce.Entropic(10.0)], ids=["kink", "both"]
+)
+def test_weights_over_twenty_decades(utility, squares, seed):
+    """As entropy pooling makes them: a few scenarios carry nearly all, and hundreds next to nothing."""
+    rng = np.random.default_rng(seed)
+    A, weights = 0.02 * rng.normal(size=(1000, 10)), rng.exponential(size=1000) ** 8
+    found = solve_exact(A, utility, weights=weights, quadratic=squares, lower=0, C=np.ones(10), c=1.0)
+    assert found.status == "optimal"
+    # What the least weights add is below the tolerance, and without them the problem is an easy one.
+    heavy = weights > 1e-13 * weights.sum()
+    without = solve_exact(A[heavy], utility, weights=weights[heavy], quadratic=squares, lower=0, C=np.ones(10), c=1.0)
+    assert found.value == pytest.approx(without.value, rel=1e-6)

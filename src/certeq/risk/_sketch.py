@@ -31,6 +31,7 @@ _BELOW = 16  # and so many below the distance up to which losses are listed
 _LISTED = 4096  # losses to be listed around a trial, about; of a long sample more, or they are too near to one another
 _MOST_LISTED = 1 << 17
 _PER_BLOCK = BLOCK // 16
+_MOST_BREAKS = 1 << 19  # breakpoints looked at together: four megabytes, however many kinks there are
 _MOST_FEATURES = 2048
 _MOST_STEEP = 64
 _SPREAD = 1e-12  # a relative variance below this is the rounding of ties
@@ -223,20 +224,35 @@ class Sketch:
         def excess(s: float) -> float:
             return flattened(self.slopes(form, s)[0] + correction(s) - (one if form.kinks else 1.0))
 
-        if form.kinks:
-            breaks = np.unique(np.concatenate([self.points - at for at in form.kink_locations]))
-            breaks = breaks[(breaks > low) & (breaks < high)]
+        complete, on_break = not form.kinks, False
+        while not complete:
+            breaks, complete = self._breaks(form, low, high)
             first, last = 0, breaks.size  # the first breakpoint at which the slope has come down is among these
             while first < last:
                 middle = (first + last) // 2
                 first, last = (first, middle) if excess(float(breaks[middle])) <= 0.0 else (middle + 1, last)
-            if first < breaks.size:
-                high = float(breaks[first])
-                left, right = (slope + correction(high) - one for slope in self.slopes(form, high))
-                if right > 0.0:
-                    return high, min(right, -left)
             low = float(breaks[first - 1]) if first > 0 else low
+            if first < breaks.size:
+                high, on_break = float(breaks[first]), True
+        if on_break:
+            left, right = (slope + correction(high) - one for slope in self.slopes(form, high))
+            if right > 0.0:
+                return high, min(right, -left)
         return falls_to_zero(excess, low, high), 0.0
+
+    def _breaks(self, form: Form, low: float, high: float) -> tuple[Floats, bool]:
+        """Breakpoints strictly between two, in rising order; some of them where there are too many, and whether all."""
+        found: list[Floats] = []
+        step, count = 1, 0
+        for at in form.kink_locations:
+            breaks = self.points - at
+            found.append(breaks[(breaks > low) & (breaks < high)][::step].copy())  # a view would hold all of them
+            count += found[-1].size
+            while count > _MOST_BREAKS:  # thin out on the way
+                step *= 2
+                found = [part[::2].copy() for part in found]
+                count = sum(part.size for part in found)
+        return np.unique(np.concatenate(found)), step == 1
 
 
 def flattened(excess: float) -> float:

@@ -258,7 +258,7 @@ class Model:
         upper = np.where(np.isposinf(upper) & np.isposinf(self.high[assets]), own + radius, upper)
         C, G = q.C[:, assets], q.G[:, assets]
         chosen = Constraints(lower, upper, C, q.c - q.C @ rest, G, q.b - q.G @ rest)
-        if H is not None and len(C) and scales_of(self.inner):
+        if H is not None and len(C) and len(assets) and scales_of(self.inner):
             # A risk with a scale is as much larger as its losses are: no curvature along (theta, inner) itself. A
             # multiple of |C v - c|^2, which is 0, gives it some.
             size = len(assets)

@@ -98,6 +98,13 @@ class InteriorMethod:
         self.h, self.r = slice(simple, simple + hinges), slice(simple + hinges, simple + 2 * hinges)
         self.hinges = Columns(q.B)
         self.row_square = np.vecdot(q.G, q.G)
+        # What a product of slack and multiplier tends to, beside the others. No multiplier of a hinge exceeds its cap:
+        # one whose cap is tiny would be led far away by a target that all share, and would return last of all. The root
+        # lies between that and products in the ratio of the caps, which are below what the residuals can tell apart.
+        self.centers = np.ones(simple + 2 * hinges)
+        if hinges:
+            self.centers[simple:] = np.tile(np.sqrt(q.cap / (float(q.cap.mean()) or 1.0)), 2)
+        self.centers /= max(float(self.centers.sum()), 1e-300)
         self.iterations = 0
         self.v, self.y, self.x, self.z = self._start(start)
 
@@ -202,12 +209,11 @@ class InteriorMethod:
             return False
         self.iterations += 1
         product = self.x * self.z
-        mean = total / max(len(product), 1)
         dv, dy, dx, dz = self._direction(solve, *residuals, -product)
         primal, dual = self._lengths(dx, dz, 1.0)
         after = float((self.x + primal * dx) @ (self.z + dual * dz))
         centering = max(min(1.0, (max(after, 0.0) / total) ** 3), least) if total > 0.0 else 0.0
-        dv, dy, dx, dz = self._direction(solve, *residuals, centering * mean - product - dx * dz)
+        dv, dy, dx, dz = self._direction(solve, *residuals, (centering * total) * self.centers - product - dx * dz)
         if not np.isfinite(dv).all():
             return False
         primal, dual = self._lengths(dx, dz, share)
