@@ -65,4 +65,4 @@ def test_slopes_are_those_of_theory_or_steeper():
     assert outcome.numbers["slopes"]["convex, printed"]["found"] == pytest.approx(-0.6, abs=0.1)
     assert {claim.verdict for claim in outcome.claims} == {"reproduced"}
     assert [claim.whose for claim in outcome.claims].count("paper") == 3
-    assert len(outcome.figures[0].panels) == 5
+    assert len(outcome.figures[0].panels) == 3
