@@ -212,6 +212,23 @@ def test_a_drift_hidden_in_noise_costs_one_over_sqrt_n():
     assert slope(horizon, errors) == pytest.approx(-0.5, abs=0.15)
 
 
+def test_default_steps_on_a_well_keep_the_promise_for_gradients():
+    # Promised is O(ln n/sqrt(n)) for the least gradient so far; no instance is known on which it is no better.
+    from certeq.paper import convergence
+
+    rule, horizon, least = convergence.well_rule(), [16, 32, 64, 128, 256], []
+    for seed in range(8):
+        seen = []
+        found = minimize_sg(
+            CallableLoss(convergence._well), ce.Entropic(convergence.WELL_BETA), domain=Free(),
+            samples=convergence._cloud, theta0=[1.5, -1.0], iterations=horizon[-1], rng=seed, log_every=horizon[0],
+            callback=lambda at, seen=seen: seen.append(np.linalg.norm(convergence.well_gradient(at.theta, *rule))),
+        )  # fmt: skip
+        assert "ln n/sqrt n" in found.promise
+        least.append(np.minimum.accumulate(seen)[[n // horizon[0] - 1 for n in horizon]])
+    assert slope(horizon, np.mean(least, axis=0)) < -0.5
+
+
 def test_full_batches_are_at_least_as_fast_as_promised():
     A = gaussian(np.random.default_rng(0), 200)
     loss, horizon = LinearLoss(A), [25, 50, 100, 200]

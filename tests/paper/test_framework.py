@@ -41,6 +41,12 @@ def test_answers_come_in_order_and_as_json(tmp_path):
     assert seen[-1] == (4, 4)
 
 
+def test_that_the_paper_chose_a_blind_unit_is_not_said_at_every_piece(recwarn):
+    with LocalJob(jobs=1) as job:
+        assert job.map(toy.faint, SEEDS) == [0.0, 1.0, 2.0, 3.0]
+    assert not recwarn.list
+
+
 def test_kept_answers_are_not_computed_again(tmp_path, monkeypatch):
     with LocalJob(cache=tmp_path, jobs=1) as job:
         fresh = job.map(toy.spectrum, SEEDS)

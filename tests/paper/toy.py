@@ -6,12 +6,14 @@ import json
 import os
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 from certeq.paper import _run
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series
+from certeq.risk import UnitWarning
 
 
 def spectrum(seed: int, size: int = 60) -> dict:
@@ -27,6 +29,11 @@ def slow_spectrum(seed: int, seconds: float) -> dict:
 
 def capability(seed: int) -> str | None:
     return os.environ.get("ATEN_CPU_CAPABILITY")
+
+
+def faint(seed: int) -> float:
+    warnings.warn("hardly sees the risk", UnitWarning, stacklevel=1)
+    return float(seed)
 
 
 def ill(seed: int) -> float:

@@ -123,6 +123,10 @@ def maximize_ratio(
     minimum is :math:`-\varepsilon` and no risk on the set is below :math:`\rho_0`, no ratio is above
     :math:`m (1 + \varepsilon/\rho_0)`. It converges superlinearly, and every solve starts from the last one.
 
+    References
+    ----------
+    Dinkelbach (1967), On nonlinear fractional programming, doi:10.1287/mnsc.13.7.492.
+
     Examples
     --------
     >>> import certeq as ce

@@ -16,6 +16,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from certeq._threads import one_thread
 from certeq.paper._experiment import Experiment, Outcome
 from certeq.paper._output import versions, write_failure, write_index, write_outcome
 from certeq.paper._sources import sources_digest
+from certeq.risk import UnitWarning
 
 _MODULES = {
     "portfolio-sp500": "portfolios",
@@ -427,7 +429,10 @@ def _answered(function: Callable[..., Any], item: dict[str, Any]) -> str:
     name = f"{function.__module__}.{function.__qualname__}"
     began = time.process_time()
     try:
-        with one_thread():
+        with one_thread(), warnings.catch_warnings():
+            # That the paper's parameters hardly see the risk of daily returns is a finding of the report (erratum
+            # "units"), not something whoever reruns it could change.
+            warnings.simplefilter("ignore", UnitWarning)
             answer = function(**item)
     except Exception as error:
         error.add_note(f"(while computing {name} for {_short(item)})")

@@ -62,6 +62,11 @@ def upper_bound(x: ArrayLike, utility: Utility, level: float = 0.95, *, support:
     Not for time series: the losses must be independent. The interval of `estimate` is much narrower, and holds for
     large n and finite moments only.
 
+    References
+    ----------
+    Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting,
+    doi:10.1093/jrsssb/qkad009.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce

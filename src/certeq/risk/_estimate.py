@@ -321,6 +321,11 @@ def estimate(
     in order, from memory, a mapped file or the chunks of a Dask array alike. The user guide has a table of how often
     the intervals cover.
 
+    References
+    ----------
+    Lazarus, Lewis, Stock and Watson (2018), HAR inference: recommendations for practice,
+    doi:10.1080/07350015.2018.1506926.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
