@@ -192,10 +192,12 @@ class Distribution:
         if not (empty / "certeq-report.html").exists():
             raise Failed("certeq compare wrote no report.")
         said = run(*alone, python, "-m", "certeq", "reproduce", "--quick", cwd=empty, env=environment)
-        left_out = re.findall(r"note: (portfolio-\S+|cvar-solver)", said)
+        left_out = re.findall(r"warning: left out of (.+?): (.+?), whose file", said)
+        if {market for _, market in left_out} != {"FTSE 100", "Nasdaq"}:
+            raise Failed(f"reproduce must name both markets without data; found {left_out}:\n{said[-2000:]}")
         return (
-            f"{len(snippets)} snippets, compare, reproduce --quick in {time.perf_counter() - began:.0f} s; named as "
-            f"without data: {', '.join(left_out) or 'none'}{'' if alone else ' (the network was there)'}"
+            f"{len(snippets)} snippets, compare, reproduce --quick in {time.perf_counter() - began:.0f} s; left out "
+            f"and named: {', '.join(market for _, market in left_out)}{'' if alone else ' (the network was there)'}"
         )
 
 
