@@ -33,6 +33,8 @@ from certeq.paper._statistics import HeldOut, controlled, wanted_sign
 from certeq.risk import UnitWarning
 from tests.conftest import SHARED
 
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.risk.UnitWarning")  # of the paper's parameters
+
 
 def panel_items(key, monkeypatch):
     """The panel's key and digest for the pieces; FTSE only where its file is at hand, as tests do not download."""
