@@ -38,7 +38,7 @@ def test_portfolio_and_its_report(certeq, prices, csv, tmp_path, options):
     found = certeq.json("portfolio", csv(prices), *options, "--report", page)
     assert 0.0 <= found["gap"] <= 1e-7 * abs(found["objective"])
     assert sum(found["weights"].values()) == pytest.approx(1.0)
-    assert "Certificate" in page.read_text()
+    assert "Optimality certificate" in page.read_text()
 
 
 def test_compare(certeq, prices, csv):
