@@ -20,6 +20,7 @@ ASKED = [
 @pytest.mark.parametrize(
     ("options", "risk"), ASKED, ids=lambda item: repr(item) if isinstance(item, ce.utilities.Risk) else ""
 )
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")  # of one sample that carries the risk: told, too
 def test_estimate(certeq, tmp_path, options, risk):
     losses = np.random.default_rng(0).standard_t(5, 300)
     path = tmp_path / "losses.csv"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,7 +123,9 @@ def run(
 
 
 # A line of \b alone keeps the paragraph after it as it is written.
-_LINES = "\n".join(f"  {names:<28} {meaning}" for names, meaning in SEEDS)
+_LINES = "\n".join(
+    f"  {names}:\n{fill(meaning, 74, initial_indent='    ', subsequent_indent='    ')}" for names, meaning in SEEDS
+)
 run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n\n\b\nWhat --seeds counts (1 is taken as 2 for a spread):\n{_LINES}"
 
 

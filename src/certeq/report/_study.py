@@ -79,6 +79,11 @@ class Strategy:
     limits: tuple[HeldLimit, ...] = ()
 
     @property
+    def risk_name(self) -> str:
+        """CVaR or EVaR, where that is what was minimized; any other risk is called OCE."""
+        return risk_name(self.utility)
+
+    @property
     def is_benchmark(self) -> bool:
         """Whether the weights come from something other than the minimization of an OCE."""
         return self.utility is None
