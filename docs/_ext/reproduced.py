@@ -114,6 +114,8 @@ def experiment(path: Path, source: Path) -> list[str]:
     lines = [f"*{_escape(found['where'])}.*" if found.get("where") else "", "", _origin(found), ""]
     if found.get("failure"):
         return [*lines, f"It could not run: {_escape(str(found['failure']))}", ""]
+    for market in found.get("left_out", ()):
+        lines += [f"* Left out: {_escape(str(market))}.", ""]
     for note in found.get("notes", ()):
         lines += [f"* {_escape(str(note))}", ""]
     for whose, title in WHOSE.items():

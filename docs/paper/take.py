@@ -3,8 +3,8 @@
 certeq reproduce uncertainty --out certeq-paper
 python docs/paper/take.py certeq-paper
 
-Only the experiments of the run are replaced; the others stay. A run that was made with uncommitted changes is refused,
-as nobody could repeat it.
+Only the experiments of the run are replaced; the others stay, as does one whose market's data were not there. A run
+that was made with uncommitted changes is refused, as nobody could repeat it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SMALL = {".json", ".csv", ".png"}
 
 def take(run: Path, target: Path) -> list[str]:
     """Copy every experiment of the run that has a result, in place of what an earlier run left of it."""
-    found = sorted(path.parent for path in run.glob("*/result.json"))
+    read = {path.parent: json.loads(path.read_text()) for path in sorted(run.glob("*/result.json"))}
+    found = {folder: result for folder, result in read.items() if "claims" in result or not result.get("left_out")}
     if not found:
         raise FileNotFoundError(f"{run} holds no experiment: no */result.json in it.")
-    for folder in found:
-        result = json.loads((folder / "result.json").read_text())
+    for folder, result in found.items():
         commit = str(result.get("commit"))
         if result.get("failure") or result.get("quick") or commit == "None" or commit.endswith("-dirty"):
             raise ValueError(

@@ -1,5 +1,9 @@
 """The portfolio experiments: what is deterministic equals the printed digits, what is not is measured and marked."""
 
+import json
+import socket
+import warnings
+
 import numpy as np
 import pytest
 
@@ -12,7 +16,7 @@ from pathlib import Path
 import threadpoolctl
 from skfolio.datasets import _base as skfolio_data
 
-from certeq.paper import _markets, cvar_solver, portfolios
+from certeq.paper import _markets, cvar_solver, portfolios, reproduce
 from certeq.paper._markets import (
     Market,
     fit_benchmark,
@@ -26,7 +30,10 @@ from certeq.paper._markets import (
 from certeq.paper._printed import CVAR_TABLES, PORTFOLIOS
 from certeq.paper._run import LocalJob
 from certeq.paper._statistics import HeldOut, controlled, wanted_sign
+from certeq.risk import UnitWarning
 from tests.conftest import SHARED
+
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.risk.UnitWarning")  # of the paper's parameters
 
 
 def panel_items(key, monkeypatch):
@@ -221,6 +228,75 @@ def test_cvar_against_solvers_on_three_small_markets(small_markets, tmp_path):
         assert numbers["certified_gap"] < 1e-12
         assert numbers["solver_cvar"] == pytest.approx(numbers["exact_cvar"], abs=1e-6)
         assert numbers["oce_sg_cvar"] >= numbers["exact_cvar"] - 1e-12
+
+
+@pytest.fixture
+def one_small_market(small_markets, monkeypatch):
+    """The S&P 500 is there, small; the files of the others are not to be had. The markets that were asked for."""
+    asked = []
+
+    def loader(key):
+        def load():
+            asked.append((key, socket.getdefaulttimeout()))
+            if key != "sp500":
+                raise OSError("no network")
+
+        return load
+
+    for key, market in _markets.MARKETS.items():
+        monkeypatch.setattr(f"skfolio.datasets.{market.loader}", loader(key))
+    monkeypatch.setattr(_markets, "_real_returns", lambda market: synthetic_returns(240, 6, seed=market.seed))
+    return asked
+
+
+def test_a_market_without_data_is_left_out_and_named(one_small_market, tmp_path):
+    names = ("portfolio-sp500", "portfolio-nasdaq", "cvar-solver")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnitWarning)  # nobody who runs it could change the paper's parameters
+        sp500, nasdaq, solver = reproduce(names, quick=True, out=tmp_path, jobs=1)
+    assert one_small_market == [("sp500", 5.0), ("nasdaq", 5.0), ("ftse100", 5.0)]  # each once, and not for long
+    assert socket.getdefaulttimeout() is None
+    assert sp500.left_out == ()
+    assert not sp500.outcome.synthetic
+    assert nasdaq.outcome is None
+    assert nasdaq.failure is None
+    reason = "Nasdaq, whose file skfolio neither finds (SKFOLIO_DATA) nor can download (no network)"
+    assert nasdaq.left_out == (reason,)
+    assert [words.split(",")[0] for words in solver.left_out] == ["FTSE 100", "Nasdaq"]
+    assert set(solver.outcome.numbers) == {"sp500"}
+    assert not solver.outcome.synthetic
+    kept = {name: json.loads((tmp_path / name / "result.json").read_text()) for name in names}
+    assert kept["portfolio-nasdaq"]["left_out"] == [reason]
+    assert "claims" not in kept["portfolio-nasdaq"]
+    assert kept["cvar-solver"]["left_out"] == list(solver.left_out)
+    page = (tmp_path / "index.html").read_text()
+    assert page.count(f"Left out: {reason}.") == 2
+    assert "could not run" not in page
+    assert "SYNTHETIC" not in page
+    assert list(_markets.MARKETS) == ["sp500", "ftse100", "nasdaq"]
+
+
+def test_the_command_names_what_is_left_out(one_small_market, tmp_path):
+    typer = pytest.importorskip("typer.testing", reason="the command needs the extra [cli]")
+    from certeq.cli._app import app
+
+    def certeq(*arguments):
+        return typer.CliRunner().invoke(
+            app, ["reproduce", *arguments, "--quick", "--jobs", "1", "--out", str(tmp_path)]
+        )
+
+    found = certeq("cvar-solver", "portfolio-nasdaq")
+    assert found.exit_code == 0
+    assert "no data" in found.stdout
+    assert "cvar-solver (in part)" in found.stdout
+    assert "warning: left out of portfolio-nasdaq and cvar-solver: Nasdaq, whose file" in found.stderr
+    assert "warning: left out of cvar-solver: FTSE 100, whose file" in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 2
+    nothing = certeq("portfolio-nasdaq")
+    assert nothing.exit_code == 1
+    assert "error: nothing was run: the data of no market asked for are there." in nothing.stderr
+    (only,) = json.loads(certeq("portfolio-nasdaq", "--json").stdout)["experiments"]
+    assert only["left_out"][0].startswith("Nasdaq, ")
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------

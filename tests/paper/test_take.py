@@ -21,6 +21,14 @@ def leave(folder, **facts):
     (folder / "result.json").write_text(json.dumps({"quick": False, "commit": "abc", **facts}))
 
 
+def test_an_experiment_that_was_left_out_keeps_its_earlier_result(taker, tmp_path):
+    leave(tmp_path / "run" / "toy", claims=[])
+    leave(tmp_path / "run" / "absent", left_out=["Nasdaq"])
+    leave(tmp_path / "results" / "absent", commit="old")
+    assert taker.take(tmp_path / "run", tmp_path / "results") == ["toy"]
+    assert json.loads((tmp_path / "results" / "absent" / "result.json").read_text())["commit"] == "old"
+
+
 def test_a_run_replaces_its_own_experiments_and_no_others(taker, tmp_path, monkeypatch, capsys):
     leave(tmp_path / "run" / "toy", commit="new")
     (tmp_path / "run" / "toy" / "notes.md").write_text("large")

@@ -1,7 +1,10 @@
 """The page in a browser: it renders, says nothing on the console, fetches nothing, and answers hover and legend."""
 
+from dataclasses import replace
+
 import pytest
 
+import certeq as ce
 from certeq.report import save
 
 from .chromium import BINARY, Chromium
@@ -69,12 +72,39 @@ def test_laptop_hover_legend_and_hostile_names(browser, page):
     assert "hare" not in titles
 
 
+LEGENDS_THAT_OVERLAP = """[...document.querySelectorAll('.legend')].flatMap((legend) => {
+  const boxes = [...legend.querySelectorAll('.legendtext')].map((t) => [t.textContent, t.getBoundingClientRect()]);
+  return boxes.filter(([_, a], i) => a.right > innerWidth || boxes.some(([_, b], k) => i < k
+    && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1))
+    .map(([name, _]) => name);
+})"""
+BEYOND = """[...document.querySelectorAll('section td, section th, td small, figcaption, .card, p')].filter((e) => {
+  const b = e.getBoundingClientRect(); return b.width && (b.right > innerWidth + 1 || b.left < -1); })
+  .map((e) => e.tagName + ': ' + e.textContent.slice(0, 40))"""
+
+
 def test_phone_in_the_dark(browser, page):
     browser.open(page, width=390, height=844, dark=True)
     sound(browser)
+    assert browser.evaluate(BEYOND) == []
+    assert browser.evaluate("document.querySelectorAll('#metrics td').length") > 10
+    named = "getComputedStyle(document.querySelector('#metrics td'), '::before').content"
+    assert browser.evaluate(named) == '"Annualized return"'
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
     inks = browser.evaluate("document.querySelector('[data-chart=wealth]').layout.font.color")
     assert inks == "#e6eaef"
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_names_in_a_legend_do_not_run_into_each_other(browser, hostile, tmp_path, width):
+    names = ("Monotone mean-variance", "Hierarchical risk parity (HRP)", "Maximum Sharpe", "Equal weights")
+    mine = replace(hostile.strategies[0], utility=ce.LeakyCVaR(0.05).scaled(0.02).normalized())
+    others = tuple(replace(mine, name=name, utility=None, gap=None) for name in names)
+    browser.open(save(replace(hostile, strategies=(mine, *others)), tmp_path / "names.html"), width=width)
+    shown = browser.evaluate("document.querySelector('[data-chart=wealth]').textContent")
+    assert all(name.split()[0] in shown for name in names)
+    assert browser.evaluate(LEGENDS_THAT_OVERLAP) == []
+    assert browser.evaluate(BEYOND) == []
 
 
 def test_follows_a_change_of_scheme(browser, page):

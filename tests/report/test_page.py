@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, figures, render, save
+from certeq.report import HeldLimit, Strategy, figures, render, save
 from certeq.report._charts_holdings import days_differ
 from certeq.report._charts_paths import time_charts
 from certeq.report._report import _cards
 from certeq.report._study import Tail
+from certeq.report._tables import certificate_table
 from certeq.report.page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
@@ -99,7 +100,7 @@ def test_every_chart_has_words_and_numbers(elements, data):
     assert tags.count("figcaption") == tags.count("details") == len(KEYS)
     words = " ".join(elements.words)
     for wanted in (
-        "Certificate",
+        "Optimality certificate",
         "What was run",
         "skfolio",
         "Optimality gap of the fit",
@@ -232,3 +233,25 @@ def test_dust_is_not_held():
     weights[0] = 1.0 - weights[1:].sum()
     dusty = replace(whole, strategies=(replace(whole.focused, weights=weights),))
     assert dict(_cards(dusty, figures(dusty)))["Assets held"] == f"1 of {weights.size}"
+
+
+def test_one_number_has_one_interval(hostile):
+    """The risk that a strategy minimizes stands among the metrics and in the certificate, with the same interval."""
+    weights = hostile.strategies[0].weights
+    kinds = {"cvar": ce.CVaR(0.05), "evar": ce.EVaR(0.05), "annualized_mean": ce.Mean()}
+    chosen = tuple(Strategy(key, weights, utility, 0.02, 1e-12, 4) for key, utility in kinds.items())
+    study = replace(hostile, strategies=chosen, focus="cvar")
+    found = figures(study)
+    shown = {row[0]: row[3] for row in certificate_table(study).rows}
+    for key in kinds:
+        value, low, high = found[key][key]
+        if key == "annualized_mean":
+            value, low, high = (-each / study.frequency.periods_per_year for each in (value, high, low))
+        wanted = f"{100 * value:.3f} %\n{100 * low:.3f} to {100 * high:.3f}"
+        assert shown[key].removesuffix(" (unreliable)") == wanted
+
+
+def test_dates_under_the_pointer_are_whole(data):
+    dated = [chart["layout"]["xaxis"] for chart in data["charts"] if chart["layout"]["xaxis"].get("type") == "date"]
+    assert len(dated) >= 2
+    assert {axis["hoverformat"] for axis in dated} == {"%Y-%m-%d"}

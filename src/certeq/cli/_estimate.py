@@ -6,6 +6,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -193,6 +194,9 @@ def _threshold(result: Estimate) -> str:
 
 def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
     table = Table(show_header=False, title=None)
+    # A long sentence would take their width from the labels, however much room there is.
+    table.add_column(no_wrap=get_terminal_size().columns >= 60)
+    table.add_column()
     doubtful = " (see the warning below)" if result.warnings else ""
     rows = [
         ("Column", name),

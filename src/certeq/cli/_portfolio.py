@@ -89,9 +89,9 @@ EXAMPLES = (
     "certeq portfolio prices.parquet -u entropic --beta 30 --report report.html",
     "certeq portfolio returns.csv --returns --test-size 0.25 --json",
     "certeq portfolio --max-weight AAPL=0.1 --constraint 'KO >= 0.5 * PEP'",
-    "certeq portfolio prices.csv --groups sectors.csv --constraint 'tech <= 0.3' --benchmark SPY",
-    "certeq portfolio prices.csv --objective return --max-risk cvar=0.02 --max-risk evar=0.04",
-    "certeq portfolio prices.csv --refit-every 63 --costs 0.001 --max-turnover 0.1 --report walk.html",
+    "certeq portfolio prices.csv --groups sectors.csv --constraint 'tech <= 0.3'",
+    "certeq portfolio prices.csv --objective return --max-risk cvar=0.02",
+    "certeq portfolio prices.csv --refit-every 63 --costs 0.001 --report r.html",
 )
 SUMMARY = "Portfolio of least risk, with certificate"
 AFTER_OPTIONS = UNITS_HELP
@@ -350,11 +350,12 @@ def _sentence(strategy: Strategy, period: str) -> str:
     """What was reached, and how far it can be from the best."""
     value = f"{strategy.objective:.8g}"
     what = {
-        "minimize_risk": f"OCE {value} a {period}",
+        "minimize_risk": f"{strategy.risk_name} {value} a {period}",
         "maximize_return": f"mean return {value} a {period}",
-        "maximize_ratio": f"mean return/OCE {value}",
+        "maximize_ratio": f"mean return/{strategy.risk_name} {value}",
     }.get(strategy.goal, f"utility {value} a {period}")
-    return f"{strategy.name}: {what} in sample; optimality gap {strategy.gap:.1e}."
+    name = "" if what.startswith(f"{strategy.name} ") else f"{strategy.name}: "
+    return f"{name}{what} in sample; optimality gap {strategy.gap:.1e}."
 
 
 def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:

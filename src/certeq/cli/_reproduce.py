@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from certeq.cli._console import BadData, bars, cell, explained, note, print_json, print_table, safe_text
+from certeq.cli._console import BadData, bars, cell, explained, print_json, print_table, safe_text, warn
 from certeq.cli._options import AsJson
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ VERDICTS = ("reproduced", "within noise", "not reproduced", "corrected", "not ch
 SEEDS = (
     (
         "portfolio-*, cvar-solver",
-        "random starts of OCE-SG; on Nasdaq at most 5, as each takes half a minute; 2 or 3 on synthetic data",
+        "random starts of OCE-SG; on Nasdaq at most 5, as each takes half a minute",
     ),
     ("classification-*", "initial weights, and as many splits of the patients"),
     ("uncertainty", "seeds of every network, and as many data sets"),
@@ -81,6 +82,7 @@ def run(
 ) -> None:  # fmt: skip
     """Run the paper's experiments; write tables, figures and a verdict on every claim, joined by index.html.
 
+    A market whose data are neither where SKFOLIO_DATA points to nor to be downloaded is left out and named.
     A run that was interrupted (exit code 130) goes on where it stopped. Experiments of earlier runs in the folder stay
     in the page.
     """
@@ -110,16 +112,20 @@ def run(
         else:
             print_table(_table(results), f"in {index}")
             print(f"{time.perf_counter() - began:.1f} s; report written to {safe_text(index)}")
-        for result in results:
-            if result.outcome is not None and result.outcome.synthetic:
-                note(f"{result.name} ran on synthetic data, as a market's file was not to be had.")
+        for market in dict.fromkeys(market for result in results for market in result.left_out):
+            without = [result.name for result in results if market in result.left_out]
+            warn(f"left out of {' and '.join(without)}: {market}.")
         failed = [result for result in results if result.failure]
         if failed:
             raise BadData("; ".join(f"{result.name} could not run ({result.failure})" for result in failed))
+        if not any(result.outcome for result in results):
+            raise BadData("nothing was run: the data of no market asked for are there.")
 
 
 # A line of \b alone keeps the paragraph after it as it is written.
-_LINES = "\n".join(f"  {names:<28} {meaning}" for names, meaning in SEEDS)
+_LINES = "\n".join(
+    f"  {names}:\n{fill(meaning, 74, initial_indent='    ', subsequent_indent='    ')}" for names, meaning in SEEDS
+)
 run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n\n\b\nWhat --seeds counts (1 is taken as 2 for a spread):\n{_LINES}"
 
 
@@ -131,12 +137,12 @@ def _table(results: tuple[Result, ...]) -> Table:
     table.add_column("Seconds", justify="right")
     for result in results:
         if result.outcome is None:
-            blank = [cell("failed"), *[cell("")] * (len(VERDICTS) - 1)]
+            blank = [cell("failed" if result.failure else "no data"), *[cell("")] * (len(VERDICTS) - 1)]
             table.add_row(cell(result.name), *blank, cell(f"{result.seconds:.1f}"))
             continue
         found = [claim.verdict for claim in result.outcome.claims if claim.whose == "paper"]
         cells = [str(found.count(verdict)) for verdict in VERDICTS]  # type: ignore[arg-type]
-        name = result.name + (" (synthetic)" if result.outcome.synthetic else "")
+        name = result.name + (" (in part)" if result.left_out else "")
         table.add_row(cell(name), *map(cell, cells), cell(f"{result.seconds:.1f}"))
     return table
 
@@ -147,9 +153,9 @@ def _facts(result: Result) -> dict[str, Any]:
         "folder": str(result.folder),
         "seconds": round(result.seconds, 3),
         "failure": result.failure,
+        "left_out": list(result.left_out),
     }
     if result.outcome is not None:
-        facts["synthetic"] = result.outcome.synthetic
         facts["verdicts"] = result.outcome.verdicts
         facts["not_checked"] = result.outcome.not_checked
         facts["seeds"] = list(result.outcome.seeds)

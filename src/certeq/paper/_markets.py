@@ -10,7 +10,7 @@ import hashlib
 import math
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -146,6 +146,37 @@ def synthetic_returns(days: int, assets: int, *, seed: int) -> pd.DataFrame:
     returns = np.maximum(drift + np.outer(market, exposure) + sectors_of + own, -0.9)
     names = [f"S{number:04d}" for number in range(1, assets + 1)]
     return pd.DataFrame(returns, index=pd.bdate_range("2018-01-03", periods=days), columns=names)
+
+
+def why_missing(key: str, patience: float) -> str:
+    """Why a market's file is not to be had; "" where it is cached, or was downloaded now and is cached by skfolio.
+
+    A server that keeps silent for ``patience`` seconds counts as none.
+    """
+    import skfolio.datasets
+
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(patience)
+    try:
+        getattr(skfolio.datasets, MARKETS[key].loader)()
+    except OSError as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    finally:
+        socket.setdefaulttimeout(before)
+    return ""
+
+
+@contextmanager
+def without_markets(keys: Iterable[str]) -> Iterator[None]:
+    """For a while there are only the other markets: an experiment on all of `MARKETS` runs on those."""
+    every = dict(MARKETS)
+    for key in keys:
+        MARKETS.pop(key)
+    try:
+        yield
+    finally:
+        MARKETS.clear()
+        MARKETS.update(every)
 
 
 def _real_returns(market: Market) -> pd.DataFrame:

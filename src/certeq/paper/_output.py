@@ -112,10 +112,13 @@ def write_outcome(
     write_text(folder / RESULT, text, force=True)
 
 
-def write_failure(folder: Path, name: str, failure: str, facts: dict[str, Any]) -> None:
-    """Say that, and why, there is no outcome; what an earlier run left is taken away, as it is not of this one."""
+def write_without_outcome(folder: Path, name: str, reason: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Say why there is no outcome: its "failure", or the markets "left_out".
+
+    What an earlier run left is taken away, as it is not of this one.
+    """
     _emptied(folder)
-    result = {"experiment": name, "title": name, "where": "", "failure": failure, **facts, **_circumstances()}
+    result = {"experiment": name, "title": name, "where": "", **reason, **facts, **_circumstances()}
     write_text(folder / RESULT, json.dumps(result, indent=1) + "\n", force=True)
 
 
@@ -306,7 +309,7 @@ def _page(folder: Path, results: list[dict[str, Any]], names: tuple[str, ...]) -
     counts = {verdict: sum(r.get("verdicts", {}).get(verdict, 0) for r in results) for verdict in _VERDICTS}
     quick = any(result["quick"] for result in results)
     cards = [
-        ("Experiments", f"{sum('failure' not in r for r in results)} of {len(names)}"),
+        ("Experiments", f"{sum('claims' in r for r in results)} of {len(names)}"),
         *[(verdict.capitalize(), str(count)) for verdict, count in counts.items()],
         ("Not checked", str(sum(r.get("not_checked", 0) for r in results))),
         ("Run", "quick" if quick else "full"),
@@ -352,6 +355,10 @@ def _section(folder: Path, result: dict[str, Any]) -> str:
     if "failure" in result:
         parts.append(f'<p class="warn">This experiment could not run. {in_page(result["failure"])}</p></section>\n')
         return "".join(parts)
+    for words in result.get("left_out", ()):
+        parts.append(f'<p class="warn">Left out: {in_page(words)}.</p>')
+    if "claims" not in result:
+        return "".join([*parts, "</section>\n"])
     for note in result["notes"]:
         loud = "warn" if result["synthetic"] and note.startswith("SYNTHETIC") else "note"
         parts.append(f'<p class="{loud}">{in_page(note)}</p>')

@@ -30,7 +30,7 @@ from typing import Any
 from certeq._files import write_text
 from certeq._threads import one_thread
 from certeq.paper._experiment import Experiment, Outcome
-from certeq.paper._output import versions, write_failure, write_index, write_outcome
+from certeq.paper._output import versions, write_index, write_outcome, write_without_outcome
 from certeq.paper._sources import sources_digest
 from certeq.risk import UnitWarning
 
@@ -48,6 +48,15 @@ _MODULES = {
     "bounds": "bounds",
     "errata": "errata",
 }
+# The markets an experiment judges portfolios on: one whose data are not there is left out. `errata` needs none of
+# them: of a market without its file it checks what skfolio states.
+_MARKETS = {
+    "portfolio-sp500": ("sp500",),
+    "portfolio-ftse100": ("ftse100",),
+    "portfolio-nasdaq": ("nasdaq",),
+    "cvar-solver": ("sp500", "ftse100", "nasdaq"),
+}
+_PATIENCE, _QUICK_PATIENCE = 20.0, 5.0  # seconds a server may keep silent
 EXPERIMENTS = tuple(_MODULES)
 """The names `reproduce` takes, in the order of the report: the paper's tables and figures, and its errata.
 
@@ -60,14 +69,14 @@ Examples
 ('portfolio-sp500', 'errata')
 """
 _STARTS = "random starts of OCE-SG, one for each seed"
-_DEAR = "at most 5, as each takes half a minute there (2 on synthetic data, of which nothing is judged, or if quick)"
+_DEAR = "at most 5, as each takes half a minute there (2 if quick)"
 _TABLE = "initial weights on the paper's split, and as many further splits"
 # What --seeds N does in each experiment; where a spread is needed, N = 1 counts as 2.
 SEEDING = {
     "portfolio-sp500": _STARTS,
     "portfolio-ftse100": _STARTS,
     "portfolio-nasdaq": f"{_STARTS}; {_DEAR}",
-    "cvar-solver": f"{_STARTS}; none on synthetic data or in a quick run, which judge no rows",
+    "cvar-solver": f"{_STARTS}; none in a quick run, which judges no rows",
     "classification-breast-cancer": _TABLE,
     "classification-heart": _TABLE,
     "uncertainty": "seeds of every network on the paper's data set, and as many further data sets",
@@ -95,6 +104,9 @@ PieceProgress = Callable[[int, int], None]
 class Result:
     """What became of one experiment: its folder, and its outcome or the reason there is none.
 
+    ``left_out`` names the markets whose data are not there, with the reason. Where no market is left, there is neither
+    an outcome nor a failure.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -108,6 +120,7 @@ class Result:
     outcome: Outcome | None
     failure: str | None
     seconds: float
+    left_out: tuple[str, ...] = ()
 
 
 def reproduce(
@@ -148,7 +161,8 @@ def reproduce(
     Returns
     -------
     tuple of Result
-        In the order of the report. An experiment that could not run has a ``failure`` and does not stop the others.
+        In the order of the report. An experiment that could not run has a ``failure`` and does not stop the others. A
+        market whose data are neither cached nor to be had by a download is named in ``left_out``.
         ``out/index.html`` joins all experiments the folder holds, those of earlier calls too.
 
     Notes
@@ -170,9 +184,10 @@ def reproduce(
         raise ValueError(f"seeds must be at least 1, found {count}.")
     folder = _prepared(Path(out), fresh)
     results = []
+    missing: dict[str, str] = {}
     with LocalJob(quick=quick, seeds=count, sensitivity=sensitivity, cache=folder / ".cache", jobs=jobs) as job:
         for name in wanted:
-            results.append(_run(name, job, folder / name, progress))
+            results.append(_run(name, job, folder / name, missing, progress))
             write_index(folder, EXPERIMENTS)
     return tuple(results)
 
@@ -214,7 +229,9 @@ def find_experiment(name: str) -> Experiment:
     raise ImportError(f"{where} has no experiment {name!r}.", name=where)
 
 
-def _run(name: str, job: LocalJob, folder: Path, progress: Progress | None) -> Result:
+def _run(name: str, job: LocalJob, folder: Path, missing: dict[str, str], progress: Progress | None) -> Result:
+    """``missing`` says why a market is not there, "" if it is; markets that were not asked for yet are added."""
+
     def tell(done: int, total: int) -> None:
         if progress is not None:
             progress(name, done, total)
@@ -222,19 +239,51 @@ def _run(name: str, job: LocalJob, folder: Path, progress: Progress | None) -> R
     began = time.perf_counter()
     job.reporting_to(tell)
     tell(0, 0)
+    left_out: tuple[str, ...] = ()
     try:
         experiment = find_experiment(name)
-        with one_thread():
-            outcome = experiment.run(job)
+        with one_thread(), _units_of_the_paper(), _markets_there(name, job.quick, missing) as left_out:
+            outcome = experiment.run(job) if len(left_out) < max(1, len(_MARKETS.get(name, ()))) else None
     except Exception as error:  # whatever it was, the other experiments can still be run
         failure = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
-        write_failure(folder, name, failure, job.facts(seconds))
-        return Result(name, folder, None, failure, seconds)
+        write_without_outcome(folder, name, {"failure": failure}, job.facts(seconds))
+        return Result(name, folder, None, failure, seconds, left_out)
     seconds = time.perf_counter() - began
     facts = {"sources": sources_digest(experiment.run), **job.facts(seconds)}
-    write_outcome(folder, experiment, outcome, SEEDING.get(name, ""), facts)
-    return Result(name, folder, outcome, None, seconds)
+    if outcome is None:
+        write_without_outcome(folder, name, {"left_out": list(left_out)}, facts)
+    else:
+        write_outcome(folder, experiment, outcome, SEEDING.get(name, ""), {**facts, "left_out": list(left_out)})
+    return Result(name, folder, outcome, None, seconds, left_out)
+
+
+@contextlib.contextmanager
+def _units_of_the_paper() -> Iterator[None]:
+    """Its parameters are what is judged, whether or not they suit the unit: nobody who runs it could change them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _markets_there(name: str, quick: bool, missing: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """While an experiment runs, there are only the markets that have data; the others are named, with the reason."""
+    if name not in _MARKETS:
+        yield ()
+        return
+    from certeq.paper._markets import MARKETS, why_missing, without_markets
+
+    for key in _MARKETS[name]:
+        if key not in missing:
+            missing[key] = why_missing(key, _QUICK_PATIENCE if quick else _PATIENCE)
+    absent = [key for key in _MARKETS[name] if missing[key]]
+    left_out = tuple(
+        f"{MARKETS[key].title}, whose file skfolio neither finds (SKFOLIO_DATA) nor can download ({missing[key]})"
+        for key in absent
+    )
+    with without_markets(absent):
+        yield left_out
 
 
 def _prepared(folder: Path, fresh: bool) -> Path:
@@ -429,10 +478,7 @@ def _answered(function: Callable[..., Any], item: dict[str, Any]) -> str:
     name = f"{function.__module__}.{function.__qualname__}"
     began = time.process_time()
     try:
-        with one_thread(), warnings.catch_warnings():
-            # That the paper's parameters hardly see the risk of daily returns is a finding of the report (erratum
-            # "units"), not something whoever reruns it could change.
-            warnings.simplefilter("ignore", UnitWarning)
+        with one_thread(), _units_of_the_paper():
             answer = function(**item)
     except Exception as error:
         error.add_note(f"(while computing {name} for {_short(item)})")

@@ -68,7 +68,10 @@ def shared(name: str) -> Node:
 
 def axis(title: str, **more: Any) -> Node:
     """An axis with as much margin as its labels need."""
-    return {"title": {"text": title, "standoff": 8}, "automargin": True, **more}
+    whole = (
+        {"hoverformat": "%Y-%m-%d"} if more.get("type") == "date" else {}
+    )  # zoomed out, Plotly names the month alone
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, **whole, **more}
 
 
 def line(name: str, x: Any, y: Any, style: Node, hover: str, **more: Any) -> Node:

@@ -17,7 +17,7 @@ from certeq.report._chart import (
     rounded,
     series,
 )
-from certeq.report._study import DUST, Study, Tail
+from certeq.report._study import DUST, Study, Tail, risk_name
 from certeq.report.metrics import Floats
 from certeq.report.page import distinct, in_chart
 from certeq.utilities import CVaR
@@ -104,7 +104,7 @@ def contributions_chart(study: Study, tail: Tail) -> Chart:
     what = "OCE less OCE(0)"
     if parts is None:  # weights that came with none: Euler's rule, w_j E_q[loss_j]
         parts = weights * (tail.tilt @ -study.fitted_on.to_numpy(dtype=float))
-        what = "expected loss under the tilt"
+        what = "expected loss under the worst-case weights"
     total = float(parts.sum())
     shares = parts / total if total != 0.0 else np.full_like(parts, np.nan)
     labels, (risk, money) = gathered(study.assets, [shares, weights], np.abs(shares) + 1e-9 * np.abs(weights))
@@ -173,13 +173,14 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
             "hovertemplate": f"loss near %{{x:.2%}}: %{{y:.2%}} of {what}<extra></extra>",
         }
         for name, heights, tone, opacity, what in (
-            ("As it happened", days / n, color("muted"), 0.75, f"the {study.frequency.plural}"),
-            ("Under the tilt", tilted, series(1), 0.65, "the tilt"),
+            ("By count", days / n, color("muted"), 0.75, f"the {study.frequency.plural}"),
+            ("By worst-case weight (tilt)", tilted, series(1), 0.65, "the weight"),
         )
     ]
     top = float(max((days / n).max(), tilted.max()))
-    t_star = "t* (VaR)" if isinstance(study.focused.utility, CVaR) else "t*"
-    marks = [("OCE", tail.value, series(1), "solid")]
+    t_star = "VaR" if isinstance(study.focused.utility, CVaR) else "t*"
+    risk = risk_name(study.focused.utility)
+    marks = [(risk, tail.value, series(1), "solid")]
     if tail.threshold is not None:
         marks.insert(0, (t_star, t, series(0), "dash"))
     for name, at, tone, dash in marks:
@@ -202,14 +203,16 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
     }
     ess, periods = 1.0 / float((tail.tilt**2).sum()), study.frequency.plural
     often = study.frequency.adjective.capitalize()
-    where = f"The threshold {t_star} is {percent(t, 2)} and the OCE {percent(tail.value, 2)}."
+    where = (
+        f"{'' if t_star == 'VaR' else 'The threshold '}{t_star} is {percent(t, 2)} and {risk} {percent(tail.value, 2)}."
+    )
     if tail.threshold is None:
         where = f"The risk is {percent(tail.value, 2)}."
     text = (
         f"{often} losses of {study.focus} on the data it was fitted on. {where} {int(beyond.sum())} of {n} {periods} "
-        f"({percent(float(beyond.mean()))}) lie beyond {'it' if tail.threshold is None else 't*'}; they carry "
-        f"{percent(float(tail.tilt[beyond].sum()), 0)} of the tilt. The risk rests on about {ess:.0f} {periods} "
-        f"(effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
+        f"({percent(float(beyond.mean()))}) lie beyond {'it' if tail.threshold is None else t_star}; they carry "
+        f"{percent(float(tail.tilt[beyond].sum()), 0)} of the worst-case weights (tilt). The risk rests on about "
+        f"{ess:.0f} {periods} (effective sample size); the largest loss was {percent(float(losses.max()), 2)}."
     )
     levels = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
     rows = tuple(
@@ -220,8 +223,8 @@ def loss_chart(study: Study, tail: Tail) -> Chart:
         )
         for level in levels
     )
-    table = PageTable(("Quantile", "Loss", "Loss under the tilt"), rows, frozenset({1, 2}))
-    return Chart("losses", "Loss distribution, t* and tilt", text, traces, layout, table, 400)
+    table = PageTable(("Quantile", "Loss", "Loss by worst-case weight"), rows, frozenset({1, 2}))
+    return Chart("losses", "Losses and worst-case weights", text, traces, layout, table, 400)
 
 
 def _edges(losses: Floats, threshold: float) -> Floats:
@@ -248,9 +251,10 @@ def days_chart(study: Study, tail: Tail) -> Chart:
     trace = flat_bars(labels, losses[order], series(1), hover, text=text, customdata=data, **_INSIDE)
     first = int(order[0])
     caption = (
-        f"The {len(order)} {periods} with the largest tilt carry {percent(float(share[order].sum()))} of the risk. "
+        f"The {len(order)} {periods} with the largest worst-case weights (tilt) carry "
+        f"{percent(float(share[order].sum()))} of the risk. "
         f"First is {dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as "
-        f"{tail.tilt[first] * n:.1f} ordinary {periods}. Where tilts are equal, as in the tail of CVaR, the larger "
+        f"{tail.tilt[first] * n:.1f} ordinary {periods}. Where weights are equal, as in the tail of CVaR, the larger "
         "loss comes first."
     )
     layout = {
@@ -264,4 +268,4 @@ def days_chart(study: Study, tail: Tail) -> Chart:
     table = PageTable(
         (period.capitalize(), "Loss", f"Counts as {periods}", "Share of risk"), rows, frozenset({1, 2, 3})
     )
-    return Chart("days", f"Worst {periods} by tilt", caption, [trace], layout, table, 110 + 24 * len(order))
+    return Chart("days", f"Worst {periods} by weight", caption, [trace], layout, table, 110 + 24 * len(order))

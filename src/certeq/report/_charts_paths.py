@@ -23,7 +23,7 @@ from certeq.report._chart import (
     shared,
     thin,
 )
-from certeq.report._study import Study, Sweep
+from certeq.report._study import Study, Sweep, risk_name
 from certeq.report._walk import AnyStudy
 from certeq.report.metrics import Floats, measure
 from certeq.report.page import distinct, in_chart, plain
@@ -94,8 +94,8 @@ def _under_chart(study: AnyStudy, under: Paths, indices: NDArray[np.intp]) -> Ch
         rows.append((name, percent(-float(path[low])), day(index[low]), percent(float((path < 0).mean()), 0)))
     mine = next(row for row in rows if row[0] == study.focus)
     text = (
-        f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; {mine[3]} of its {study.frequency.plural} "
-        "lie below a peak."
+        f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; it was below its previous peak on "
+        f"{mine[3]} of {study.frequency.plural}."
     )
     traces = lines(study, under, indices, ".1%")
     if len(traces) > _CROWD:
@@ -136,8 +136,9 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
         names = [in_chart(label) for label in distinct(study.assets)]
         traces.append(_dots("Single assets", risks, gains, names, color("muted"), "circle", 6, 0.65))
     style = {"color": series(0), "width": 2.5, "shape": "spline", "smoothing": 0.4}
-    hover = "frontier<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>"
-    traces.append(line("Frontier", rounded(x), y, style, hover, mode="lines+markers", marker={"size": 5}))
+    risk = risk_name(utility)
+    hover = f"efficient frontier<br>{risk} %{{x:.2%}}, return %{{y:.1%}} a year<extra></extra>"
+    traces.append(line("Efficient frontier", rounded(x), y, style, hover, mode="lines+markers", marker={"size": 5}))
     shown = len(traces)
     others = [strategy for strategy in study.held if strategy.name != study.focus]
     for name, chosen, tone, symbol in (
@@ -152,9 +153,9 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
     here = _risk_return((returns @ np.asarray(study.focused.weights))[:, None], utility, year)
     traces.append(_dots(in_chart(study.focus), *here, [in_chart(study.focus)], series(1), "star", 14, 1.0))
     text = (
-        f"No portfolio allowed here has both a smaller OCE ({utility!r}) and a larger mean than a point of the curve. "
-        f"On the data fitted on it runs from OCE {percent(float(x[0]), 2)} a {study.frequency.period} with "
-        f"{percent(float(y[0]))} a year to OCE {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
+        f"No portfolio allowed here has both a smaller {risk} ({utility!r}) and a larger mean than a point of the "
+        f"curve. On the data fitted on it runs from {risk} {percent(float(x[0]), 2)} a {study.frequency.period} with "
+        f"{percent(float(y[0]))} a year to {percent(float(x[-1]), 2)} with {percent(float(y[-1]))}.{_proof(sweep)}"
     )
     # The riskiest portfolios and assets can lie far to the right and squeeze the curved part, where one would choose.
     inside = [float(x[0]), float(np.quantile(x, 0.75)), *[value for trace in traces[shown:] for value in trace["x"]]]
@@ -164,7 +165,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
         window = {"range": rounded([float(x[0]) - 0.12 * reach, float(x[0]) + 1.5 * reach])}
     else:
         window = {}
-    oce_label = f"OCE of the {study.frequency.adjective} loss"
+    oce_label = f"{risk} of the {study.frequency.adjective} loss"
     layout = {
         "xaxis": axis(oce_label, tickformat=".1%", **window),
         "yaxis": axis("Annualized return", tickformat=".0%"),
@@ -172,7 +173,7 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
     }
     rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
     table = PageTable((oce_label, "Annualized return"), rows, frozenset({0, 1}))
-    return Chart("frontier", "Frontier", text, traces, layout, table, 440)
+    return Chart("frontier", "Efficient frontier", text, traces, layout, table, 440)
 
 
 def _proof(sweep: Sweep) -> str:
@@ -247,7 +248,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     spans = [[figure[key] for figure in figures] for key, *_ in drawn]
     label = plain(sweep.label)
     text = (
-        f"Judged on {where}, the annualized return lies between {percent(min(spans[0]))} and {percent(max(spans[0]))} "
+        f"On {where}, the annualized return lies between {percent(min(spans[0]))} and {percent(max(spans[0]))} "
         f"and the {study.frequency.adjective} CVaR between {percent(min(spans[1]), 2)} and {percent(max(spans[1]), 2)} "
         f"over this range of {label}."
     )
@@ -289,5 +290,5 @@ def _dots(
         "text": labels,
         "marker": {"color": tone, "symbol": symbol, "size": size, "line": {"width": 1, "color": color("surface")}},
         "opacity": opacity,
-        "hovertemplate": "%{text}<br>OCE %{x:.2%}, return %{y:.1%} a year<extra></extra>",
+        "hovertemplate": "%{text}<br>risk %{x:.2%}, return %{y:.1%} a year<extra></extra>",
     }

@@ -80,7 +80,7 @@ def trades_chart(study: WalkStudy) -> Chart:
         gap = "n/a" if walk.gaps is None else f"{walk.gaps[k]:.0e}"
         row = (str(end - start + 1), percent(walk.turnover[k]), percent(walk.costs[k], 3), percent(earned, 2), gap)
         rows.append((dates[k], *row))
-    head = ("From", period.capitalize(), "Turnover", "Costs", "Return", "Gap (proven)")
+    head = ("From", period.capitalize(), "Turnover", "Costs", "Return", "Optimality gap")
     return Chart(
         "trades", "Turnover and costs", text, traces, layout, PageTable(head, tuple(rows), frozenset(range(1, 6))), 400
     )
@@ -165,7 +165,7 @@ def walk_run_table(study: WalkStudy) -> PageTable:
             "Frequency",
             f"{study.frequency}, {'from the dates' if study.periods_per_year is None else 'as asked for'}",
         ),
-        ("Judged on", f"{len(study.dates)} {study.frequency.plural}, {day(study.dates[0])} to {day(study.dates[-1])}"),
+        ("Tested on", f"{len(study.dates)} {study.frequency.plural}, {day(study.dates[0])} to {day(study.dates[-1])}"),
     ]
     rows += [("Note", plain(text, 300)) for walk in study.walks for text in walk.notes]
     return PageTable(("", ""), (*rows, *asked_and_written(study)))

@@ -110,7 +110,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
         *_differences(study),
         *_limits(study),
         *others,
-        table_section("certificate", "Certificate", _about_gap(study), certificate_table(study)),
+        table_section("certificate", "Optimality certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
     return page(study.title, f"{_finding(study, found)} {_lead(study)}", _cards(study, found), parts, charts)
@@ -196,7 +196,7 @@ def _lead(study: Study) -> str:
     text = f"{study.fitted_on.shape[1]} assets, fitted on {str(fitted[0])[:10]} to {str(fitted[-1])[:10]}"
     if study.in_sample:
         return f"{text}. Nothing was held out: every figure below is in sample and flatters the fit."
-    return f"{text}, judged on {str(judged[0])[:10]} to {str(judged[-1])[:10]}, which the fit never saw."
+    return f"{text}, tested on {str(judged[0])[:10]} to {str(judged[-1])[:10]}, which the fit never saw."
 
 
 def _cards(study: Study, found: Figures) -> list[tuple[str, str]]:
@@ -217,10 +217,14 @@ def _cards(study: Study, found: Figures) -> list[tuple[str, str]]:
 def _about_gap(study: Study) -> str:
     better = "smaller the OCE" if study.focused.goal == "minimize_risk" else "better the objective"
     text = (
-        f"The gap bounds how much {better} of any other allowed portfolio could be on the data fitted on. It is "
-        "computed from the gradient at the weights themselves, so it holds whatever the solver did. It says nothing "
-        f"about other {study.frequency.plural}"
+        f"The optimality gap bounds how much {better} of any other allowed portfolio could be on the data fitted on. "
+        "It is computed from the gradient at the weights themselves, so it holds whatever the solver did. It says "
+        f"nothing about other {study.frequency.plural}"
     )
     if study.in_sample:
         return text + "."
-    return text + ": for those see the held-out OCE, whose interval reckons with spells of volatility."
+    return text + (
+        ": for those see the held-out OCE, with its 95 % confidence interval, which allows for clusters of "
+        f"volatility. An unreliable one rests on too few {study.frequency.plural}, or on a tail too heavy for its "
+        "formula."
+    )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from certeq.data import Frequency, frequency_of
 from certeq.risk import oce, threshold, tilt
 from certeq.risk.solvers import needs_sorting
-from certeq.utilities import Risk, Utility
+from certeq.utilities import CVaR, EVaR, Risk, Utility
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +77,11 @@ class Strategy:
     returns: Floats | None = None
     goal: str = "minimize_risk"
     limits: tuple[HeldLimit, ...] = ()
+
+    @property
+    def risk_name(self) -> str:
+        """CVaR or EVaR, where that is what was minimized; any other risk is called OCE."""
+        return risk_name(self.utility)
 
     @property
     def is_benchmark(self) -> bool:
@@ -250,6 +255,11 @@ class Study:
     def fitted_losses(self, strategy: Strategy) -> Floats:
         """Losses of a strategy on the data it was fitted on."""
         return -np.asarray(self.fitted_on.to_numpy(dtype=float) @ _weights(strategy))
+
+
+def risk_name(utility: Risk | None) -> str:
+    """What a chart calls the value of a risk: CVaR and EVaR by their names, any other one OCE."""
+    return next((kind.__name__ for kind in (CVaR, EVaR) if isinstance(utility, kind)), "OCE")
 
 
 @dataclass(frozen=True)

@@ -77,11 +77,12 @@ def metrics_caption(study: AnyStudy, level: float = 0.95) -> str:
     periods, block = study.frequency.plural, block_length(study.frequency.periods_per_year)
     reason = f" {why_not_compared(study)}".rstrip()
     return (
-        f"Computed on {study.judged_how}. Below each value its {level:.0%} interval: of return and CVaR by the "
-        f"long-run variance of the {periods}, of the others from {REPLICATES} bootstrap replicates, drawn in blocks of "
-        f"{block} {periods} on average. They measure the luck of the {periods}, not of the fit, and are rough for "
-        "CDaR, because resampling joins spells that never met. Overlapping intervals do not say that two strategies "
-        f"are alike: {periods} are shared. ★ marks the best value. {what}.{reason}"
+        f"Computed on {study.judged_how}. Below each value its {100 * level:g} % confidence interval: of return, CVaR "
+        f"and EVaR by the long-run variance of the {periods}, of the others from {REPLICATES} bootstrap replicates, "
+        f"drawn in blocks of {block} {periods} on average. The intervals reflect the sampling of these {periods}, not "
+        "the estimation of the weights; for CDaR they are rough, because resampling breaks up drawdowns. Overlapping "
+        f"intervals do not say that two strategies are alike: {periods} are shared. ★ marks the best value. "
+        f"{what}.{reason}"
     )
 
 
@@ -173,7 +174,7 @@ def differences_table(study: AnyStudy, pairs: tuple[Pair, ...]) -> PageTable:
         shown = f"{_bare(percent(low, 3))} to {percent(high, 3)}"
         verdict = "yes" if pair.differs else "cannot be told"
         rows.append((pair.riskier, percent(pair.found.value, 3), shown, f"{pair.adjusted:.2g}", verdict))
-    head = ("Strategy", f"CVaR 95 % above {plain(least, 40)}", "95 % interval", "Adjusted p", "Riskier?")
+    head = ("Strategy", f"CVaR 95 % above {plain(least, 40)}", "95 % confidence interval", "Adjusted p", "Riskier?")
     return PageTable(head, tuple(rows), frozenset(range(1, 4)))
 
 
@@ -283,9 +284,9 @@ def gain_in_words(goal: str, multiplier: float, frequency: Frequency) -> str:
 def certificate_table(study: Study) -> PageTable:
     """For each minimized OCE: its value, the proven distance to the best possible, and how it fares on other days."""
     what = "OCE" if all(strategy.goal == "minimize_risk" for strategy in study.strategies) else "Objective"
-    head = ["Strategy", "Utility", f"{what}, fitted", "Gap (proven)", "Steps", "Seconds"]
+    head = ["Strategy", "Utility", f"{what}, fitted", "Optimality gap", "Steps", "Seconds"]
     if not study.in_sample:
-        head.insert(3, "OCE, held out, 95 %")
+        head.insert(3, "OCE, held out")
     rows = []
     for strategy in study.strategies:
         if strategy.is_benchmark:
@@ -313,17 +314,17 @@ def run_table(study: Study) -> PageTable:
         ("Fitted on", f"{len(fitted)} {periods}, {str(fitted.index[0])[:10]} to {str(fitted.index[-1])[:10]}"),
     ]
     if study.in_sample:
-        rows.append(("Judged on", f"the same {periods} (nothing was held out)"))
+        rows.append(("Tested on", f"the same {periods} (nothing was held out)"))
     else:
         rows.append(
-            ("Judged on", f"{len(judged)} {periods}, {str(judged.index[0])[:10]} to {str(judged.index[-1])[:10]}")
+            ("Tested on", f"{len(judged)} {periods}, {str(judged.index[0])[:10]} to {str(judged.index[-1])[:10]}")
         )
     return PageTable(("", ""), (*rows, *asked_and_written(study)))
 
 
 def asked_and_written(study: AnyStudy) -> list[tuple[str, str]]:
     """What was asked for, notes, versions and the time of writing."""
-    rows = [(plain(name, 40), plain(value, 200)) for name, value in study.parameters.items()]
+    rows = [(plain(name, 40), plain(value, 500)) for name, value in study.parameters.items()]
     rows += [("Note", plain(note, 300)) for note in study.notes]
     rows.append(("Versions", f"Python {platform.python_version()}, " + ", ".join(_versions())))
     rows.append(("Written", _now().strftime("%Y-%m-%d %H:%M UTC")))
@@ -337,7 +338,7 @@ def _held_out(study: Study, strategy: Strategy) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a mark shows that there are any
         low, high = found.interval(0.95)
-    mark = " (doubtful)" if found.warnings else ""
+    mark = " (unreliable)" if found.warnings else ""
     return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{mark}"
 
 

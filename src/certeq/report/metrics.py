@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from certeq.data import TRADING_DAYS, Frequency, frequency_of
 from certeq.risk import estimate, oce
-from certeq.utilities import CVaR, Mean
+from certeq.utilities import CVaR, EVaR, Mean
 
 Floats = NDArray[np.float64]
 TAIL = 0.05
@@ -200,7 +200,9 @@ def intervals(
     block: float | None = None,
     seed: int = 0,
 ) -> dict[str, tuple[float, float]]:
-    """Intervals of all seven figures of one series, by key: of mean and CVaR by `estimate`, else bootstrap percentiles.
+    """Intervals of all seven figures of one series, by key: of mean, CVaR and EVaR by `estimate`, else bootstrap.
+
+    So a strategy that minimizes one of the three has one interval wherever a report shows it.
 
     The same seed draws the same days for every strategy, so that two strategies' replicates are paired. ``returns`` and
     ``periods_per_year`` are those of `measure`; ``block`` is the mean length of a block, about a month if None.
@@ -238,6 +240,7 @@ def intervals(
         for key, losses, utility, unit in (
             ("annualized_mean", returns, Mean(), year),
             ("cvar", -returns, CVaR(TAIL), 1),
+            ("evar", -returns, EVaR(TAIL), 1),
         ):
             low, high = estimate(losses, utility, dependence="auto").interval(level)
             found[key] = (unit * low, unit * high)

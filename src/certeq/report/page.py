@@ -89,14 +89,17 @@ def table_section(key: str, title: str, caption: str, table: PageTable, *, linke
     return Section(
         key,
         title,
-        f'<section id="{key}"><h2>{in_page(title)}</h2>{table_html(table, title)}'
+        f'<section id="{key}"><h2>{in_page(title)}</h2>{table_html(table, title, stacked=True)}'
         f'<p class="caption">{in_page(caption)}</p></section>\n',
         linked,
     )
 
 
-def table_html(table: PageTable, label: str) -> str:
-    """Escaped rows; the first column heads its row, and a line break in a cell starts its small print."""
+def table_html(table: PageTable, label: str, *, stacked: bool = False) -> str:
+    """Escaped rows; the first column heads its row, and a line break in a cell starts its small print.
+
+    On a narrow screen a table scrolls; with ``stacked`` each row becomes a list of its cells, with their names.
+    """
     head = ""
     if any(table.head):
         cells = "".join(f'<th scope="col"{_flush(i, table)}>{in_page(name)}</th>' for i, name in enumerate(table.head))
@@ -104,9 +107,13 @@ def table_html(table: PageTable, label: str) -> str:
     body = []
     for row in table.rows:
         cells = f'<th scope="row">{in_page(row[0])}</th>'
-        cells += "".join(f"<td{_flush(i, table)}>{_cell(text)}</td>" for i, text in enumerate(row[1:], 1))
+        cells += "".join(
+            f"<td{_flush(i, table)}{_named(table.head[i], stacked)}>{_cell(text)}</td>"
+            for i, text in enumerate(row[1:], 1)
+        )
         body.append(f"<tr>{cells}</tr>")
-    scroll = f'<div class="scroll" tabindex="0" role="region" aria-label="{in_page(label)}, table">'
+    kind = "scroll stacked" if stacked and head else "scroll"
+    scroll = f'<div class="{kind}" tabindex="0" role="region" aria-label="{in_page(label)}, table">'
     return f"{scroll}<table>{head}<tbody>{''.join(body)}</tbody></table></div>"
 
 
@@ -185,6 +192,10 @@ def _policy(scripts: list[str]) -> str:
 
 def _flush(column: int, table: PageTable) -> str:
     return ' class="number"' if column in table.numeric else ""
+
+
+def _named(name: str, stacked: bool) -> str:
+    return f' data-label="{in_page(name)}"' if stacked and name else ""
 
 
 def _cell(text: str) -> str:

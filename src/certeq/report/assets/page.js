@@ -48,10 +48,17 @@
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
   });
 
+  // Two names share a line of a small screen, each broken where it would reach into the other.
+  const broken = (name) => name.split(" ").reduce((lines, word) => {
+    const last = lines[lines.length - 1];
+    return last && (last + word).length < 18 ? [...lines.slice(0, -1), last + " " + word] : [...lines, word];
+  }, []).join("<br>");
+
   const traced = (chart) => filled(chart.traces).map((trace) => {
     const copy = { ...trace };
     // Without the unified box a line's hover has to carry the line's name and day itself.
     if (narrow.matches && copy.mode === "lines" && !/extra/.test(copy.hovertemplate || "")) copy.hovertemplate = "%{x}: " + copy.hovertemplate;
+    if (narrow.matches && copy.name) copy.name = broken(copy.name);
     if (narrow.matches && copy.type === "heatmap") copy.textfont = { size: 8 };
     return copy;
   });
