@@ -10,6 +10,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+import panels  # noqa: E402
+
 # Figures are drawn by build processes: no display, and one thread each.
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -64,7 +66,9 @@ sphinx_gallery_conf = {
     "examples_dirs": ["examples"],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "subsection_order": [f"examples/{topic}" for topic in panels.TOPICS],
+    "within_subsection_order": "panels.Order",
+    "image_scrapers": ("panels.one_panel",),
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("certeq",),
     "download_all_examples": False,

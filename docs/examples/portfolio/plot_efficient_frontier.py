@@ -1,5 +1,5 @@
 """
-An efficient frontier, and what is on it
+CVaR efficient frontier of twenty stocks
 ========================================
 
 The least tail risk for every mean return, on 20 large companies from 2005 to 2009. One estimator, one line: the

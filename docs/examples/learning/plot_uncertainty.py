@@ -1,6 +1,6 @@
 """
-How sure should a network be?
-=============================
+Predictive intervals of a network trained on entropic risk
+==========================================================
 
 A network that predicts a mean *and* a deviation is trained on the Gaussian negative log-likelihood. Trained on the mean
 of those losses it can afford to be much too sure at a few points. An entropic risk of them charges for that, and the

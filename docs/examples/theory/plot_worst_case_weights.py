@@ -1,6 +1,6 @@
 """
-Worst-case weights of five risks
-================================
+Worst-case weights of five risk measures
+========================================
 
 Every coherent risk is the largest mean loss over a set of weights. What tells risks apart is the set, and what a set
 does to a sample is seen in the weights that attain the maximum, the tilt. Here are those of five risks on one sample

@@ -1,6 +1,6 @@
 """
-The highest ratio of return to risk
-===================================
+Portfolio with the highest ratio of return to CVaR
+==================================================
 
 Return over standard deviation is the Sharpe ratio. With a risk that looks at losses alone in the denominator the same
 question has an answer for every risk, found exactly: of all portfolios, which earns most for each unit of tail risk?

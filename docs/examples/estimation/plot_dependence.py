@@ -1,6 +1,6 @@
 """
-Intervals for time series
-=========================
+Coverage of confidence intervals for time series
+================================================
 
 Daily losses come in spells, and ten-day losses computed every day share nine days with their neighbors. An interval
 that takes them for independent is too narrow, often by a factor of two or three. This page counts how often intervals

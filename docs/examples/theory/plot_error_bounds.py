@@ -1,6 +1,6 @@
 """
-Error bounds: loose, sharp, and false
-=====================================
+Finite-sample error bounds, printed and corrected
+=================================================
 
 How far can the OCE of m samples be from the truth? The paper gives bounds of two kinds. For utilities of bounded slope
 (CVaR) the printed one is true, and thirty times larger than need be. For the others (monotone mean-variance, quartic,

@@ -1,6 +1,6 @@
 """
-Walk forward
-============
+Walk-forward of least-CVaR portfolios
+=====================================
 
 Judged on the days it was fitted to, every optimizer looks good. Walking forward is the honest test: fit on two years,
 hold for half a year, move on; only days that the portfolio had not seen count. Three risks and equal weights, through

@@ -1,6 +1,6 @@
 r"""
-The risk is a worst case
-========================
+Entropic risk as distributionally robust optimization
+=====================================================
 
 Suppose the samples are not quite right: tomorrow's distribution q may differ from theirs, p, and the further it is
 away, the less you believe in it. Then the worst you should reckon with is

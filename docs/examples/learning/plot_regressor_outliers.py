@@ -1,6 +1,6 @@
 """
-Risk-averse is not robust
-=========================
+Risk-averse, mean and robust regression with outliers
+=====================================================
 
 An outlier can be two things. It can be a *mistake*, which a good method should ignore; or a *rare case that matters*,
 which a good method should not. The data cannot tell, you can. A risk-averse regression takes every large error

@@ -1,11 +1,11 @@
 """
-Does the interval cover?
-========================
+Coverage of confidence intervals, independent losses
+====================================================
 
 ``ce.estimate`` gives an interval with every risk. A 95 % interval should miss the truth one time in twenty; this page
 draws independent losses from an exponential distribution, where the truth is known, many times and counts. The answer
 depends on what risk means: the more the tail counts, the more samples it takes, and for some utilities no number that
-you have is enough. The library says so in ``warnings``. For time series see :doc:`/gallery/plot_dependence`.
+you have is enough. The library says so in ``warnings``. For time series see :doc:`/gallery/estimation/plot_dependence`.
 """
 
 # %%

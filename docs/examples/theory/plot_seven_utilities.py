@@ -1,6 +1,6 @@
 """
-Seven utilities side by side
-============================
+Seven utilities: values, slopes, worst-case weights
+===================================================
 
 A utility u says what a loss of x *feels* like. Its slope u' says how much one more unit of loss counts, and the tilt
 :math:`q_i = u'(x_i - t^*)/n` how much of the risk each sample carries. Here are all seven on the same 500 losses:

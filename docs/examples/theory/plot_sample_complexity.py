@@ -1,6 +1,6 @@
 """
-Error against samples and time
-==============================
+Error of OCE-SG against samples and time
+========================================
 
 How near to the best does a method come with N samples, and in how much time? The three problems on which the paper's
 theorems are tried and three more, each with a known optimum: OCE-SG with the schedules the paper prints, OCE-SG as it

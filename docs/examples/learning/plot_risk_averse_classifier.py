@@ -1,6 +1,6 @@
 """
-A classifier that knows when not to be sure
-===========================================
+Risk-averse logistic regression on a rare subgroup
+==================================================
 
 Most patients follow one rule, one in sixteen another. Logistic regression minimizes the *mean* cross-entropy: it serves
 the many, and on the few it is often wrong and sure of it. Minimizing an entropic risk of the same cross-entropies

@@ -1,6 +1,6 @@
 """
-Units matter
-============
+Scaling a utility to the unit of the losses
+===========================================
 
 CVaR does not care whether losses are in percent or in millions: twice the loss is twice the risk. Smooth and leaky
 CVaR do, and so do monotone mean-variance, quartic and the entropic risk: each has a size of loss, near 1 unless you say

@@ -1,6 +1,6 @@
 """
-A utility of your own
-=====================
+Custom utility: a desk's rule as a risk measure
+===============================================
 
 A desk's rule in words: *a gain counts half, a loss counts one and a half times, and what goes beyond the limit of 2 %
 counts five times.* That is a utility. Write it down, and everything else (the risk, its error, the worst case, the

@@ -1,6 +1,6 @@
 """
-Small batches are too optimistic
-================================
+Bias of CVaR losses in small batches
+====================================
 
 The CVaR of a batch of 8 looks at its single worst loss, and the worst of eight is rarely as bad as the worst 5 % of
 all. So the loss that a training loop sees is too low, its gradient is biased the same way, and no amount of training

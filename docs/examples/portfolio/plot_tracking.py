@@ -1,6 +1,6 @@
 """
-Near a benchmark
-================
+Least CVaR under a limit on tracking error
+==========================================
 
 A manager who is judged against an index may not stray far from it. How much less tail risk can be had for each
 percent of tracking error, and does what was promised hold on days that nobody had seen?

@@ -1,6 +1,6 @@
 """
-Is A riskier than B?
-====================
+Comparing the CVaR of two strategies
+====================================
 
 Two strategies, each with its CVaR and an interval; the intervals overlap. Are the strategies alike? Not if they lost on
 the same days: what both have in common makes both intervals wide and drops out of the difference. ``ce.difference``

@@ -1,6 +1,6 @@
 """
-The optimizer's curse
-=====================
+In-sample and out-of-sample CVaR of optimized portfolios
+========================================================
 
 The portfolio of least risk in your data looks safer there than it is. It was chosen *because* these days were kind to
 it. The exact solver finds the minimum to the last digit, which makes the effect pure: what is left is not the error of

@@ -1,5 +1,5 @@
 """
-Twelve months that do not fit in memory
+CVaR of a Dask array larger than memory
 =======================================
 
 Means can be averaged: the mean of twelve monthly means is the mean of the year. Risks cannot. The worst 5 % of a year

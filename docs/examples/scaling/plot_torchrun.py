@@ -1,6 +1,6 @@
 """
-One risk, several processes
-===========================
+Distributed training on one CVaR with torchrun
+==============================================
 
 Data-parallel training gives each process a shard and averages the gradients. For a mean loss that is exact. For a risk
 it is not: each process would look at the worst tenth of *its* shard, and the mean of those is another objective.

@@ -1,6 +1,6 @@
 """
-Equal risk contributions
-========================
+Risk parity: equal contributions to CVaR
+========================================
 
 Equal weights are not equal risks: a few companies carry most of the tail. Risk budgeting turns the question around and
 finds the weights with which every company carries the same share of the risk, whatever coherent risk is meant.

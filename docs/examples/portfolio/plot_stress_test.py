@@ -1,6 +1,6 @@
 """
-Which days would hurt?
-======================
+Stress test: the days that drive a portfolio's risk
+===================================================
 
 A risk number hides where it comes from. The tilt does not: it is a probability for every day of history, large where
 the day would hurt this portfolio. That is a stress test that nobody had to invent: the risk *is* the mean loss on the

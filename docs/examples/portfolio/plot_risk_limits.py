@@ -1,6 +1,6 @@
 """
-Return under two risk limits
-============================
+Largest return under CVaR and EVaR limits
+=========================================
 
 A mandate often reads: earn as much as you can, but lose no more than so much on bad days, and on very bad days. Two
 limits, on two risks; which of them binds, and what would more of it bring?

@@ -1,6 +1,6 @@
 """
-OCE-SG beside the exact solver
-==============================
+OCE-SG and the exact solver: optimality gap by step
+===================================================
 
 OCE-SG, the paper's algorithm, takes a batch, tilts it, steps and projects. It needs nothing but samples, so it is what
 one uses on streams and networks. On a linear loss over a simplex there is something better: an exact solver that
