@@ -33,6 +33,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "matplotlib.sphinxext.plot_directive",
     "api_pages",
+    "changelog",
     "docstrings",
     "mathml",
     "measured",

@@ -39,7 +39,8 @@ PANELS = {
     "uncertainty": 2,
     "torchrun": 1,
     "error_bounds": 1,
-    "seven_utilities": 18,
+    "seven_utilities": 14,
+    "riskier": 1,
 }
 
 
@@ -62,9 +63,17 @@ def one_panel(block: Any, variables: dict[str, Any], settings: dict[str, Any]) -
     return shown
 
 
-def save_panel(figure: Any, name: str, path: str) -> None:
-    """The panel with its labels, and nothing of its neighbors."""
-    figure.canvas.draw()  # the layout is settled by drawing
-    panel = figure.axes[PANELS.get(name, 0)]
-    box = panel.get_tightbbox(figure.canvas.get_renderer()).transformed(figure.dpi_scale_trans.inverted())
-    figure.savefig(path, bbox_inches=box.padded(0.08), dpi=160)
+def save_panel(figure: Any, name: str, path: str, width: float = 7.0) -> None:
+    """The panel with its labels, and nothing of its neighbors; drawn no wider than so many inches, to be legible."""
+    panel, size = figure.axes[PANELS.get(name, 0)], figure.get_size_inches()
+    wide = _box(figure, panel).width
+    if wide > width:
+        figure.set_size_inches(size * width / wide)
+    figure.savefig(path, bbox_inches=_box(figure, panel).padded(0.08), dpi=160)
+    figure.set_size_inches(size)
+
+
+def _box(figure: Any, panel: Any) -> Any:
+    """Where the panel is, in inches: the layout is settled by drawing."""
+    figure.canvas.draw()
+    return panel.get_tightbbox(figure.canvas.get_renderer()).transformed(figure.dpi_scale_trans.inverted())

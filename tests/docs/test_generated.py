@@ -281,6 +281,17 @@ class TestDocstrings:
         assert found == body.replace("#a.Two", "#a.b.Two")
 
 
+def test_the_changelog_becomes_a_page():
+    changelog = extension("changelog")
+    text = "# Changelog\n\nHead.\n\n## 0.1 (today)\n\n### Added\n- a `b**2`, 2 * c\n  and so on\n"
+    assert changelog.as_rst(text).split("\n") == [
+        "", "0.1 (today)", "-----------", "", "",
+        "Added", "^^^^^", "", "- a ``b**2``, 2 \\* c", "  and so on", "",
+    ]  # fmt: skip
+    version = re.search(r'^version = "(.*)"', (DOCS.parent / "pyproject.toml").read_text(), flags=re.MULTILINE)[1]
+    assert f"\n{version} (" in changelog.as_rst((DOCS.parent / "CHANGELOG.md").read_text())
+
+
 def test_every_public_name_is_listed_in_the_reference():
     import certeq as ce
 
