@@ -98,7 +98,7 @@ html_theme_options = {
     "logo": {"image_light": "_static/mark.svg", "image_dark": "_static/mark.svg", "text": "certeq"},
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 9,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -109,7 +109,7 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}
 # Pages of wide tables and long formulas take the width; their sections are listed on the right.
-html_sidebars = {page: [] for page in ("index", "comparison", "paper/*", "theory/*")}
+html_sidebars = {page: [] for page in ("index", "comparison", "whatsnew", "paper/*", "theory/*")}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
