@@ -145,11 +145,11 @@ class Summary(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """The table."""
         groups = _groups(self.env)
-        heads = ("Task", "What is timed", "certeq", "Other", "Result")
+        heads = ("Task", "Result", "certeq", "Other", "What is timed")
         table = _frame(list(heads))
         for line in HEADLINES:
             ours, theirs = line.times(groups)
-            cells = [line.task, line.timed, seconds(ours), f"{line.other} {seconds(theirs)}", faster(ours, theirs)]
+            cells = [line.task, faster(ours, theirs), seconds(ours), f"{line.other} {seconds(theirs)}", line.timed]
             table[0][-1] += _row(cells)
         return [nodes.container("", table, classes=["wide-table"])]
 
