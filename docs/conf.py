@@ -10,6 +10,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+import panels  # noqa: E402
+
 # Figures are drawn by build processes: no display, and one thread each.
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,6 +33,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "matplotlib.sphinxext.plot_directive",
     "api_pages",
+    "changelog",
     "docstrings",
     "mathml",
     "measured",
@@ -64,7 +67,9 @@ sphinx_gallery_conf = {
     "examples_dirs": ["examples"],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "subsection_order": [f"examples/{topic}" for topic in panels.TOPICS],
+    "within_subsection_order": "panels.Order",
+    "image_scrapers": ("panels.one_panel",),
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("certeq",),
     "download_all_examples": False,
@@ -93,7 +98,7 @@ html_theme_options = {
     "logo": {"image_light": "_static/mark.svg", "image_dark": "_static/mark.svg", "text": "certeq"},
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 9,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -104,7 +109,7 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}
 # Pages of wide tables and long formulas take the width; their sections are listed on the right.
-html_sidebars = {page: [] for page in ("index", "comparison", "paper/*", "theory/*")}
+html_sidebars = {page: [] for page in ("index", "comparison", "whatsnew", "paper/*", "theory/*")}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

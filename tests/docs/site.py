@@ -21,6 +21,7 @@ def build(folder: Path, *, examples: bool) -> tuple[Path, str, int]:
     """HTML folder, what Sphinx said, its exit code. Without ``examples`` the gallery's scripts are shown, not run."""
     source, target = folder / "docs", folder / "html"
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns(*MADE))
+    shutil.copy(DOCS.parent / "CHANGELOG.md", folder)  # the page of what is new reads it
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
     environment = {**os.environ, "CERTEQ_DOCS_EXAMPLES": "1" if examples else "0"}
     done = subprocess.run(

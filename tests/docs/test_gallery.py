@@ -1,6 +1,7 @@
 """Every script of the gallery runs, draws, and its own assertions hold."""
 
 import ast
+import importlib
 import importlib.util
 import io
 import re
@@ -13,28 +14,8 @@ import pytest
 import certeq as ce
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
+SCRIPTS = sorted(EXAMPLES.glob("*/plot_*.py"))
 SLOW = {"plot_torchrun.py", "plot_sample_complexity.py"}  # starts processes of its own; runs hundreds of problems
-SUBJECTS = {
-    "plot_interval_coverage.py",
-    "plot_dependence.py",
-    "plot_riskier.py",
-    "plot_small_batches.py",
-    "plot_custom_utility.py",
-    "plot_efficient_frontier.py",
-    "plot_walk_forward.py",
-    "plot_risk_limits.py",
-    "plot_highest_ratio.py",
-    "plot_equal_contributions.py",
-    "plot_tracking.py",
-    "plot_stress_test.py",
-    "plot_risk_averse_classifier.py",
-    "plot_regressor_outliers.py",
-    "plot_uncertainty.py",
-    "plot_dro_view.py",
-    "plot_dask.py",
-    "plot_torchrun.py",
-}
 # What a package needs beyond what its script imports by name.
 BEHIND = {"certeq.learn": ("sklearn",), "MVERegressor": ("torch", "skorch", "uncertainty_toolbox")}
 
@@ -101,10 +82,29 @@ def test_script_is_a_page(script: Path) -> None:
     assert not re.search(r"certeq(\.\w+)*\._", source), "the public names only"
 
 
-def test_gallery_covers_its_subjects() -> None:
-    assert (EXAMPLES / "GALLERY_HEADER.rst").is_file()
-    assert {script.name for script in SCRIPTS} >= SUBJECTS
-    titles = [
-        (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n")[0] for script in SCRIPTS
-    ]
+def test_every_script_has_its_place_among_the_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx_gallery", reason="the docs extra is not installed (make docs)")
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "_ext"))
+    panels = importlib.import_module("panels")
+    listed = {f"{topic}/plot_{name}.py" for topic, names in panels.TOPICS.items() for name in names}
+    assert {script.relative_to(EXAMPLES).as_posix() for script in SCRIPTS} == listed
+    assert set(panels.PANELS) <= {name for names in panels.TOPICS.values() for name in names}
+    for folder in (".", *panels.TOPICS):
+        assert (EXAMPLES / folder / "GALLERY_HEADER.rst").is_file()
+    sources = [script.read_text(encoding="utf-8") for script in SCRIPTS]
+    titles = [(ast.get_docstring(ast.parse(source)) or "").split("\n")[0] for source in sources]
     assert len(set(titles)) == len(titles)
+
+
+def test_a_thumbnail_is_one_panel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("sphinx_gallery", reason="the docs extra is not installed (make docs)")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "_ext"))
+    panels = importlib.import_module("panels")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for axes in (left, right):
+        axes.plot([0, 1], [0, 1])
+    panels.save_panel(figure, "walk_forward", str(tmp_path / "panel.png"))
+    height, width = plt.imread(tmp_path / "panel.png").shape[:2]
+    plt.close(figure)
+    assert 0.8 < width / height < 1.5  # one of two panels side by side: 5 by 4 inches

@@ -172,6 +172,15 @@ class TestMeasured:
             if " as Theirs" in columns:
                 assert " as Against" in columns, f"{name}: against what?"
 
+    def test_the_summary_is_that_of_the_readme(self):
+        groups = json.loads((DOCS / "_data" / "benchmarks.json").read_text())["groups"]
+        rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| [\d.]+ m?s \| ([^|]+?) [\d.]+ m?s \| ([\d.]+) times (\w+) \|$",
+                          (DOCS.parent / "README.md").read_text(), flags=re.MULTILINE)  # fmt: skip
+        assert len(rows) == len(self.measured.HEADLINES) == 6
+        for (task, other, number, way), line in zip(rows, self.measured.HEADLINES, strict=True):
+            assert (task, other.strip("`")) == (line.task, line.other)
+            assert self.measured.faster(*line.times(groups)) == f"{number}× {way}"
+
     def test_only(self):
         rows = [{"n": 1, "a": 0}, {"n": 5, "a": 1}, {"n": 5}, {"n": 7}]
         assert self.measured.select(rows, "") == rows
@@ -272,6 +281,17 @@ class TestDocstrings:
         assert found == body.replace("#a.Two", "#a.b.Two")
 
 
+def test_the_changelog_becomes_a_page():
+    changelog = extension("changelog")
+    text = "# Changelog\n\nHead.\n\n## 0.1 (today)\n\n### Added\n- a `b**2`, 2 * c\n  and so on\n"
+    assert changelog.as_rst(text).split("\n") == [
+        "", "0.1 (today)", "-----------", "", "",
+        "Added", "^^^^^", "", "- a ``b**2``, 2 \\* c", "  and so on", "",
+    ]  # fmt: skip
+    version = re.search(r'^version = "(.*)"', (DOCS.parent / "pyproject.toml").read_text(), flags=re.MULTILINE)[1]
+    assert f"\n{version} (" in changelog.as_rst((DOCS.parent / "CHANGELOG.md").read_text())
+
+
 def test_every_public_name_is_listed_in_the_reference():
     import certeq as ce
 
@@ -281,7 +301,7 @@ def test_every_public_name_is_listed_in_the_reference():
         assert f"\n   {name}\n" in text or name == "bounds"
 
 
-@pytest.mark.parametrize("name", ["hero", "utilities"])
+@pytest.mark.parametrize("name", ["hero", "utilities", "benchmarks", "minimization", "portfolio", "scikit_learn"])
 def test_pictures_are_drawn(name, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

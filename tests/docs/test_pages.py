@@ -113,6 +113,19 @@ def test_lines_are_short_enough_to_read(path):
     assert [line for line in text.split("\n") if len(line) > 120 and line not in printed] == []
 
 
+@pytest.mark.parametrize("path", [path for path in PAGES if path.parent.name in ("docs", "start", "guide")],
+                         ids=lambda path: path.relative_to(DOCS).as_posix())  # fmt: skip
+def test_code_fits_its_column(path):
+    """On a laptop 84 characters fit between the sidebars; what is longer would be cut."""
+    code = [
+        re.sub(r" +# doctest:.*", "", line)
+        for _, kind, source in blocks(path.read_text())
+        for line in source.split("\n")
+        if kind != "session" or line.startswith((">>> ", "... "))
+    ]
+    assert [line for line in code if len(line) > 84] == []
+
+
 def test_every_erratum_on_the_page_names_its_check():
     pytest.importorskip("skfolio")
     errata = pytest.importorskip("certeq.paper.errata")
