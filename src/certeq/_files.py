@@ -114,6 +114,13 @@ def check_writable(path: str | Path, *, force: bool = False) -> Path:
 
     Not a reservation: somebody else may take the name before the work is done.
 
+    See Also
+    --------
+    write_text
+        Write a text file atomically.
+    save
+        Write the report to a file.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -141,6 +148,13 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     """Write UTF-8 text atomically: readers see the old file or the whole new one, whatever happens in between.
 
     Without ``force`` an existing file stays, even one that appeared while the work was going on.
+
+    See Also
+    --------
+    check_writable
+        Refuse a path that cannot be written.
+    save
+        Write the report to a file.
 
     Examples
     --------

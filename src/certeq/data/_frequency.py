@@ -39,6 +39,13 @@ class Frequency:
     period : str
         "day", "week", "month", "5-minute bar", ...; "period" where nothing tells what it is.
 
+    See Also
+    --------
+    frequency_of
+        The frequency that dates tell.
+    PriceData
+        What `certeq.data.read_prices` returns.
+
     Examples
     --------
     >>> from certeq.data import Frequency
@@ -93,6 +100,11 @@ def frequency_of(dates: Any, periods_per_year: float | None = None, *, name: str
     Returns
     -------
     Frequency
+
+    See Also
+    --------
+    Frequency
+        How many periods make a year.
 
     Examples
     --------

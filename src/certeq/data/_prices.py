@@ -60,6 +60,13 @@ class PriceData:
     notes : list of str
         What was guessed and mended.
 
+    See Also
+    --------
+    read_prices
+        Prices or returns from a file.
+    Frequency
+        How many periods make a year.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd
@@ -119,6 +126,13 @@ def read_prices(
     Returns
     -------
     PriceData
+
+    See Also
+    --------
+    PriceData
+        What `certeq.data.read_prices` returns.
+    read_losses
+        One column of numbers from a file.
 
     Notes
     -----

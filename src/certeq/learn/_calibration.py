@@ -18,6 +18,11 @@ class Calibration:
 
     Not a measure of accuracy: a forecast that is vague everywhere can be perfectly calibrated.
 
+    See Also
+    --------
+    calibration
+        Calibration errors of predicted means and deviations.
+
     Examples
     --------
     >>> import numpy as np
@@ -49,6 +54,13 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
     ----------
     y, mean, std : array (n,)
         Targets, predicted means and predicted standard deviations (above 0).
+
+    See Also
+    --------
+    Calibration
+        What `certeq.learn.calibration` returns.
+    MVERegressor
+        A network that predicts mean and standard deviation.
 
     Notes
     -----
@@ -88,6 +100,11 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
 @dataclass(frozen=True)
 class ToyData:
     """Training, validation, calibration and test parts, standardized on the training part, and the truth.
+
+    See Also
+    --------
+    toy_heteroscedastic
+        Data with noise that depends on x.
 
     Examples
     --------
@@ -140,6 +157,15 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
     Returns
     -------
     ToyData
+
+    See Also
+    --------
+    ToyData
+        What `certeq.learn.toy_heteroscedastic` returns.
+    calibration
+        Calibration errors of predicted means and deviations.
+    MVERegressor
+        A network that predicts mean and standard deviation.
 
     Notes
     -----

@@ -118,7 +118,7 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     Parameters
     ----------
     utility : Utility, optional
-        What risk means. Squared errors have the squared units of y: ``utility.scaled`` chooses the size of a squared
+        Risk measure. Squared errors have the squared units of y: ``utility.scaled`` chooses the size of a squared
         error that matters. The default is ``Entropic(1.0).scaled(v)`` with v the variance of y, so that y in other
         units gives the same fit; a utility of your own that does not suit the size of the errors is warned of.
     alpha : float
@@ -154,6 +154,15 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         Value of the objective and t* of the training losses.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    See Also
+    --------
+    OCENetworkRegressor
+        A neural network for regression on an OCE.
+    OCEClassifier
+        Logistic regression on an OCE of cross-entropies.
+    oce_scorer
+        Minus OCE of held-out losses as a scorer.
 
     Notes
     -----
@@ -323,7 +332,7 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default.
+        Risk measure; ``Entropic(beta=1.0)`` by default.
     C : float
         Inverse strength of the penalty, above 0; ``inf`` for none. The intercept is not penalized.
     fit_intercept : bool
@@ -346,6 +355,15 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
     classes_ : ndarray
     n_iter_, gradient_norm_, gap_, converged_, objective_, threshold_
         As in `OCERegressor`.
+
+    See Also
+    --------
+    OCENetworkClassifier
+        A neural network for classification on an OCE.
+    OCERegressor
+        Linear regression on an OCE of squared errors.
+    oce_scorer
+        Minus OCE of held-out losses as a scorer.
 
     Notes
     -----

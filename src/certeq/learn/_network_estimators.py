@@ -27,7 +27,7 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default.
+        Risk measure; ``Entropic(beta=1.0)`` by default.
     hidden_sizes : tuple of int
         Widths of the hidden layers; () for a linear model.
     activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
@@ -60,6 +60,15 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
         Losses and times of every epoch.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    See Also
+    --------
+    OCEClassifier
+        Logistic regression on an OCE of cross-entropies.
+    OCENetworkRegressor
+        A neural network for regression on an OCE.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
 
     Notes
     -----
@@ -164,7 +173,7 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
+        Risk measure; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
         or choose the size of an error that matters by ``utility.scaled``. Targets far from unit size, which a network
         may not reach, are warned of.
     hidden_sizes, activation, learning_rate, epochs, batch_size, weight_decay
@@ -176,6 +185,15 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     ----------
     net_, n_iter_, history_, n_features_in_, feature_names_in_
         As in `OCENetworkClassifier`.
+
+    See Also
+    --------
+    OCERegressor
+        Linear regression on an OCE of squared errors.
+    OCENetworkClassifier
+        A neural network for classification on an OCE.
+    MVERegressor
+        A network that predicts mean and standard deviation.
 
     Notes
     -----

@@ -35,6 +35,13 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
         probabilities, +inf where it gave the true class none, and squared errors of a regressor, in the units of y
         (added up over several outputs).
 
+    See Also
+    --------
+    oce_scorer
+        Minus OCE of held-out losses as a scorer.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
+
     Notes
     -----
     Not for a pipeline whose last step does not predict.
@@ -111,7 +118,7 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     Parameters
     ----------
     utility : Risk, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. It need not be the one that models are fitted with.
+        Risk measure; ``Entropic(beta=1.0)`` by default. It need not be the one that models are fitted with.
     losses : callable, optional
         ``losses(estimator, X, y)`` with one loss per sample, instead of `sample_losses`.
 
@@ -119,6 +126,13 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     -------
     callable
         ``scorer(estimator, X, y)``; greater is better, and -inf where a loss is infinite.
+
+    See Also
+    --------
+    sample_losses
+        One loss per sample of a fitted estimator.
+    certeq.portfolio.oce_scorer
+        Minus OCE of a predicted portfolio as a scorer.
 
     Notes
     -----

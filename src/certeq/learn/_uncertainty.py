@@ -33,7 +33,7 @@ class MVERegressor(OCENetworkRegressor):
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; the default is ``Mean()``, the classical method.
+        Risk measure; the default is ``Mean()``, the classical method.
     hidden_sizes, activation, learning_rate, epochs, batch_size
         Of the network and of Adam; the defaults are those of the paper's MVE benchmark.
     burn_in : int
@@ -49,6 +49,15 @@ class MVERegressor(OCENetworkRegressor):
     ----------
     net_, n_iter_, history_, n_features_in_, feature_names_in_
         As in `OCENetworkRegressor`.
+
+    See Also
+    --------
+    DeepEnsembleRegressor
+        An ensemble of such networks.
+    calibration
+        Calibration errors of predicted means and deviations.
+    GaussianNLL
+        Gaussian negative log-likelihood of each sample.
 
     Notes
     -----
@@ -186,6 +195,13 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    MVERegressor
+        A network that predicts mean and standard deviation.
+    calibration
+        Calibration errors of predicted means and deviations.
+
     Notes
     -----
     It costs as many fits as it has members.
@@ -245,6 +261,13 @@ class GaussianNLL(nn.Module):
         - output: :math:`(N, 2)`
         - target: :math:`(N)` or :math:`(N, 1)`
         - result: :math:`(N)`
+
+    See Also
+    --------
+    MVERegressor
+        A network that predicts mean and standard deviation.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
 
     Notes
     -----

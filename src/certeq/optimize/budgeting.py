@@ -54,6 +54,13 @@ class BudgetingResult:
     iterations : int
         Exact solves.
 
+    See Also
+    --------
+    risk_budgeting
+        Weights whose risk contributions follow a budget.
+    certeq.portfolio.RiskBudgetingOCE
+        Portfolios whose risk contributions follow a budget.
+
     Examples
     --------
     >>> import certeq as ce
@@ -108,11 +115,21 @@ def risk_budgeting(
     Returns
     -------
     BudgetingResult
+        The weights, their contributions and the gap.
 
     Raises
     ------
     InfeasibleError
         Where some portfolio has no positive risk, so that no contributions match; the message names it.
+
+    See Also
+    --------
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    BudgetingResult
+        What `certeq.risk_budgeting` returns.
+    certeq.portfolio.RiskBudgetingOCE
+        Portfolios whose risk contributions follow a budget.
 
     Notes
     -----

@@ -62,6 +62,13 @@ class InfeasibleLimitsError(InfeasibleError):
     excess : float
         By how much at least one of them must be exceeded.
 
+    See Also
+    --------
+    certeq.InfeasibleError
+        Error raised for an empty feasible set.
+    certeq.Limit
+        A limit on a risk.
+
     Examples
     --------
     >>> import certeq as ce

@@ -51,6 +51,13 @@ class RatioSolution:
     seconds : float
         Wall-clock time.
 
+    See Also
+    --------
+    maximize_ratio
+        Maximize a ratio of reward to risk.
+    Solution
+        What `certeq.minimize` returns.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
@@ -91,25 +98,32 @@ def maximize_ratio(
     Parameters
     ----------
     reward : array (d,)
-        r, such as the expected returns of assets.
+        The vector r, such as the expected returns of assets.
     loss : LinearLoss or sequence of RiskTerm
         The losses; or several terms, whose weighted sum is the risk.
     risk : Risk, optional
-        What risk means; not beside several terms. It need not be coherent, but must be positive on the whole set.
+        The risk measure; not beside several terms. It need not be coherent, but must be positive on the whole set.
     domain : Domain
         A feasible set that is a polyhedron, such as ``Simplex()``.
     reward_offset : float
-        r_0, such as minus a rate without risk.
+        The number r_0, such as minus a rate without risk.
     limits : sequence of Limit
         Limits on other risks.
-    weights, theta0, tol, time_limit
-        As in `minimize` with method "exact".
+    weights : array (n,), optional
+        Probabilities of the samples, up to a factor.
+    theta0 : array (d,), optional
+        Start, such as an earlier solution.
+    tol : float
+        Tolerance of the gap, relative to the ratio.
     max_iter : int
         Limit on steps, each of them an exact solve.
+    time_limit : float, optional
+        Limit in seconds.
 
     Returns
     -------
     RatioSolution
+        The point of the largest ratio that was found, and a bound on all others.
 
     Raises
     ------
@@ -117,11 +131,24 @@ def maximize_ratio(
         Where the risk is not positive on the set, or the reward never is: the ratio has no largest value then, or none
         that means anything.
 
+    See Also
+    --------
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    RatioSolution
+        What `certeq.maximize_ratio` returns.
+    certeq.portfolio.MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+
     Notes
     -----
     Dinkelbach's method: with m the best ratio so far, minimize :math:`\rho - (r^\top\theta + r_0)/m`. Where the proved
     minimum is :math:`-\varepsilon` and no risk on the set is below :math:`\rho_0`, no ratio is above
     :math:`m (1 + \varepsilon/\rho_0)`. It converges superlinearly, and every solve starts from the last one.
+
+    References
+    ----------
+    Dinkelbach (1967), On nonlinear fractional programming. Management Science 13(7), 492-498.
 
     Examples
     --------

@@ -29,6 +29,13 @@ class Trace:
 
     ``gap`` is NaN where there is no certificate, ``value`` an estimate from the batch where samples are a stream.
 
+    See Also
+    --------
+    certeq.Solution
+        What `certeq.minimize` returns.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
     Examples
     --------
     >>> import certeq as ce
@@ -100,6 +107,15 @@ class Solution:
     promise : str or None
         What theory promises for the run that was made; None where a step, batch or average of the caller's own
         replaced the regime's, and no theorem covers them.
+
+    See Also
+    --------
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    certeq.optimize.Trace
+        The course of a run.
+    RatioSolution
+        What `certeq.maximize_ratio` returns.
 
     Notes
     -----

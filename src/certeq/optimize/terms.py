@@ -32,6 +32,13 @@ class RootMeanSquare:
 
     It is convex but no risk measure, as gains count as much as losses; only `Limit` takes it.
 
+    See Also
+    --------
+    Limit
+        A limit on a risk.
+    certeq.portfolio.MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+
     Examples
     --------
     >>> import certeq as ce
@@ -58,11 +65,18 @@ class RiskTerm:
     loss : LinearLoss
         The losses, with samples of their own. All terms and limits of a problem share theta.
     risk : Risk
-        What risk means for them.
+        Risk measure for them.
     weight : float
         A positive factor.
     weights : array (n,), optional
         Probabilities of the samples, up to a factor.
+
+    See Also
+    --------
+    Limit
+        A limit on a risk.
+    minimize
+        Minimize the OCE of losses over a feasible set.
 
     Examples
     --------
@@ -99,6 +113,17 @@ class Limit:
         The largest value allowed.
     weights : array (n,), optional
         Probabilities of the samples, up to a factor.
+
+    See Also
+    --------
+    RiskTerm
+        One term of an objective with several risks.
+    RootMeanSquare
+        Root mean square of losses, for a limit on the tracking error.
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    certeq.optimize.InfeasibleLimitsError
+        Error raised for limits that no point keeps.
 
     Examples
     --------

@@ -19,6 +19,13 @@ Whose = Literal["paper", "again", "ours"]
 class ResultTable:
     """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
 
+    See Also
+    --------
+    Outcome
+        All that an experiment has to say.
+    Figure
+        Panels side by side.
+
     Examples
     --------
     >>> from certeq.paper import ResultTable
@@ -36,6 +43,13 @@ class ResultTable:
 @dataclass(frozen=True)
 class Series:
     """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band or to error bars.
+
+    See Also
+    --------
+    Panel
+        One pair of axes.
+    Figure
+        Panels side by side.
 
     Examples
     --------
@@ -56,6 +70,13 @@ class Series:
 class Panel:
     """One pair of axes.
 
+    See Also
+    --------
+    Figure
+        Panels side by side.
+    Series
+        One curve of a figure.
+
     Examples
     --------
     >>> from certeq.paper import Panel, Series
@@ -74,6 +95,13 @@ class Panel:
 @dataclass(frozen=True)
 class Figure:
     """Panels side by side, drawn as PNG; `alt` says in words what is to be seen.
+
+    See Also
+    --------
+    Panel
+        One pair of axes.
+    Series
+        One curve of a figure.
 
     Examples
     --------
@@ -97,6 +125,13 @@ class Claim:
     ``quote`` (a row of a table is its own quote); "again" for a statement of the paper under a second reading or in a
     second printing; "ours" for what the paper does not state. A verdict that rests on a test waits for all claims of
     the experiment: ``p`` is its probability, ``favors`` whether it speaks for the claim or against it.
+
+    See Also
+    --------
+    Outcome
+        All that an experiment has to say.
+    ResultTable
+        Rows under named columns.
 
     Examples
     --------
@@ -122,6 +157,13 @@ class Claim:
 @dataclass(frozen=True)
 class Outcome:
     """All an experiment has to say. `notes` are plain sentences; `numbers` is what tests and result.json may read.
+
+    See Also
+    --------
+    Result
+        What became of an experiment.
+    Claim
+        A statement of the paper and its verdict.
 
     Examples
     --------
@@ -169,6 +211,13 @@ class Job(Protocol):
 @dataclass(frozen=True)
 class Experiment:
     """One entry of `certeq reproduce`: its name there, what it shows, the paper's table or figure, and how it runs.
+
+    See Also
+    --------
+    reproduce
+        Run the paper's experiments.
+    Outcome
+        All that an experiment has to say.
 
     Examples
     --------

@@ -93,6 +93,13 @@ PieceProgress = Callable[[int, int], None]
 class Result:
     """What became of one experiment: its folder, and its outcome or the reason there is none.
 
+    See Also
+    --------
+    reproduce
+        Run the paper's experiments.
+    Outcome
+        All that an experiment has to say.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -149,6 +156,15 @@ def reproduce(
         In the order of the report. An experiment that could not run has a ``failure`` and does not stop the others.
         ``out/index.html`` joins all experiments the folder holds, those of earlier calls too.
 
+    See Also
+    --------
+    check_names
+        Experiments in the order of the report.
+    EXPERIMENTS
+        The names of the experiments.
+    Result
+        What became of an experiment.
+
     Notes
     -----
     Not to be judged by a quick run, and not quick otherwise: a full one takes half an hour on two cores.
@@ -177,6 +193,13 @@ def reproduce(
 
 def check_names(names: Iterable[str] | None) -> tuple[str, ...]:
     """The experiments asked for, in the order of the report and each once; all of them if none is named.
+
+    See Also
+    --------
+    reproduce
+        Run the paper's experiments.
+    EXPERIMENTS
+        The names of the experiments.
 
     Examples
     --------

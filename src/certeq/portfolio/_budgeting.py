@@ -90,6 +90,13 @@ class RiskBudgetingOCE(BaseOCE):
     utility_, prior_estimator_ : Risk, BasePrior
         What was used.
 
+    See Also
+    --------
+    MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+    certeq.risk_budgeting
+        Weights whose risk contributions follow a budget.
+
     Notes
     -----
     Not for bounds, groups, transaction costs or short positions: with them contributions cannot follow a budget.

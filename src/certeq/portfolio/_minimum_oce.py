@@ -57,7 +57,7 @@ class MinimumOCE(BaseOCE):
     Parameters
     ----------
     utility : Utility or Risk, optional
-        What risk means, a utility or a risk such as ``EVaR(0.05)``; ``CVaR(0.05)`` if None. Its parameters are this
+        Risk measure, a utility or a risk such as ``EVaR(0.05)``; ``CVaR(0.05)`` if None. Its parameters are this
         estimator's, as ``utility__alpha``.
     objective_function : str or ObjectiveFunction
         "minimize_risk", "maximize_utility", "maximize_return" or "maximize_ratio", or skfolio's ``ObjectiveFunction``.
@@ -149,6 +149,17 @@ class MinimumOCE(BaseOCE):
         objective, risk, expected_return and regularization, under skfolio's names.
     utility_, prior_estimator_ : Risk, BasePrior
         What was used.
+
+    See Also
+    --------
+    RiskBudgetingOCE
+        Portfolios whose risk contributions follow a budget.
+    ScenarioPrior
+        The returns as equally likely scenarios.
+    OCEMeasure
+        OCE as a measure of skfolio portfolios.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
 
     Notes
     -----

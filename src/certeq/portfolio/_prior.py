@@ -29,6 +29,11 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
     return_distribution_ : ReturnDistribution
         Returns, their mean and their variances (as a diagonal matrix).
 
+    See Also
+    --------
+    MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+
     Examples
     --------
     >>> from certeq.portfolio import ScenarioPrior

@@ -36,6 +36,13 @@ class Frontier:
     names : array of str or None
         The assets.
 
+    See Also
+    --------
+    MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+    certeq.report.frontier
+        Portfolios of least OCE for rising returns.
+
     Notes
     -----
     Not a promise for other days: returns and risks are those of the days it was fitted on.
@@ -115,7 +122,14 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Risk) -> float:
     portfolio : Portfolio or MultiPeriodPortfolio
         Its ``returns`` and ``sample_weight`` are used. A `FailedPortfolio` has no losses: the answer is NaN.
     utility : Risk
-        What risk means.
+        Risk measure.
+
+    See Also
+    --------
+    OCEMeasure
+        OCE as a measure of skfolio portfolios.
+    certeq.oce
+        OCE of losses, without its error.
 
     Notes
     -----
@@ -149,7 +163,14 @@ class OCEMeasure:
     Parameters
     ----------
     utility : Risk
-        What risk means.
+        Risk measure.
+
+    See Also
+    --------
+    portfolio_oce
+        OCE of a portfolio's losses.
+    oce_scorer
+        Minus OCE of a predicted portfolio as a scorer.
 
     Notes
     -----
@@ -211,7 +232,14 @@ def oce_scorer(utility: Risk) -> Callable[..., float]:
     Parameters
     ----------
     utility : Risk
-        What risk means. It is that of the score, whatever the estimator minimizes.
+        Risk measure. It is that of the score, whatever the estimator minimizes.
+
+    See Also
+    --------
+    OCEMeasure
+        OCE as a measure of skfolio portfolios.
+    certeq.learn.oce_scorer
+        Minus OCE of held-out losses as a scorer.
 
     Notes
     -----

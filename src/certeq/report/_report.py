@@ -47,6 +47,13 @@ from certeq.report.page import Section, figure_section, page, table_section
 def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
     """Render a study, or a walk-forward, and write it atomically; an existing file stays unless ``force``.
 
+    See Also
+    --------
+    render
+        The report as an HTML text.
+    check_writable
+        Refuse a path that cannot be written.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -73,6 +80,15 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
         What was run.
     found : dict, optional
         The `figures` of the study, where they have been computed already.
+
+    See Also
+    --------
+    save
+        Write the report to a file.
+    Study
+        Strategies fitted once and tested on other data.
+    WalkStudy
+        Strategies that are fitted again and again.
 
     Examples
     --------

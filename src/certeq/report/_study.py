@@ -30,6 +30,13 @@ DUST = 5e-4  # a weight that does not round to 0.1 % is not held, but left over 
 class HeldLimit:
     """A limit on a risk: its level, its value at the weights, and what the objective gains for each unit of level.
 
+    See Also
+    --------
+    Strategy
+        Weights and their certificate.
+    gain_in_words
+        The gain from a higher limit, in words.
+
     Examples
     --------
     >>> from certeq.report import HeldLimit
@@ -56,6 +63,15 @@ class Strategy:
     for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none. A benchmark that
     is not made of the assets, such as an index, has ``returns`` on the dates it is judged on instead of weights.
     ``goal`` says what ``objective`` is: "minimize_risk", "maximize_return", ...
+
+    See Also
+    --------
+    fit_strategy
+        Fit an optimizer and keep what a report needs.
+    Study
+        Strategies fitted once and tested on other data.
+    HeldLimit
+        A limit on a risk, with its value.
 
     Examples
     --------
@@ -98,6 +114,13 @@ class Sweep:
     ``places`` are the values of what is turned, ``weights`` has one row for each; ``gap`` is the largest proven
     distance to an optimum among them.
 
+    See Also
+    --------
+    frontier
+        Portfolios of least OCE for rising returns.
+    sensitivity
+        Optimal weights for values of a risk parameter.
+
     Examples
     --------
     >>> import numpy as np
@@ -138,6 +161,17 @@ class Study:
         What was done to the data on the way in, and anything else the reader should know.
     periods_per_year : float, optional
         How many returns make a year. Told by the dates if None, and refused where they do not tell it.
+
+    See Also
+    --------
+    fit_strategy
+        Fit an optimizer and keep what a report needs.
+    WalkStudy
+        Strategies that are fitted again and again.
+    render
+        The report as an HTML text.
+    save
+        Write the report to a file.
 
     Notes
     -----
@@ -279,6 +313,13 @@ def fit_strategy(
 
     Not for estimators that return several portfolios: a strategy has one row of weights.
 
+    See Also
+    --------
+    Strategy
+        Weights and their certificate.
+    Study
+        Strategies fitted once and tested on other data.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -337,6 +378,15 @@ def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20, benchma
 
     Not judged on days held out: every point is optimal on the days it was fitted on, and flattered by them.
 
+    See Also
+    --------
+    Sweep
+        Optimal weights along a path.
+    sensitivity
+        Optimal weights for values of a risk parameter.
+    certeq.portfolio.Frontier
+        Portfolios of least risk for rising returns.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -370,6 +420,13 @@ def sensitivity(
     ``benchmark`` is that of `fit_strategy`.
 
     Not a way to choose the parameter: the weights are drawn, not judged.
+
+    See Also
+    --------
+    Sweep
+        Optimal weights along a path.
+    frontier
+        Portfolios of least OCE for rising returns.
 
     Examples
     --------

@@ -30,6 +30,15 @@ def figures(study: AnyStudy, level: float = 0.95) -> Figures:
 
     Not with intervals where there are fewer than 60 returns: they come from a bootstrap of blocks of them.
 
+    See Also
+    --------
+    intervals
+        Confidence intervals of the seven figures.
+    measure
+        The seven figures of one series of returns.
+    render
+        The report as an HTML text.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -103,6 +112,15 @@ class Pair:
 def differences(study: AnyStudy) -> tuple[Pair, ...]:
     """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
 
+    See Also
+    --------
+    differences_sentence
+        The pairs that differ, in a sentence.
+    why_not_compared
+        Why no strategies are compared.
+    certeq.difference
+        Difference of two risks over the same periods, with its error.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -139,6 +157,11 @@ def differences(study: AnyStudy) -> tuple[Pair, ...]:
 
 def why_not_compared(study: AnyStudy) -> str:
     """Why `differences` compares no strategies of a study, in a sentence; empty where it does.
+
+    See Also
+    --------
+    differences
+        Pairs of strategies compared in CVaR.
 
     Examples
     --------
@@ -187,6 +210,11 @@ def differences_caption(pairs: tuple[Pair, ...]) -> str:
 
 def differences_sentence(pairs: tuple[Pair, ...]) -> str:
     """How many pairs can be told apart, in a sentence.
+
+    See Also
+    --------
+    differences
+        Pairs of strategies compared in CVaR.
 
     Examples
     --------
@@ -263,6 +291,11 @@ def limits_caption(study: Study) -> str:
 
 def gain_in_words(goal: str, multiplier: float, frequency: Frequency) -> str:
     """What one basis point more of a limit would have brought, in words.
+
+    See Also
+    --------
+    HeldLimit
+        A limit on a risk, with its value.
 
     Examples
     --------

@@ -46,6 +46,15 @@ class Walk:
     is_benchmark : bool
         Whether this is what the others are compared with.
 
+    See Also
+    --------
+    walk_forward
+        Fit, hold and move on through time.
+    walk_of
+        A walk from portfolios that exist.
+    WalkStudy
+        Strategies that are fitted again and again.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd
@@ -85,6 +94,13 @@ def walk_of(name: str, periods: Any) -> Walk:
     periods : MultiPeriodPortfolio, or list of Portfolio or of (estimator, returns)
         The holding periods in the order of time. An estimator has been fitted, and the returns, a DataFrame with
         dates, are those of the period in which its weights are held. Portfolios that failed are left out, with a note.
+
+    See Also
+    --------
+    walk_forward
+        Fit, hold and move on through time.
+    WalkStudy
+        Strategies that are fitted again and again.
 
     Notes
     -----
@@ -176,6 +192,13 @@ def walk_forward(
     benchmark : Series, optional
         Returns on all the dates that limits of the optimizer are against, as y of its ``fit(X, y)``.
 
+    See Also
+    --------
+    walk_of
+        A walk from portfolios that exist.
+    WalkStudy
+        Strategies that are fitted again and again.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
@@ -227,6 +250,15 @@ class WalkStudy:
         Its length in periods; a year of them if None, less where the walks are short.
     parameters, notes, periods_per_year
         As in `Study`.
+
+    See Also
+    --------
+    walk_forward
+        Fit, hold and move on through time.
+    Study
+        Strategies fitted once and tested on other data.
+    save
+        Write the report to a file.
 
     Examples
     --------

@@ -36,6 +36,13 @@ class Metric:
     ``of`` takes rows of returns and the number of them in a year. ``meaning`` names the period in braces, as
     ``explain`` fills them in.
 
+    See Also
+    --------
+    METRICS
+        The seven performance figures.
+    measure
+        The seven figures of one series of returns.
+
     Examples
     --------
     >>> from certeq.report import METRICS
@@ -74,6 +81,13 @@ def measure(returns: Any, periods_per_year: float | None = None) -> dict[str, fl
     periods_per_year : float, optional
         How many returns make a year. Told by the dates if None, and refused where they do not tell it or there are
         none.
+
+    See Also
+    --------
+    intervals
+        Confidence intervals of the seven figures.
+    METRICS
+        The seven performance figures.
 
     Examples
     --------
@@ -206,6 +220,15 @@ def intervals(
     ``periods_per_year`` are those of `measure`; ``block`` is the mean length of a block, about a month if None.
 
     Not for fewer than 60 returns or three blocks, where they are NaN: a few blocks cannot say how blocks vary.
+
+    See Also
+    --------
+    measure
+        The seven figures of one series of returns.
+    figures
+        All figures of a study, with intervals.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
 
     Examples
     --------

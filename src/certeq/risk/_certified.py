@@ -46,16 +46,24 @@ def upper_bound(x: ArrayLike, utility: Utility, level: float = 0.95, *, support:
     x : array_like
         Losses, one-dimensional: independent draws from one distribution.
     utility : Utility
-        What risk means; increasing, such as CVaR, Entropic or monotone mean-variance.
+        The risk measure; increasing, such as CVaR, Entropic or monotone mean-variance.
     level : float
         Probability that the bound holds.
-    support : (float, float)
-        Bounds of the losses that are known for other reasons than these samples: the largest loss seen bounds nothing.
+    support : tuple of float
+        Bounds of the losses, low and high, that are known for other reasons than these samples: the largest loss seen
+        bounds nothing.
 
     Returns
     -------
     float
         The bound, in the units of the losses; at most OCE of the largest possible loss.
+
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    control
+        The last of several decisions whose risk is certified to lie below a limit.
 
     Notes
     -----
@@ -93,6 +101,13 @@ class Control:
     limit, level : float
         As they were asked for.
 
+    See Also
+    --------
+    control
+        The last of several decisions whose risk is certified to lie below a limit.
+    upper_bound
+        A bound on OCE that holds for every sample size.
+
     Examples
     --------
     >>> import certeq as ce
@@ -127,23 +142,30 @@ def control(
     Parameters
     ----------
     losses : array_like
-        n x k: column j holds the losses under the j-th candidate. Rows are independent of each other.
+        Of shape (n, k): column j holds the losses under the j-th candidate. Rows are independent of each other.
     candidates : iterable
         The k decisions in the order in which they are to be tested, fixed before the losses are seen: from the most
         cautious on, for instance the thresholds of a classifier.
     utility : Utility
-        What risk means; increasing.
+        The risk measure; increasing.
     limit : float
         The risk that is allowed.
     level : float
         Probability that the promise holds.
-    support : (float, float)
-        Bounds of the losses, known beforehand.
+    support : tuple of float
+        Bounds of the losses, low and high, known beforehand.
 
     Returns
     -------
     Control
         With ``candidate`` None where not even the first one passes.
+
+    See Also
+    --------
+    upper_bound
+        A bound on OCE that holds for every sample size.
+    Control
+        What `certeq.control` returns.
 
     Notes
     -----

@@ -80,6 +80,13 @@ class Difference:
     warnings : tuple of str
         Reasons, if any, why the error bars cannot be trusted.
 
+    See Also
+    --------
+    difference
+        Difference of two risks over the same periods, with its error.
+    Estimate
+        What `certeq.estimate` returns.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
@@ -102,6 +109,16 @@ class Difference:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the true difference: value -+ t quantile * stderr.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage.
+
+        Returns
+        -------
+        low, high : float
+            Ends of the interval.
 
         Warns
         -----
@@ -177,9 +194,9 @@ def difference(
     x, y : array_like
         Losses of two decisions, one-dimensional, over the same periods in the same order.
     utility : Risk
-        What risk means: a `Utility`, or another risk such as ``EVaR(0.05)``.
+        Risk measure: a `Utility`, or another risk such as ``EVaR(0.05)``.
     other : Risk, optional
-        What risk means for y, where that is another; ``difference(x, x, u, v)`` compares two risks of one sample.
+        Risk measure for y, where that is another; ``difference(x, x, u, v)`` compares two risks of one sample.
     weights : array_like, optional
         Non-negative weights of the periods.
     dependence : None, "auto" or int
@@ -188,6 +205,14 @@ def difference(
     Returns
     -------
     Difference
+        The difference with its standard error, interval and p-value.
+
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    Difference
+        What `certeq.difference` returns.
 
     Notes
     -----

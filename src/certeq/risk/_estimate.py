@@ -73,6 +73,15 @@ class ReliabilityWarning(UserWarning):
 
     Not to be silenced and forgotten: the interval is the one that was asked for, and is not to be believed.
 
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    Estimate
+        What `certeq.estimate` returns.
+    UnitWarning
+        Warning about a utility that is blind at the scale of the losses.
+
     Examples
     --------
     >>> import warnings, numpy as np, certeq as ce
@@ -106,7 +115,7 @@ class Estimate:
     n : int
         Number of samples.
     utility : Risk
-        What risk meant.
+        The risk measure.
     inner : tuple of float
         All inner variables: the threshold, a ball's scale s after it, those of a mixture part by part.
     dependence : None, "auto" or int
@@ -121,6 +130,15 @@ class Estimate:
         show whether they are.
     warnings : tuple of str
         Reasons, if any, why the error bars cannot be trusted, or why the utility does not see losses of this size.
+
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    Difference
+        What `certeq.difference` returns.
+    ReliabilityWarning
+        Warning about an interval that the sample cannot support.
 
     Examples
     --------
@@ -182,6 +200,11 @@ class Estimate:
         rng : None, int or numpy.random.Generator
             Seed of the bootstrap.
 
+        Returns
+        -------
+        low, high : float
+            Ends of the interval.
+
         Warns
         -----
         ReliabilityWarning
@@ -232,6 +255,18 @@ class Estimate:
         """How many samples like these would bring the interval down to +- ``halfwidth``.
 
         Not for samples whose interval has no width, which is refused.
+
+        Parameters
+        ----------
+        halfwidth : float
+            Half the width that the interval should have, above 0.
+        level : float
+            Nominal coverage.
+
+        Returns
+        -------
+        int
+            The number of samples.
         """
         check_number("halfwidth", halfwidth, above=0.0, finite=False)
         reach = self.interval_reach(level)
@@ -240,7 +275,18 @@ class Estimate:
         return max(1, int(np.ceil(self.n * (reach / halfwidth) ** 2)))
 
     def interval_reach(self, level: float) -> float:
-        """Half the width of the interval, without its warnings."""
+        """Half the width of the interval, without its warnings.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage.
+
+        Returns
+        -------
+        float
+            Half the width.
+        """
         low, high = self._ends(level)
         return 0.5 * (high - low)
 
@@ -294,7 +340,7 @@ def estimate(
         Losses, one-dimensional, in the order of time where that matters; a memory-mapped array is read in blocks, a
         Dask array or column where its chunks live.
     utility : Risk
-        What risk means: a `Utility`, or a risk with more inner variables such as ``EVaR(0.05)``, whose influence
+        Risk measure: a `Utility`, or a risk with more inner variables such as ``EVaR(0.05)``, whose influence
         values are those of its utilities at the best scales.
     weights : array_like, optional
         Non-negative weights, one per loss, understood as importance weights: the standard error is that of a weighted
@@ -310,6 +356,18 @@ def estimate(
     Returns
     -------
     Estimate
+        OCE with its standard error, bias, intervals and warnings.
+
+    See Also
+    --------
+    oce
+        OCE of losses, without its error.
+    difference
+        Difference of two risks over the same periods, with its error.
+    upper_bound
+        A bound on OCE that holds for every sample size.
+    Estimate
+        What `certeq.estimate` returns.
 
     Notes
     -----

@@ -32,6 +32,13 @@ class UnitWarning(UserWarning):
     Not about the number, which is exact, but about the question: choose the parameter in the unit of the losses, or
     use ``scaled``.
 
+    See Also
+    --------
+    ReliabilityWarning
+        Warning about an interval that the sample cannot support.
+    Utility
+        Base class of utilities.
+
     Examples
     --------
     >>> import warnings, numpy as np, certeq as ce

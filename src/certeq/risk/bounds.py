@@ -35,6 +35,13 @@ def dispersion(x: ArrayLike) -> float:
 
     Not itself a bound unless J1 of the distribution is known: of a sample it is an estimate, too low for heavy tails.
 
+    See Also
+    --------
+    dispersion_bound
+        Bound on J1 by a moment.
+    mae_bound
+        Bound on the mean absolute error, Lipschitz utilities.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -55,6 +62,13 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
     standard deviation.
 
     Not itself a bound unless T of the distribution is known: of a sample it is an estimate, too low for heavy tails.
+
+    See Also
+    --------
+    dispersion_bound
+        Bound on J1 by a moment.
+    mse_bound
+        Bound on the mean squared error, any utility.
 
     Examples
     --------
@@ -88,6 +102,13 @@ def dispersion_bound(moment: float, q: float = 3.0) -> float:
 
     Not when the samples are at hand: `dispersion` is several times smaller.
 
+    See Also
+    --------
+    dispersion
+        J1 of a sample.
+    central_moment
+        Centered moment of a sample.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -114,6 +135,15 @@ def mae_bound(
     Printed: 39 K T / sqrt(m). Corrected (sharper): K J1 / sqrt(m), J1 from `dispersion` or bounded by the moment T.
 
     Not for utilities that are not Lipschitz (entropic, mean-variance, powers): see `mse_bound`.
+
+    See Also
+    --------
+    mse_bound_lipschitz
+        Bound on the mean squared error, Lipschitz utilities.
+    mse_bound
+        Bound on the mean squared error, any utility.
+    dispersion
+        J1 of a sample.
 
     Examples
     --------
@@ -143,6 +173,15 @@ def mse_bound_lipschitz(
     Printed: 108 K^2 T^2 / sqrt(m), true but of the wrong order. Corrected: K^2 J1^2 / m.
 
     Not for utilities that are not Lipschitz; as an error bar it is loose, and `certeq.estimate` is sharper.
+
+    See Also
+    --------
+    mae_bound
+        Bound on the mean absolute error, Lipschitz utilities.
+    mse_bound
+        Bound on the mean squared error, any utility.
+    dispersion
+        J1 of a sample.
 
     Examples
     --------
@@ -175,6 +214,15 @@ def mse_bound(
 
     Not for Lipschitz utilities, where `mse_bound_lipschitz` falls as 1/m; not an error bar, which `certeq.estimate`
     gives.
+
+    See Also
+    --------
+    mse_bound_lipschitz
+        Bound on the mean squared error, Lipschitz utilities.
+    central_moment
+        Centered moment of a sample.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
 
     Notes
     -----
@@ -217,6 +265,11 @@ def wasserstein_bound(
     Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
     Corrected: the larger of the two variances, of X and of Y.
 
+    See Also
+    --------
+    mse_bound
+        Bound on the mean squared error, any utility.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -237,6 +290,11 @@ def gradient_mse_bound(
 
     Not for gradients without a bound: M is the largest norm of a sample's gradient, sigma1^2 the variance of u'(X - t*)
     and T the root of the mean squared distance of u' grad F from its mean. Not an error bar either, but a worst case.
+
+    See Also
+    --------
+    mse_bound
+        Bound on the mean squared error, any utility.
 
     Examples
     --------
@@ -260,6 +318,13 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: s
 
     Not needed for the default method of `certeq.oce`, which is exact.
 
+    See Also
+    --------
+    certeq.oce
+        OCE of losses, without its error.
+    mse_bound
+        Bound on the mean squared error, any utility.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -280,6 +345,15 @@ def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
         A decreasing function of m, such as ``lambda m: mae_bound(m, lipschitz=20, j1=0.02)``.
     accuracy : float
         What it is to come down to.
+
+    See Also
+    --------
+    mae_bound
+        Bound on the mean absolute error, Lipschitz utilities.
+    mse_bound
+        Bound on the mean squared error, any utility.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
 
     Notes
     -----

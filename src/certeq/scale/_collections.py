@@ -26,6 +26,13 @@ def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
         axis other than the first are merged for it. A whole number must name the only dimension there is: one sample
         for each column or row is not offered, ask for ``x[:, j]``.
 
+    See Also
+    --------
+    DaskSample
+        Losses in a Dask array.
+    open_npy
+        A ``.npy`` file as a Dask array.
+
     Notes
     -----
     The passes run where Dask would run them when the sample is made: a client that is opened later does not draw them

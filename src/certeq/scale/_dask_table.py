@@ -157,6 +157,11 @@ class DaskSample(DaskTable):
 
     Not made by hand: `as_sample` checks what it is given and fits the chunks of losses and weights together.
 
+    See Also
+    --------
+    as_sample
+        Losses in Dask as a sample.
+
     Examples
     --------
     >>> import dask.array as da

@@ -44,7 +44,7 @@ def oce(
     losses : Tensor
         Losses, lower is better, of any sign; floating. Not changed.
     utility : Risk
-        What risk means: a `Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get gradients
+        Risk measure: a `Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get gradients
         too; or a risk with more inner variables, ``EVaR(0.05)``, whose parameters are numbers.
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
@@ -74,6 +74,17 @@ def oce(
         - losses: :math:`(*)`, any shape
         - weight: :math:`(*)`, or :math:`(N)` with N the size of ``dim``
         - output: scalar, or :math:`(*)` without ``dim``
+
+    See Also
+    --------
+    OCELoss
+        OCE as a criterion for training.
+    tilt
+        The worst-case weights of a tensor of losses.
+    threshold
+        The minimizer t* of OCE of a tensor.
+    certeq.oce
+        OCE of losses, without its error.
 
     Notes
     -----
@@ -131,6 +142,15 @@ def threshold(
     Not as a loss to train on: minimize `oce`. Where the mean curvature nearly vanishes t* is ill-conditioned although
     OCE is not.
 
+    See Also
+    --------
+    oce
+        OCE of a tensor of losses, with gradients.
+    tilt
+        The worst-case weights of a tensor of losses.
+    certeq.threshold
+        The minimizer t* of OCE; the value at risk for CVaR.
+
     Examples
     --------
     >>> import torch, certeq as ce
@@ -159,6 +179,15 @@ def tilt(
     (they sum to 1 over the ranks), without a gradient.
 
     Not needed for the gradient of a risk, which ``backward`` of `oce` gives.
+
+    See Also
+    --------
+    oce
+        OCE of a tensor of losses, with gradients.
+    threshold
+        The minimizer t* of OCE of a tensor.
+    certeq.tilt
+        The worst-case weights of the losses.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class OCELoss(nn.Module):
     Parameters
     ----------
     utility : Risk
-        What risk means, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
+        Risk measure, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
         and learned with the rest; what is registered counts, whoever has put it there (``load_state_dict``,
         ``torch.func.functional_call``, a parametrization). May be set to another one later.
     base : callable, optional
@@ -47,6 +47,15 @@ class OCELoss(nn.Module):
     Shape:
         - input: :math:`(*)` losses, or whatever ``base`` takes
         - output: scalar, or :math:`(*)` without ``dim``
+
+    See Also
+    --------
+    MemoryOCELoss
+        OCE with a threshold from recent batches, for small batches.
+    oce
+        OCE of a tensor of losses, with gradients.
+    certeq.learn.OCENetworkClassifier
+        A neural network for classification on an OCE.
 
     Notes
     -----
@@ -234,7 +243,7 @@ class MemoryOCELoss(OCELoss):
     Parameters
     ----------
     utility : Utility
-        What risk means.
+        Risk measure.
     base : callable, optional
         A loss that does not reduce, called as ``base(input, target)``.
     memory : int
@@ -244,6 +253,13 @@ class MemoryOCELoss(OCELoss):
         As in `certeq.torch.oce`.
     process_group : ProcessGroup or "world", optional
         As in `OCELoss`: batch and memory are those of all ranks, and the memory is the same on each.
+
+    See Also
+    --------
+    OCELoss
+        OCE as a criterion for training.
+    GrowingBatchSampler
+        Batches of growing size for a DataLoader.
 
     Notes
     -----

@@ -46,6 +46,15 @@ class OCESG(Optimizer):
         Keep the mean of the iterates :math:`\theta_0, \dots, \theta_{n-1}`, weighted by their steps, for which the
         bounds of convex problems hold; `averages` returns it.
 
+    See Also
+    --------
+    GrowingBatchSampler
+        Batches of growing size for a DataLoader.
+    OCELoss
+        OCE as a criterion for training.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
     Notes
     -----
     ``state_dict`` holds numbers, tensors and names alone, so that ``torch.load`` reads it with ``weights_only=True``.
@@ -170,6 +179,13 @@ class GrowingBatchSampler(Sampler[list[int]]):
         A cap on the batch size; the length of the data by default, where a larger batch would only repeat samples.
     generator : torch.Generator, optional
         Source of randomness; the same seed gives the same batches.
+
+    See Also
+    --------
+    OCESG
+        Projected stochastic gradient as a PyTorch optimizer.
+    MemoryOCELoss
+        OCE with a threshold from recent batches, for small batches.
 
     Notes
     -----

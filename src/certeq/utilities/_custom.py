@@ -32,6 +32,26 @@ class CustomUtility(Utility):
 
     Not made directly: `utility` fills in what is missing and gives the clearer errors.
 
+    Parameters
+    ----------
+    u : callable
+        The utility, elementwise on NumPy arrays.
+    du, d2u : callable, optional
+        Its (left) derivative and its second derivative.
+    conjugate : callable, optional
+        The conjugate of u.
+    kinks : tuple of float, optional
+        Where the slope jumps.
+    name : str, optional
+        What ``repr`` shows.
+
+    See Also
+    --------
+    utility
+        Make a utility from a function.
+    Utility
+        Base class of utilities.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
@@ -61,7 +81,18 @@ class CustomUtility(Utility):
         return ("u", "du", "d2u", "conjugate", "kinks", "name")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The functions and declarations this utility was made of."""
+        """The functions and declarations this utility was made of.
+
+        Parameters
+        ----------
+        deep : bool
+            Without effect: there are no risks inside.
+
+        Returns
+        -------
+        dict
+            The constructor's arguments by name.
+        """
         return {
             "u": self.u,
             "du": self.du,
@@ -221,7 +252,7 @@ def utility(
         Its (left) derivative and second derivative. What is missing is derived by exact differentiation of the
         NumPy expression, to rounding; where that is not possible the missing one is refused with the reason.
     conjugate : callable, optional
-        u*(y) = sup_x x*y - u(x); found by search if not given.
+        The conjugate u*(y) = sup_x x*y - u(x); found by search if not given.
     kinks : tuple of float, optional
         Where the slope jumps. Found automatically if not given.
     name : str, optional
@@ -230,11 +261,19 @@ def utility(
     Returns
     -------
     CustomUtility
+        The utility, with everything that was missing filled in.
 
     Raises
     ------
     ValueError
         If u is not convex or not increasing, if a derivative does not belong to it, or if its slope does not pass 1.
+
+    See Also
+    --------
+    CustomUtility
+        A utility made from functions.
+    Utility
+        Base class of utilities.
 
     Notes
     -----

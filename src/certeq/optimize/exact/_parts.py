@@ -50,7 +50,7 @@ class RiskPart:
         Losses of M scenarios, d assets. Parts may have different scenarios, and different numbers of them. What
         `LinearLoss` reads in blocks (a Dask array, a large mapped file) is read in blocks here too.
     risk : Utility or Risk
-        What risk means, as in `solve_exact`.
+        Risk measure, as in `solve_exact`.
     weight : float
         The factor of the risk, not negative. A part of weight 0 is reported and otherwise ignored.
     offset : float or array, shape (M,), optional

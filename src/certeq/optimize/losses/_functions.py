@@ -67,6 +67,15 @@ class CallableLoss(_FunctionLoss):
     smoothness, lipschitz : float, optional
         L_F and M, if you know them: the step sizes of the regimes need them.
 
+    See Also
+    --------
+    TorchLoss
+        A loss given by a PyTorch function.
+    Loss
+        Base class of losses.
+    minimize
+        Minimize the OCE of losses over a feasible set.
+
     Notes
     -----
     For a PyTorch function without a derivative use `TorchLoss`.
@@ -137,8 +146,19 @@ class TorchLoss(_FunctionLoss):
     function : callable
         Takes theta, a float64 tensor (d,), and the batch as tensors (a tuple of tensors for a tuple of samples);
         returns the losses, a tensor (m,).
-    samples, convex, smoothness, lipschitz
-        As in `CallableLoss`.
+    samples : array or tuple of arrays, optional
+        The samples it is a function of, if they are to be held here.
+    convex : bool
+        Whether every loss is convex in theta. Only then is a gap a certificate; nothing here can check it.
+    smoothness, lipschitz : float, optional
+        L_F and M, if you know them: the step sizes of the regimes need them.
+
+    See Also
+    --------
+    CallableLoss
+        A loss given by a function with its derivative.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
 
     Notes
     -----

@@ -62,6 +62,15 @@ def constant(c: float) -> Schedule:
     >>> from certeq.optimize import constant
     >>> [constant(0.5)(k) for k in (1, 2, 4)]
     [0.5, 0.5, 0.5]
+
+    See Also
+    --------
+    inverse
+        Steps c / (k + k0).
+    inverse_sqrt
+        Steps c / sqrt(k).
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
     """
     c = check_number("c", c, above=0.0)
     return Schedule(f"constant({c!r})", lambda k: c)
@@ -77,6 +86,15 @@ def inverse(c: float, k0: float = 0.0) -> Schedule:
     >>> from certeq.optimize import inverse
     >>> [inverse(1.0)(k) for k in (1, 2, 4)], inverse(1.0, k0=2.0)(2)
     ([1.0, 0.5, 0.25], 0.25)
+
+    See Also
+    --------
+    constant
+        Constant steps.
+    inverse_sqrt
+        Steps c / sqrt(k).
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
     """
     c, k0 = check_number("c", c, above=0.0), check_number("k0", k0, least=0.0)
     return Schedule(f"inverse({c!r}, {k0!r})" if k0 else f"inverse({c!r})", lambda k: c / (k + k0))
@@ -90,6 +108,15 @@ def inverse_sqrt(c: float) -> Schedule:
     >>> from certeq.optimize import inverse_sqrt
     >>> [inverse_sqrt(1.0)(k) for k in (1, 4, 16)]
     [1.0, 0.5, 0.25]
+
+    See Also
+    --------
+    constant
+        Constant steps.
+    inverse
+        Steps c / (k + k0).
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
     """
     c = check_number("c", c, above=0.0)
     return Schedule(f"inverse_sqrt({c!r})", lambda k: c / math.sqrt(k))
@@ -106,6 +133,15 @@ def growing_batch(first: int = 1) -> Schedule:
     >>> from certeq.optimize import growing_batch
     >>> [growing_batch()(k) for k in (1, 2, 3)]
     [1, 2, 3]
+
+    See Also
+    --------
+    constant_batch
+        Batches of constant size.
+    full_batch
+        All samples at every step.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
     """
     first = check_count("first", first)
     return Schedule(f"growing_batch({first})", lambda k: first + k - 1)
@@ -119,6 +155,15 @@ def constant_batch(m: int) -> Schedule:
     >>> from certeq.optimize import constant_batch
     >>> constant_batch(64)(1000)
     64
+
+    See Also
+    --------
+    growing_batch
+        Batches that grow by one at every step.
+    full_batch
+        All samples at every step.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
     """
     m = check_count("m", m)
     return Schedule(f"constant_batch({m})", lambda k: m)
@@ -126,6 +171,15 @@ def constant_batch(m: int) -> Schedule:
 
 def full_batch() -> Schedule:
     """m_k = n, all samples at every iteration; needs a fixed set of samples.
+
+    See Also
+    --------
+    constant_batch
+        Batches of constant size.
+    growing_batch
+        Batches that grow by one at every step.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
 
     Examples
     --------
@@ -210,6 +264,13 @@ def oce_smoothness(
     has E abs(u') > 1, so it has a constant here only for linear losses.
 
     Not of use for CVaR and other kinked utilities, where it is +inf: take steps that fall, such as `inverse_sqrt`.
+
+    See Also
+    --------
+    constant
+        Constant steps.
+    certeq.hessian
+        Hessian of OCE, as a matrix.
 
     Examples
     --------
