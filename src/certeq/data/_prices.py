@@ -126,6 +126,7 @@ def read_prices(
     Returns
     -------
     PriceData
+        Prices and returns, their frequency, and what was guessed on the way.
 
     See Also
     --------

@@ -257,11 +257,6 @@ class GaussianNLL(nn.Module):
     for a network that outputs (m, s). The constant ln(2 pi)/2 is left out. Being a loss that does not reduce, it is a
     ``base`` for `certeq.torch.OCELoss`.
 
-    Shape:
-        - output: :math:`(N, 2)`
-        - target: :math:`(N)` or :math:`(N, 1)`
-        - result: :math:`(N)`
-
     See Also
     --------
     MVERegressor
@@ -271,6 +266,8 @@ class GaussianNLL(nn.Module):
 
     Notes
     -----
+    **Shapes.** Output of the network :math:`(N, 2)`, target :math:`(N)` or :math:`(N, 1)`, result :math:`(N)`.
+
     *lightning-uq-box.* Its mean-variance models keep their criterion in the attribute ``loss_fn`` and call
     ``loss_fn(out, target)`` with ``out`` of shape (N, 2) holding the mean and the log-variance, after their own
     burn-in of squared errors. That is the interface of this base under an OCE, so the recipe is one line::

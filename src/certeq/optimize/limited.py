@@ -53,8 +53,12 @@ _PATIENCE = 6  # steps for which a cut without a multiplier is kept
 class InfeasibleLimitsError(InfeasibleError):
     """No point of the feasible set keeps the limits.
 
-    Attributes
+    The arguments beside the message are kept as attributes.
+
+    Parameters
     ----------
+    message : str
+        Which limits cannot be kept.
     limits : tuple of int
         Which of them: one that cannot be met by itself, or several that cannot be met together.
     least : tuple of float

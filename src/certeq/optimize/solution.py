@@ -27,7 +27,20 @@ def _nothing() -> Floats:
 class Trace:
     """The course of a run: one entry per logged iteration in each array.
 
-    ``gap`` is NaN where there is no certificate, ``value`` an estimate from the batch where samples are a stream.
+    Attributes
+    ----------
+    iteration : array of int
+        Number of the iteration, from 1.
+    value : array of float
+        OCE there; an estimate from the batch where samples are a stream.
+    gap : array of float
+        The optimality gap; NaN where there is no certificate.
+    step : array of float
+        Length of the step; NaN for a method without one.
+    batch : array of int
+        Number of samples used.
+    seconds : array of float
+        Time since the start.
 
     See Also
     --------

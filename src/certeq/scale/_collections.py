@@ -26,6 +26,11 @@ def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
         axis other than the first are merged for it. A whole number must name the only dimension there is: one sample
         for each column or row is not offered, ask for ``x[:, j]``.
 
+    Returns
+    -------
+    DaskSample
+        The sample, which reductions take in place of an array.
+
     See Also
     --------
     DaskSample

@@ -44,10 +44,6 @@ class OCELoss(nn.Module):
         The ranks whose losses make one batch. ``"world"`` is looked up when the loss is called, so that it may be
         written before the group exists, as in a LightningModule; ``torch.distributed.group.WORLD`` is None until then.
 
-    Shape:
-        - input: :math:`(*)` losses, or whatever ``base`` takes
-        - output: scalar, or :math:`(*)` without ``dim``
-
     See Also
     --------
     MemoryOCELoss
@@ -59,6 +55,9 @@ class OCELoss(nn.Module):
 
     Notes
     -----
+    **Shapes.** The input has any shape :math:`(*)`, or that which ``base`` takes; the output is a scalar, or :math:`(*)`
+    without ``dim``.
+
     A mini-batch sees less of the tail than the whole data: see `MemoryOCELoss` for the size of that bias and a remedy.
 
     **Targets that are ignored, and class weights.** With ``utility=Mean()`` the value is what ``reduction="mean"`` of
@@ -160,18 +159,67 @@ class OCELoss(nn.Module):
         self._utility, self._learned = utility, learned
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
-        """OCE of ``input``, or of ``base(input, target, ...)``; ``weight`` is that of `certeq.torch.oce`."""
+        """OCE of ``input``, or of ``base(input, target, ...)``.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+        weight : Tensor, optional
+            Weights or a mask of the samples, as of `certeq.torch.oce`.
+
+        Returns
+        -------
+        Tensor
+            OCE of the samples.
+        """
         losses, own = self._samples(self.process_group is None, input, target, *more)
         if own is not None:
             weight = self._times(own, weight, losses)
         return self._reduce(losses, weight)
 
     def losses(self, input: Any, target: Any = None, *more: Any) -> Tensor:
-        """The per-sample losses that `forward` reduces, without the class weights of the base."""
+        """The per-sample losses that `forward` reduces, without the class weights of the base.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+
+        Returns
+        -------
+        Tensor
+            One loss per sample.
+        """
         return self.samples(input, target, *more)[0]
 
     def samples(self, input: Any, target: Any = None, *more: Any) -> tuple[Tensor, Tensor | None]:
-        """The per-sample losses that `forward` reduces, and their weights, or None where the base has none."""
+        """The per-sample losses that `forward` reduces, and their weights, or None where the base has none.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+
+        Returns
+        -------
+        losses : Tensor
+            One loss per sample.
+        weights : Tensor or None
+            Their weights, as class weights and ignored targets of the base give them.
+        """
         return self._samples(False, input, target, *more)
 
     def _samples(self, briefly: bool, input: Any, target: Any, *more: Any) -> tuple[Tensor, Tensor | None]:
@@ -213,7 +261,13 @@ class OCELoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The utility, and what differs from the defaults."""
+        """The utility, and what differs from the defaults.
+
+        Returns
+        -------
+        str
+            What ``print`` shows between the brackets.
+        """
         ranks = "" if self.process_group is None else f", process_group={self.process_group!r}"
         return f"{self.utility!r}" + ("" if self.dim is None else f", dim={self.dim}") + ranks
 
@@ -269,9 +323,8 @@ class MemoryOCELoss(OCELoss):
     Weights, class weights and ignored targets are those of `OCELoss`; the memory keeps the weights with the losses, so
     they should be of one scale from batch to batch.
 
-    Shape:
-        - input: :math:`(*)` losses, or whatever ``base`` takes; all entries are samples
-        - output: scalar
+    **Shapes.** The input has any shape :math:`(*)`, or that which ``base`` takes, and all entries are samples; the
+    output is a scalar.
 
     Not for batches of thousands, whose bias is small anyway, nor while losses fall fast: stale ones put t too high. Not
     for batches with less than one sample in the tail (CVaR(0.05) of fewer than 20): their steps are so noisy that they
@@ -316,7 +369,24 @@ class MemoryOCELoss(OCELoss):
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch; stores it in training mode."""
+        """The loss of a batch; stores it in training mode.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+        weight : Tensor, optional
+            Weights or a mask of the samples, as of `certeq.torch.oce`.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         losses, own = self.samples(input, target, *more)
         weight = weight if own is None else self._times(own, weight, losses)
         if not self.training:
@@ -372,7 +442,13 @@ class MemoryOCELoss(OCELoss):
         self.filled.copy_((self.filled + new.numel()).clamp(max=self.memory))
 
     def extra_repr(self) -> str:
-        """The utility and the memory."""
+        """The utility and the memory.
+
+        Returns
+        -------
+        str
+            What ``print`` shows between the brackets.
+        """
         return f"{self.utility!r}, memory={self.memory}"
 
 

@@ -117,6 +117,7 @@ def solve_exact(
     Returns
     -------
     ExactResult
+        The point with its value, gap, tilt and multipliers.
 
     Raises
     ------
