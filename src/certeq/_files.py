@@ -110,9 +110,21 @@ def write_npz(target: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> Path:
-    """Refuse early what `write_text` would refuse after the work is done; returns the path.
+    """Refuse early what `write_text` would refuse after the work is done.
 
     Not a reservation: somebody else may take the name before the work is done.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    force : bool
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    Path
+        The path.
 
     See Also
     --------
@@ -148,6 +160,20 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     """Write UTF-8 text atomically: readers see the old file or the whole new one, whatever happens in between.
 
     Without ``force`` an existing file stays, even one that appeared while the work was going on.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    text : str
+        What to write.
+    force : bool
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    Path
+        The path.
 
     See Also
     --------

@@ -138,7 +138,10 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    coef_, intercept_ : ndarray (n_features,), float
+    coef_ : array (n_features,)
+        The coefficients c.
+    intercept_ : float
+        The intercept b.
     n_iter_ : int
         Steps taken, those on the few rows included.
     gradient_norm_ : float
@@ -149,11 +152,13 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         not monotone, because the problem need not be convex then; and without a penalty, but for squared errors of
         independent columns.
     converged_ : bool
-        Whether ``tol`` was met; a `ConvergenceWarning` says so where it was not.
+        Whether ``tol`` was met; a ``ConvergenceWarning`` says so where it was not.
     objective_, threshold_ : float
         Value of the objective and t* of the training losses.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
 
     See Also
     --------
@@ -209,7 +214,22 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCERegressor:
-        """Fit on X (n, d) and y (n,); sample weights count like repetitions of the samples."""
+        """Fit the coefficients and the intercept.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+        sample_weight : array-like (n,), optional
+            Weights of the samples; they count like repetitions.
+
+        Returns
+        -------
+        OCERegressor
+            The fitted regressor itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         alpha = check_number("alpha", self.alpha, least=0.0)
@@ -230,11 +250,35 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         return as_utility(self.utility)
 
     def predict(self, X: Any) -> Floats:
-        """Return Xc + b."""
+        """Return Xc + b.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+
+        Returns
+        -------
+        array (n,)
+            Predictions.
+        """
         return self._scores(X)[:, 0]
 
     def losses(self, X: Any, y: Any) -> Floats:
-        """Return the squared errors, for `certeq.estimate` or a histogram."""
+        """Return the squared errors, for `certeq.estimate` or a histogram.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+
+        Returns
+        -------
+        array (n,)
+            One loss per sample.
+        """
         predicted = self.predict(X)
         y = np.asarray(y, dtype=np.float64)
         check_consistent_length(predicted, y)
@@ -351,10 +395,27 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
 
     Attributes
     ----------
-    coef_, intercept_ : ndarray (1, n_features) and (1,), or one row per class where there are more than two
-    classes_ : ndarray
-    n_iter_, gradient_norm_, gap_, converged_, objective_, threshold_
-        As in `OCERegressor`.
+    coef_ : array (1, n_features)
+        The weights W; one row per class where there are more than two.
+    intercept_ : array (1,)
+        The intercept b; one entry per class where there are more than two.
+    classes_ : array
+        The labels.
+    n_iter_ : int
+        Steps taken, those on the few rows included.
+    gradient_norm_ : float
+        Largest entry of the gradient at the solution.
+    gap_ : float
+        A proved bound on how far the objective lies above its minimum, as of `OCERegressor`; +inf where nothing is
+        proved.
+    converged_ : bool
+        Whether ``tol`` was met; a ``ConvergenceWarning`` says so where it was not.
+    objective_, threshold_ : float
+        Value of the objective and t* of the training losses.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
 
     See Also
     --------
@@ -412,7 +473,22 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCEClassifier:
-        """Fit on X (n, d) and labels y (n,); sample weights count like repetitions of the samples."""
+        """Fit the weights and the intercept.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Labels.
+        sample_weight : array-like (n,), optional
+            Weights of the samples; they count like repetitions.
+
+        Returns
+        -------
+        OCEClassifier
+            The fitted classifier itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))

@@ -34,21 +34,50 @@ class MVERegressor(OCENetworkRegressor):
     ----------
     utility : Utility, optional
         Risk measure; the default is ``Mean()``, the classical method.
-    hidden_sizes, activation, learning_rate, epochs, batch_size
-        Of the network and of Adam; the defaults are those of the paper's MVE benchmark.
+    hidden_sizes : tuple of int
+        Widths of the hidden layers; () for a linear model.
+    activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
+        Between the layers.
+    learning_rate : float
+        Step of Adam.
+    epochs : int
+        Passes over the samples.
+    batch_size : int
+        Samples in a batch; -1 takes all of them.
     burn_in : int
         First epochs, in which the mean alone is fitted, by squared errors.
+    weight_decay : float
+        Factor of the squared norm of the weights that Adam adds to the loss, at least 0.
     early_stopping : bool or "auto"
         Whether to hold out a fraction and stop when its OCE has not improved for so many epochs. "auto", the default,
         does where there are less than 100 samples per feature (and at least 50 samples): deviations are then fitted to
         the noise of the training samples, and intervals cover too little.
-    weight_decay, validation_fraction, patience, warm_start, device, verbose, random_state
-        As in `OCENetworkRegressor`.
+    validation_fraction : float
+        Share of the samples that is held out for early stopping, in (0, 1).
+    patience : int
+        Epochs without improvement after which training stops.
+    warm_start : bool
+        Train on from the previous fit.
+    device : str
+        As in PyTorch.
+    verbose : int
+        1 prints a line per epoch.
+    random_state : int, RandomState or None
+        Initial weights, order of samples and the held-out part; the same number makes it bitwise reproducible.
+        PyTorch's own generator is left alone.
 
     Attributes
     ----------
-    net_, n_iter_, history_, n_features_in_, feature_names_in_
-        As in `OCENetworkRegressor`.
+    net_ : skorch.NeuralNet
+        The trained net.
+    n_iter_ : int
+        Epochs trained.
+    history_ : skorch.History
+        Losses and times of every epoch.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
 
     See Also
     --------
@@ -138,14 +167,40 @@ class MVERegressor(OCENetworkRegressor):
         return [("burn_in", BurnIn(check_count("burn_in", self.burn_in, least=0)))]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the means, and with ``return_std`` the standard deviations too."""
+        """Return the means, and with ``return_std`` the standard deviations too.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        return_std : bool
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        array (n,), or two of them
+            Means, and the standard deviations if asked for.
+        """
         output = self._scores(X)
         if not return_std:
             return output[:, 0]
         return output[:, 0], np.sqrt(FLOOR + np.exp(output[:, 1]))
 
     def losses(self, X: Any, y: Any) -> Floats:
-        """Return the negative log-likelihoods (without ln(2 pi)/2), for `certeq.estimate` or a histogram."""
+        """Return the negative log-likelihoods (without ln(2 pi)/2), for `certeq.estimate` or a histogram.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+
+        Returns
+        -------
+        array (n,)
+            One loss per sample.
+        """
         mean, std = self.predict(X, return_std=True)
         return np.asarray(np.log(std) + 0.5 * np.square((np.asarray(y, dtype=np.float64) - mean) / std))
 
@@ -175,7 +230,9 @@ class BurnIn(Callback):  # type: ignore[misc]
 
 
 class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Networks that differ in their seeds; their mixture has
+    r"""An ensemble of networks that differ in their seeds.
+
+    Their mixture has
 
     .. math:: m = \frac1K \sum_k m_k, \qquad \sigma^2 = \frac1K \sum_k (\sigma_k^2 + m_k^2) - m^2.
 
@@ -192,8 +249,11 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
     Attributes
     ----------
     members_ : list of MVERegressor
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        The fitted networks.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
 
     See Also
     --------
@@ -222,7 +282,22 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DeepEnsembleRegressor:
-        """Fit every member on all of X (n, d) and y (n,)."""
+        """Fit every member on all of X and y.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+        sample_weight : array-like (n,), optional
+            Weights of the samples.
+
+        Returns
+        -------
+        DeepEnsembleRegressor
+            The fitted ensemble itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         member = self.estimator
         if member is None:
@@ -237,7 +312,20 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the mixture's mean, and with ``return_std`` its standard deviation too."""
+        """Return the mixture's mean, and with ``return_std`` its standard deviation too.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        return_std : bool
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        array (n,), or two of them
+            Means, and the standard deviations if asked for.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         pairs = [member.predict(X, return_std=True) for member in self.members_]
@@ -295,7 +383,20 @@ class GaussianNLL(nn.Module):
     """
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return one loss per sample."""
+        """Return one loss per sample.
+
+        Parameters
+        ----------
+        output : Tensor (N, 2)
+            Means and log-variances.
+        target : Tensor (N,) or (N, 1)
+            Targets.
+
+        Returns
+        -------
+        Tensor (N,)
+            The losses.
+        """
         if output.ndim != 2 or output.shape[1] != 2:
             raise ValueError(f"output must have shape (N, 2), mean and log-variance; found {tuple(output.shape)}.")
         y = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target

@@ -17,7 +17,20 @@ Whose = Literal["paper", "again", "ours"]
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
+    """Rows under named columns; a cell is text, a number or None.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, without ending.
+    title : str
+        Caption.
+    columns : tuple of str
+        Heads of the columns.
+    rows : tuple of tuple
+        The cells.
+    digits : int
+        Digits shown; the CSV file keeps them all.
 
     See Also
     --------
@@ -42,7 +55,20 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band or to error bars.
+    """One curve, cloud, band or stack of a figure.
+
+    Parameters
+    ----------
+    label : str
+        Name in the legend.
+    x : sequence of float or of str
+        Positions.
+    y : sequence of float
+        Values.
+    kind : {"line", "dashed", "points", "errorbars", "band", "stack", "bar"}
+        How it is drawn.
+    low, high : sequence of float, optional
+        Ends of a band or of error bars.
 
     See Also
     --------
@@ -70,6 +96,17 @@ class Series:
 class Panel:
     """One pair of axes.
 
+    Parameters
+    ----------
+    series : tuple of Series
+        What is drawn.
+    title : str
+        Title of the panel.
+    x, y : str
+        Labels of the axes.
+    log_x, log_y : bool
+        Whether an axis is logarithmic.
+
     See Also
     --------
     Figure
@@ -94,7 +131,18 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, drawn as PNG; `alt` says in words what is to be seen.
+    """Panels side by side, drawn as PNG.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, without ending.
+    title : str
+        Caption.
+    alt : str
+        What is to be seen, in words.
+    panels : tuple of Panel
+        From left to right.
 
     See Also
     --------
@@ -120,11 +168,36 @@ class Figure:
 class Claim:
     """A statement, what the paper prints, what came out here, and what that means.
 
-    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report, and
-    ``rule`` names the one that was applied. ``whose`` is "paper" for what it states, with ``line`` of its source and
-    ``quote`` (a row of a table is its own quote); "again" for a statement of the paper under a second reading or in a
-    second printing; "ours" for what the paper does not state. A verdict that rests on a test waits for all claims of
-    the experiment: ``p`` is its probability, ``favors`` whether it speaks for the claim or against it.
+    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report. A verdict
+    that rests on a test waits for all claims of the experiment.
+
+    Parameters
+    ----------
+    text : str
+        The statement.
+    printed : str
+        What the paper prints.
+    ours : str
+        What came out here.
+    verdict : {"reproduced", "within noise", "not reproduced", "corrected", "not checked"}
+        What that means.
+    spread : str
+        How much ``ours`` varies.
+    why : str
+        Reason of the verdict.
+    rule : str
+        The rule that was applied.
+    whose : {"paper", "again", "ours"}
+        "paper" for what it states; "again" for a statement of the paper under a second reading or in a second printing;
+        "ours" for what the paper does not state.
+    line : int, optional
+        Line of the paper's source.
+    quote : str
+        Its words; a row of a table is its own quote.
+    p : float, optional
+        Probability of the test that the verdict rests on.
+    favors : bool
+        Whether the test speaks for the claim or against it.
 
     See Also
     --------
@@ -156,7 +229,24 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All an experiment has to say. `notes` are plain sentences; `numbers` is what tests and result.json may read.
+    """All that an experiment has to say.
+
+    Parameters
+    ----------
+    tables : tuple of ResultTable
+        Its tables.
+    figures : tuple of Figure
+        Its figures.
+    claims : tuple of Claim
+        Its claims with their verdicts.
+    notes : tuple of str
+        Plain sentences for the reader.
+    numbers : mapping
+        What tests and ``result.json`` may read.
+    seeds : tuple of int
+        Seeds that were used.
+    synthetic : bool
+        Whether synthetic data are part of it.
 
     See Also
     --------
@@ -210,7 +300,18 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One entry of `certeq reproduce`: its name there, what it shows, the paper's table or figure, and how it runs.
+    """One entry of ``certeq reproduce``: its name there, what it shows, and how it runs.
+
+    Parameters
+    ----------
+    name : str
+        Its name in ``certeq reproduce``.
+    title : str
+        What it shows.
+    where : str
+        The paper's table or figure.
+    run : callable
+        Takes a job, which runs its parts, and returns an `Outcome`.
 
     See Also
     --------

@@ -51,6 +51,13 @@ EXPERIMENTS = tuple(_MODULES)
 
 Not the experiments themselves: their modules are imported when they are asked for, and may need an extra.
 
+See Also
+--------
+reproduce
+    Run the paper's experiments.
+check_names
+    Experiments in the order of the report.
+
 Examples
 --------
 >>> from certeq.paper import EXPERIMENTS
@@ -92,6 +99,19 @@ PieceProgress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class Result:
     """What became of one experiment: its folder, and its outcome or the reason there is none.
+
+    Attributes
+    ----------
+    name : str
+        Name of the experiment.
+    folder : Path
+        Where its files are.
+    outcome : Outcome or None
+        What it has to say.
+    failure : str or None
+        Why there is no outcome.
+    seconds : float
+        Time that it took.
 
     See Also
     --------
@@ -193,6 +213,16 @@ def reproduce(
 
 def check_names(names: Iterable[str] | None) -> tuple[str, ...]:
     """The experiments asked for, in the order of the report and each once; all of them if none is named.
+
+    Parameters
+    ----------
+    names : iterable of str or None
+        Names of experiments.
+
+    Returns
+    -------
+    tuple of str
+        The names; an unknown one is refused.
 
     See Also
     --------

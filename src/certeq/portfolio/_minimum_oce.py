@@ -62,9 +62,9 @@ class MinimumOCE(BaseOCE):
     objective_function : str or ObjectiveFunction
         "minimize_risk", "maximize_utility", "maximize_return" or "maximize_ratio", or skfolio's ``ObjectiveFunction``.
     risk_aversion : float
-        lambda, for ``MAXIMIZE_UTILITY``.
+        The factor lambda, for ``MAXIMIZE_UTILITY``.
     risk_free_rate : float
-        r_f per period, for ``MAXIMIZE_RATIO``.
+        Rate r_f per period, for ``MAXIMIZE_RATIO``.
     efficient_frontier_size : int, optional
         Find so many portfolios, of least risk for expected returns from that of the least risk to the largest. Then
         ``weights_`` has one row per portfolio and `predict` returns a Population.
@@ -80,15 +80,17 @@ class MinimumOCE(BaseOCE):
     max_short, max_long : float, optional
         Limits on the sum of the short and of the long positions.
     transaction_costs, management_fees : float, dict by asset or array
-        c and f above.
+        Costs c and fees f of the formula above.
     previous_weights : float, dict by asset or array, optional
-        w0 above, 0 if None. Positions in a dict that X no longer has are sold, at their cost.
-    groups, linear_constraints
-        As in skfolio: ``groups={"AAPL": ["tech", "US"], ...}`` and ``["tech <= 0.3", "AAPL >= 0.5 * MSFT"]``.
+        Weights w0 of the formula above, 0 if None. Positions in a dict that X no longer has are sold, at their cost.
+    groups : dict by asset or array (groups, assets), optional
+        Groups of each asset, as in skfolio: ``{"AAPL": ["tech", "US"], ...}``.
+    linear_constraints : list of str, optional
+        Constraints on assets and groups, as in skfolio: ``["tech <= 0.3", "AAPL >= 0.5 * MSFT"]``.
     left_inequality, right_inequality : array (n, assets), array (n,)
         Constraints ``left_inequality @ w <= right_inequality``.
     l1_coef, l2_coef : float
-        l1 and l2 above.
+        Factors l1 and l2 of the formula above.
     min_return : float or array, optional
         Least expected return per period, net of costs and fees; an array gives one portfolio per entry.
     max_turnover : float, optional
@@ -117,8 +119,12 @@ class MinimumOCE(BaseOCE):
         Start `fit` from the weights fitted before; `partial_fit` always does.
     random_state : int, Generator or None
         For "sg" with batches that are drawn.
-    portfolio_params, fallback, raise_on_failure
-        As in skfolio.
+    portfolio_params : dict, optional
+        Keywords of the portfolios that ``predict`` makes, as in skfolio.
+    fallback : estimator, "previous_weights" or a list of them, optional
+        What to use where the fit fails, as in skfolio.
+    raise_on_failure : bool
+        Whether a fit that fails raises, or warns and leaves ``weights_`` None, as in skfolio.
 
     Attributes
     ----------
@@ -392,6 +398,22 @@ class MinimumOCE(BaseOCE):
         """The portfolios of least risk for n expected returns, in one sweep in which each starts from the last.
 
         This estimator itself is not changed. With ``efficient_frontier_size`` a fit gives the same portfolios.
+
+        Parameters
+        ----------
+        X : array-like (n, assets)
+            Returns.
+        n : int
+            Number of portfolios.
+        y : array-like (n,), optional
+            Returns of the benchmark, as in ``fit(X, y)``.
+        **fit_params : Any
+            Further keywords of ``fit``.
+
+        Returns
+        -------
+        Frontier
+            The portfolios, from the least risk to the largest return.
 
         Examples
         --------

@@ -67,9 +67,21 @@ class Frontier:
         return len(self.risks)
 
     def population(self, X: Any, **portfolio_params: Any) -> Population:
-        """The portfolios on returns X, as a skfolio Population; keywords go to each `Portfolio`.
+        """The portfolios on returns X, as a skfolio Population.
 
         Annualized figures follow the dates of X unless ``annualization_factor`` is among the keywords.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, assets)
+            Returns.
+        **portfolio_params : Any
+            Keywords of each ``skfolio.Portfolio``.
+
+        Returns
+        -------
+        skfolio.Population
+            One portfolio per point.
         """
         found = Population(
             [Portfolio(X=X, weights=w, name=f"frontier {i}", **portfolio_params) for i, w in enumerate(self.weights)]
@@ -119,10 +131,15 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Risk) -> float:
 
     Parameters
     ----------
-    portfolio : Portfolio or MultiPeriodPortfolio
-        Its ``returns`` and ``sample_weight`` are used. A `FailedPortfolio` has no losses: the answer is NaN.
+    portfolio : skfolio.Portfolio or skfolio.MultiPeriodPortfolio
+        Its ``returns`` and ``sample_weight`` are used. A ``FailedPortfolio`` has no losses: the answer is NaN.
     utility : Risk
         Risk measure.
+
+    Returns
+    -------
+    float
+        OCE per period.
 
     See Also
     --------
@@ -233,6 +250,11 @@ def oce_scorer(utility: Risk) -> Callable[..., float]:
     ----------
     utility : Risk
         Risk measure. It is that of the score, whatever the estimator minimizes.
+
+    Returns
+    -------
+    callable
+        Called as ``scorer(estimator, X)``; greater is better.
 
     See Also
     --------

@@ -47,6 +47,22 @@ from certeq.report.page import Section, figure_section, page, table_section
 def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
     """Render a study, or a walk-forward, and write it atomically; an existing file stays unless ``force``.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+    path : str or Path
+        The file.
+    force : bool
+        Whether an existing file may be replaced.
+    found : dict, optional
+        The `figures` of the study, where they have been computed already.
+
+    Returns
+    -------
+    Path
+        The path.
+
     See Also
     --------
     render
@@ -80,6 +96,11 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
         What was run.
     found : dict, optional
         The `figures` of the study, where they have been computed already.
+
+    Returns
+    -------
+    str
+        One HTML file, with all it needs inside.
 
     See Also
     --------

@@ -30,6 +30,18 @@ def figures(study: AnyStudy, level: float = 0.95) -> Figures:
 
     Not with intervals where there are fewer than 60 returns: they come from a bootstrap of blocks of them.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+    level : float
+        Nominal coverage of the intervals.
+
+    Returns
+    -------
+    dict
+        Of strategy names, each a dict of keys of `METRICS` with (value, low, high).
+
     See Also
     --------
     intervals
@@ -112,6 +124,17 @@ class Pair:
 def differences(study: AnyStudy) -> tuple[Pair, ...]:
     """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+
+    Returns
+    -------
+    tuple of Pair
+        Pairs with ``riskier`` and ``other``, names of strategies; ``found``, their `certeq.Difference`; ``adjusted``,
+        its p-value corrected for the number of pairs; and ``differs``, whether that is below 0.05.
+
     See Also
     --------
     differences_sentence
@@ -120,6 +143,11 @@ def differences(study: AnyStudy) -> tuple[Pair, ...]:
         Why no strategies are compared.
     certeq.difference
         Difference of two risks over the same periods, with its error.
+
+    References
+    ----------
+    Holm (1979), A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2),
+    65-70.
 
     Examples
     --------
@@ -157,6 +185,16 @@ def differences(study: AnyStudy) -> tuple[Pair, ...]:
 
 def why_not_compared(study: AnyStudy) -> str:
     """Why `differences` compares no strategies of a study, in a sentence; empty where it does.
+
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+
+    Returns
+    -------
+    str
+        The sentence, or an empty text.
 
     See Also
     --------
@@ -210,6 +248,16 @@ def differences_caption(pairs: tuple[Pair, ...]) -> str:
 
 def differences_sentence(pairs: tuple[Pair, ...]) -> str:
     """How many pairs can be told apart, in a sentence.
+
+    Parameters
+    ----------
+    pairs : tuple of Pair
+        What `differences` returned.
+
+    Returns
+    -------
+    str
+        The sentence.
 
     See Also
     --------
@@ -291,6 +339,20 @@ def limits_caption(study: Study) -> str:
 
 def gain_in_words(goal: str, multiplier: float, frequency: Frequency) -> str:
     """What one basis point more of a limit would have brought, in words.
+
+    Parameters
+    ----------
+    goal : str
+        What the objective is: "minimize_risk", "maximize_return", ...
+    multiplier : float
+        By how much the objective improves for each unit of the level.
+    frequency : Frequency
+        Frequency of the returns.
+
+    Returns
+    -------
+    str
+        The gain in words.
 
     See Also
     --------

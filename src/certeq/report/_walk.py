@@ -41,10 +41,14 @@ class Walk:
         that moved. NaN where what was held before is not known, as in the first period.
     costs : array
         Costs and fees paid in each period, as a share of the money.
-    gaps : array, optional
+    gaps : array or None
         The proved gap of each fit, where it has one.
+    notes : tuple of str
+        What the reader should know, such as periods that were left out.
     is_benchmark : bool
         Whether this is what the others are compared with.
+    failure : None
+        A walk that failed is not made.
 
     See Also
     --------
@@ -94,6 +98,11 @@ def walk_of(name: str, periods: Any) -> Walk:
     periods : MultiPeriodPortfolio, or list of Portfolio or of (estimator, returns)
         The holding periods in the order of time. An estimator has been fitted, and the returns, a DataFrame with
         dates, are those of the period in which its weights are held. Portfolios that failed are left out, with a note.
+
+    Returns
+    -------
+    Walk
+        What the strategy held and earned.
 
     See Also
     --------
@@ -192,6 +201,11 @@ def walk_forward(
     benchmark : Series, optional
         Returns on all the dates that limits of the optimizer are against, as y of its ``fit(X, y)``.
 
+    Returns
+    -------
+    Walk
+        What the strategy held and earned.
+
     See Also
     --------
     walk_of
@@ -248,8 +262,12 @@ class WalkStudy:
         What the chart of rolling risk shows.
     window : int, optional
         Its length in periods; a year of them if None, less where the walks are short.
-    parameters, notes, periods_per_year
-        As in `Study`.
+    parameters : mapping
+        What was asked for, as shown under "What was run".
+    notes : tuple of str
+        What was done to the data on the way in, and anything else the reader should know.
+    periods_per_year : float, optional
+        How many returns make a year. Told by the dates if None, and refused where they do not tell it.
 
     See Also
     --------
@@ -356,11 +374,28 @@ class WalkStudy:
         return self.window or max(2, min(year, len(self.dates) // 3))
 
     def judged_returns(self, walk: Walk) -> Floats:
-        """Returns of a walk."""
+        """Returns of a walk.
+
+        Parameters
+        ----------
+        walk : Walk
+            One of the walks.
+
+        Returns
+        -------
+        array
+            One return per date.
+        """
         return np.asarray(walk.returns, dtype=np.float64)
 
     def judged_by_name(self) -> dict[str, Floats]:
-        """Returns of every walk and of the benchmark."""
+        """Returns of every walk and of the benchmark.
+
+        Returns
+        -------
+        dict
+            Returns by the name of the walk.
+        """
         return {walk.name: self.judged_returns(walk) for walk in self.held}
 
 

@@ -117,8 +117,10 @@ class Difference:
 
         Returns
         -------
-        low, high : float
-            Ends of the interval.
+        low : float
+            Lower end.
+        high : float
+            Upper end.
 
         Warns
         -----

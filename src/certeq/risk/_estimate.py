@@ -202,8 +202,10 @@ class Estimate:
 
         Returns
         -------
-        low, high : float
-            Ends of the interval.
+        low : float
+            Lower end.
+        high : float
+            Upper end.
 
         Warns
         -----

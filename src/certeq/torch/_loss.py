@@ -55,8 +55,8 @@ class OCELoss(nn.Module):
 
     Notes
     -----
-    **Shapes.** The input has any shape :math:`(*)`, or that which ``base`` takes; the output is a scalar, or :math:`(*)`
-    without ``dim``.
+    **Shapes.** The input has any shape :math:`(*)`, or that which ``base`` takes; the output is a scalar, or
+    :math:`(*)` without ``dim``.
 
     A mini-batch sees less of the tail than the whole data: see `MemoryOCELoss` for the size of that bias and a remedy.
 

@@ -211,7 +211,7 @@ class Utility(Risk):
 
     @property
     def tail_mass(self) -> float | None:
-        """Tail mass alpha of the CVaR that this utility is meant to be near; None where it is meant for another risk."""
+        """Tail mass alpha of the CVaR that this utility is meant to be near; None where there is none."""
         return None
 
     @property
