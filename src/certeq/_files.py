@@ -192,7 +192,7 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     >>> write_text(folder / "note.txt", "again")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileExistsError: ... exists already; choose another name, or pass --force to replace it.
+    FileExistsError: ... exists already; choose another name, or pass --force ...
     """
     target = check_writable(path, force=force)
     try:

@@ -99,8 +99,10 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     >>> from certeq.learn import OCENetworkClassifier
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5)
     >>> y = np.array(["same", "other", "other", "same"] * 5)
-    >>> model = OCENetworkClassifier(ce.CVaR(0.5), epochs=100, learning_rate=0.03, random_state=0).fit(X, y)
-    >>> model.predict(X[:4])
+    >>> model = OCENetworkClassifier(
+    ...     ce.CVaR(0.5), epochs=100, learning_rate=0.03, random_state=0
+    ... )
+    >>> model.fit(X, y).predict(X[:4])
     array(['same', 'other', 'other', 'same'], dtype='<U5')
     """
 
@@ -281,8 +283,9 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     >>> import numpy as np, certeq as ce
     >>> from certeq.learn import OCENetworkRegressor
     >>> X = np.linspace(-1, 1, 50)[:, None]
-    >>> model = OCENetworkRegressor(ce.CVaR(0.2), epochs=200, random_state=0).fit(X, np.abs(X[:, 0]))
-    >>> bool(model.losses(X, np.abs(X[:, 0])).max() < 0.02)
+    >>> y = np.abs(X[:, 0])
+    >>> model = OCENetworkRegressor(ce.CVaR(0.2), epochs=200, random_state=0).fit(X, y)
+    >>> bool(model.losses(X, y).max() < 0.02)
     True
     """
 

@@ -55,7 +55,8 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
     >>> from certeq.learn import OCERegressor, sample_losses
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.0, 0.0, 4.0])
     >>> for model in (OCERegressor(ce.CVaR(0.5), alpha=0.0), LinearRegression()):
-    ...     print(sample_losses(make_pipeline(StandardScaler(), model).fit(X, y), X, y).round(2) + 0.0)
+    ...     model = make_pipeline(StandardScaler(), model).fit(X, y)
+    ...     print(sample_losses(model, X, y).round(2) + 0.0)
     [1.78 0.   1.78 1.78]
     [0.64 0.16 2.56 1.44]
     """
@@ -149,7 +150,8 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((600, 3))
     >>> rare = rng.random(600) < 0.1  # follow another rule
-    >>> y = (np.where(rare, -3.0 * X[:, 1], 2.0 * X[:, 0] + 2.0 * X[:, 1]) + 0.5 * rng.logistic(size=600) > 0)
+    >>> score = np.where(rare, -3.0 * X[:, 1], 2.0 * X[:, 0] + 2.0 * X[:, 1])
+    >>> y = score + 0.5 * rng.logistic(size=600) > 0
     >>> grid = {"oceclassifier__utility": [ce.Mean(), ce.Entropic(1.0)]}
     >>> model = make_pipeline(StandardScaler(), OCEClassifier())
     >>> for scoring in ("neg_log_loss", oce_scorer(ce.CVaR(0.1))):

@@ -105,7 +105,8 @@ class MVERegressor(OCENetworkRegressor):
     >>> import certeq as ce
     >>> from certeq.learn import MVERegressor, toy_heteroscedastic
     >>> data = toy_heteroscedastic()
-    >>> model = MVERegressor(ce.Entropic(0.1), epochs=20, random_state=0).fit(data.X_train, data.y_train)
+    >>> model = MVERegressor(ce.Entropic(0.1), epochs=20, random_state=0)
+    >>> model = model.fit(data.X_train, data.y_train)
     >>> mean, std = model.predict(data.X_test, return_std=True)
     >>> mean.shape, bool((std > 0).all())
     ((50,), True)
@@ -271,7 +272,8 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
     >>> from certeq.learn import DeepEnsembleRegressor, MVERegressor, toy_heteroscedastic
     >>> data = toy_heteroscedastic()
     >>> model = DeepEnsembleRegressor(MVERegressor(epochs=10), n_members=2, random_state=0)
-    >>> mean, std = model.fit(data.X_train, data.y_train).predict(data.X_test, return_std=True)
+    >>> model = model.fit(data.X_train, data.y_train)
+    >>> mean, std = model.predict(data.X_test, return_std=True)
     >>> mean.shape, std.shape
     ((50,), (50,))
     """

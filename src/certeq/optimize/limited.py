@@ -77,8 +77,9 @@ class InfeasibleLimitsError(InfeasibleError):
     --------
     >>> import certeq as ce
     >>> losses = ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]])
+    >>> limit = ce.Limit(losses, ce.CVaR(0.5), 1.0)
     >>> try:
-    ...     ce.minimize(losses, ce.Mean(), domain=ce.Simplex(), limits=[ce.Limit(losses, ce.CVaR(0.5), 1.0)])
+    ...     ce.minimize(losses, ce.Mean(), domain=ce.Simplex(), limits=[limit])
     ... except ce.InfeasibleError as error:
     ...     print(error.limits, round(error.least[0], 6))
     (0,) 1.333333

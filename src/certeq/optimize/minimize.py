@@ -162,25 +162,25 @@ def minimize(
     --------
     The portfolio of least CVaR of three scenarios (rows) and two assets, to rounding:
 
-    >>> import numpy as np, certeq as ce
-    >>> A = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0]])
-    >>> found = ce.minimize(ce.LinearLoss(A), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> import certeq as ce
+    >>> loss = ce.LinearLoss([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0]])
+    >>> found = ce.minimize(loss, ce.CVaR(0.5), domain=ce.Simplex())
     >>> found.theta.round(6), round(found.value, 6), found.method
     (array([0.5, 0.5]), 0.5, 'exact')
 
     The same by stochastic gradients with a mean-variance objective:
 
+    >>> options = {"batch": "full", "step": 0.1, "average": "last", "iterations": 500}
     >>> found = ce.minimize(
-    ...     ce.LinearLoss(A), ce.MeanVariance(beta=1.0), domain=ce.Simplex(),
-    ...     method="sg", batch="full", step=0.1, average="last", iterations=500,
+    ...     loss, ce.MeanVariance(1.0), domain=ce.Simplex(), method="sg", **options
     ... )
     >>> found.theta.round(6), round(found.value, 6)
     (array([0.3125, 0.6875]), 0.40625)
 
     The least mean loss where CVaR is at most 0.6, and what each unit of a higher limit would save:
 
-    >>> limit = ce.Limit(ce.LinearLoss(A), ce.CVaR(0.5), 0.6)
-    >>> found = ce.minimize(ce.LinearLoss(A), ce.Mean(), domain=ce.Simplex(), limits=[limit])
+    >>> limit = ce.Limit(loss, ce.CVaR(0.5), 0.6)
+    >>> found = ce.minimize(loss, ce.Mean(), domain=ce.Simplex(), limits=[limit])
     >>> found.theta.round(6), round(found.value, 6), found.limit_multipliers.round(6)
     (array([0.2, 0.8]), 0.2, array([3.]))
     """

@@ -61,8 +61,10 @@ class RatioSolution:
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> returns = 0.01 * np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
-    >>> found = ce.maximize_ratio(returns.mean(axis=0), ce.LinearLoss(-returns), ce.CVaR(0.05), domain=ce.Simplex())
+    >>> draws = np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> returns = 0.01 * draws
+    >>> reward, losses = returns.mean(axis=0), ce.LinearLoss(-returns)
+    >>> found = ce.maximize_ratio(reward, losses, ce.CVaR(0.05), domain=ce.Simplex())
     >>> found.status, bool(found.gap < 1e-9 * found.ratio)
     ('converged', True)
     """

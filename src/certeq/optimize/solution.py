@@ -52,7 +52,8 @@ class Trace:
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.minimize(ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]]), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> losses = ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]])
+    >>> found = ce.minimize(losses, ce.CVaR(0.5), domain=ce.Simplex())
     >>> len(found.trace) >= 1
     True
     """
@@ -137,7 +138,8 @@ class Solution:
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.minimize(ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]]), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> losses = ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]])
+    >>> found = ce.minimize(losses, ce.CVaR(0.5), domain=ce.Simplex())
     >>> found.status, round(found.value, 9), bool(found.gap < 1e-9)
     ('converged', 1.333333333, True)
     """

@@ -128,7 +128,8 @@ class Limit:
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> returns = 0.01 * np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> draws = np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> returns = 0.01 * draws
     >>> losses = ce.LinearLoss(-returns)
     >>> limit = ce.Limit(losses, ce.CVaR(0.05), 0.025)
     >>> found = ce.minimize(losses, ce.Mean(), domain=ce.Simplex(), limits=[limit])

@@ -42,7 +42,8 @@ class ResultTable:
     Examples
     --------
     >>> from certeq.paper import ResultTable
-    >>> ResultTable("risks", "Risks by utility", ("Utility", "OCE"), (("CVaR", 0.0226),)).digits
+    >>> rows = (("CVaR", 0.0226),)
+    >>> ResultTable("risks", "Risks by utility", ("Utility", "OCE"), rows).digits
     4
     """
 
@@ -154,7 +155,8 @@ class Figure:
     Examples
     --------
     >>> from certeq.paper import Figure, Panel, Series
-    >>> Figure("gap", "The gap", "A falling line.", (Panel((Series("CVaR", [1, 2], [0.2, 0.1]),)),)).name
+    >>> panel = Panel((Series("CVaR", [1, 2], [0.2, 0.1]),))
+    >>> Figure("gap", "The gap", "A falling line.", (panel,)).name
     'gap'
     """
 
@@ -209,7 +211,7 @@ class Claim:
     Examples
     --------
     >>> from certeq.paper import Claim
-    >>> Claim("the quartic risk of 0 is 0", "0", "-0.4725", "not reproduced", why="its slope at 0 is 4").verdict
+    >>> Claim("the quartic risk of 0 is 0", "0", "-0.4725", "not reproduced").verdict
     'not reproduced'
     """
 

@@ -191,7 +191,9 @@ class MinimumOCE(BaseOCE):
 
     The largest return under a limit, and what one more unit of the limit would earn:
 
-    >>> greedy = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]).fit(X)
+    >>> greedy = MinimumOCE(
+    ...     objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]
+    ... ).fit(X)
     >>> greedy.limit_values_.round(9), greedy.limit_multipliers_.round(4)
     (array([0.02]), array([0.1446]))
     """
@@ -418,7 +420,9 @@ class MinimumOCE(BaseOCE):
         Examples
         --------
         >>> import numpy as np, certeq as ce
-        >>> X = np.random.default_rng(0).normal([0.001, 0.002, 0.003], [0.01, 0.02, 0.03], size=(500, 3))
+        >>> X = np.random.default_rng(0).normal(
+        ...     [0.001, 0.002, 0.003], [0.01, 0.02, 0.03], size=(500, 3)
+        ... )
         >>> frontier = MinimumOCE(ce.Entropic(20.0)).efficient_frontier(X, n=5)
         >>> frontier.weights.shape, bool((np.diff(frontier.expected_returns) > 0).all())
         ((5, 3), True)

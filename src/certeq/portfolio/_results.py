@@ -274,7 +274,8 @@ def oce_scorer(utility: Risk) -> Callable[..., float]:
     >>> from sklearn.model_selection import cross_val_score
     >>> from skfolio.optimization import EqualWeighted
     >>> X = np.random.default_rng(0).normal(0.0, 0.01, size=(300, 4))
-    >>> cross_val_score(EqualWeighted(), X, scoring=oce_scorer(ce.CVaR(0.05)), cv=3).round(4)
+    >>> scorer = oce_scorer(ce.CVaR(0.05))
+    >>> cross_val_score(EqualWeighted(), X, scoring=scorer, cv=3).round(4)
     array([-0.0117, -0.0103, -0.0104])
     """
     scorer: Callable[..., float] = make_scorer(OCEMeasure(utility), greater_is_better=False)

@@ -76,9 +76,12 @@ def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figur
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, save
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
     >>> import tempfile, pathlib
     >>> path = save(study, pathlib.Path(tempfile.mkdtemp()) / "report.html")
     >>> path.read_text().startswith("<!doctype html>")
@@ -117,9 +120,12 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, render
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
     >>> page = render(study)
     >>> "Two assets" in page, "http://" in page.split("<script")[0]
     (True, False)

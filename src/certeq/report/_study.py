@@ -227,9 +227,12 @@ class Study:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
     >>> study.assets, study.in_sample
     (['A', 'B'], False)
     """
@@ -414,7 +417,8 @@ def fit_strategy(
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
     >>> mine.name, bool(mine.gap < 1e-9), mine.is_benchmark
     ('CVaR', True, False)
@@ -495,7 +499,8 @@ def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20, benchma
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import frontier
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> path = frontier(MinimumOCE(ce.CVaR(0.1)), returns, points=4)
     >>> path.weights.shape, bool(path.gap < 1e-9)
     ((4, 2), True)
@@ -556,7 +561,8 @@ def sensitivity(
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import sensitivity
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> cases = [(alpha, ce.CVaR(alpha)) for alpha in (0.05, 0.1, 0.2)]
     >>> sensitivity(MinimumOCE(ce.CVaR(0.1)), returns, cases, label="alpha").weights.shape
     (3, 2)

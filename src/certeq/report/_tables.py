@@ -57,10 +57,13 @@ def figures(study: AnyStudy, level: float = 0.95) -> Figures:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, figures
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
-    >>> round(figures(study)["CVaR"]["cvar"][0], 3)  # of 40 days: value, and no interval yet
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
+    >>> round(figures(study)["CVaR"]["cvar"][0], 3)  # 40 days give no interval yet
     0.025
     """
     found = {}
@@ -155,10 +158,16 @@ def differences(study: AnyStudy) -> tuple[Pair, ...]:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, differences, fit_strategy
     >>> days = pd.bdate_range("2024-01-01", periods=400)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (400, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (400, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mild, bold = (MinimumOCE(u) for u in (ce.CVaR(0.1), ce.Mean()))
-    >>> fitted = tuple(fit_strategy(name, each, returns[:200]) for name, each in (("CVaR", mild), ("Mean", bold)))
-    >>> study = Study("Two assets", "made up", returns[:200], returns[200:], fitted, focus="CVaR")
+    >>> fitted = tuple(
+    ...     fit_strategy(name, each, returns[:200])
+    ...     for name, each in (("CVaR", mild), ("Mean", bold))
+    ... )
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:200], returns[200:], fitted, focus="CVaR"
+    ... )
     >>> [(pair.riskier, pair.other, pair.differs) for pair in differences(study)]
     [('Mean', 'CVaR', True)]
     """
@@ -207,9 +216,13 @@ def why_not_compared(study: AnyStudy) -> str:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, why_not_compared
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> why_not_compared(Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"))
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
+    >>> why_not_compared(study)
     'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
     """
     least = least_returns(block_length(study.frequency.periods_per_year))

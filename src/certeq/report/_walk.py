@@ -66,7 +66,8 @@ class Walk:
     >>> from skfolio import Portfolio
     >>> days = pd.bdate_range("2024-01-01", periods=6)
     >>> X = pd.DataFrame(np.full((6, 2), 0.01), days, ["A", "B"])
-    >>> walk = walk_of("two halves", [Portfolio(X[:3], [1.0, 0.0]), Portfolio(X[3:], [0.5, 0.5])])
+    >>> periods = [Portfolio(X[:3], [1.0, 0.0]), Portfolio(X[3:], [0.5, 0.5])]
+    >>> walk = walk_of("two halves", periods)
     >>> walk.turnover, len(walk.returns)
     (array([nan, 0.5]), 6)
     """
@@ -121,8 +122,12 @@ def walk_of(name: str, periods: Any) -> Walk:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import walk_of
     >>> days = pd.bdate_range("2023-01-02", periods=300)
-    >>> X = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2)), days, ["A", "B"])
-    >>> fits = [(MinimumOCE(ce.CVaR(0.1)).fit(X[k : k + 100]), X[k + 100 : k + 200]) for k in (0, 100)]
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2))
+    >>> X = pd.DataFrame(draws, days, ["A", "B"])
+    >>> fits = [
+    ...     (MinimumOCE(ce.CVaR(0.1)).fit(X[k : k + 100]), X[k + 100 : k + 200])
+    ...     for k in (0, 100)
+    ... ]
     >>> walk = walk_of("CVaR", fits)
     >>> walk.weights.shape, bool(walk.gaps.max() < 1e-9)
     ((2, 2), True)
@@ -219,8 +224,11 @@ def walk_forward(
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import walk_forward
     >>> days = pd.bdate_range("2023-01-02", periods=300)
-    >>> X = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2)), days, ["A", "B"])
-    >>> walk = walk_forward("CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=100, test_size=60)
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2))
+    >>> X = pd.DataFrame(draws, days, ["A", "B"])
+    >>> walk = walk_forward(
+    ...     "CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=100, test_size=60
+    ... )
     >>> len(walk.weights), len(walk.returns), str(walk.returns.index[0])[:10]
     (4, 200, '2023-05-22')
     """
@@ -284,8 +292,11 @@ class WalkStudy:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import WalkStudy, render, walk_forward
     >>> days = pd.bdate_range("2022-01-03", periods=500)
-    >>> X = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (500, 2)), days, ["A", "B"])
-    >>> walk = walk_forward("CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=200, test_size=60)
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (500, 2))
+    >>> X = pd.DataFrame(draws, days, ["A", "B"])
+    >>> walk = walk_forward(
+    ...     "CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=200, test_size=60
+    ... )
     >>> study = WalkStudy("Two assets", "made up", (walk,), benchmark=X["A"])
     >>> study.focus, study.held[-1].name, "Weights through time" in render(study)
     ('CVaR', 'A', True)

@@ -111,7 +111,8 @@ class Control:
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.control([[0.0, 1.0]] * 500, ["careful", "bold"], ce.CVaR(0.1), limit=0.5, support=(0, 1))
+    >>> losses, decisions = [[0.0, 1.0]] * 500, ["careful", "bold"]
+    >>> found = ce.control(losses, decisions, ce.CVaR(0.1), limit=0.5, support=(0, 1))
     >>> found.candidate, found.index, len(found.bounds)
     ('careful', 0, 2)
     """
@@ -176,7 +177,7 @@ def control(
     >>> import numpy as np, certeq as ce
     >>> rng = np.random.default_rng(0)
     >>> scores, harm = rng.uniform(size=4000), rng.uniform(size=4000)
-    >>> cuts = [0.1, 0.2, 0.3, 0.4, 0.5]  # act where the score is below the cut: more harm with every step
+    >>> cuts = [0.1, 0.2, 0.3, 0.4, 0.5]  # act on scores below: more harm at every step
     >>> losses = np.stack([np.where(scores < cut, harm, 0.0) for cut in cuts], axis=1)
     >>> ce.control(losses, cuts, ce.CVaR(0.2), limit=0.75, support=(0, 1)).candidate
     0.3

@@ -81,9 +81,11 @@ class OCELoss(nn.Module):
 
         with torch.no_grad():
             found = [criterion.samples(net(x), y) for x, y in parts]
-        losses, weights = (torch.cat(of_parts) for of_parts in zip(*found))  # without weights: the losses alone
-        q = tilt(losses, utility, weight=weights, process_group="world")  # leave process_group out on one process
-        for i, ((x, y), q_part) in enumerate(zip(parts, q.split([len(part) for part, _ in found]))):
+        # Without weights the losses alone; on one process without process_group.
+        losses, weights = (torch.cat(of_parts) for of_parts in zip(*found))
+        q = tilt(losses, utility, weight=weights, process_group="world")
+        shares = q.split([len(part) for part, _ in found])
+        for i, ((x, y), q_part) in enumerate(zip(parts, shares)):
             with net.no_sync() if i + 1 < len(parts) else nullcontext():
                 (world_size * (q_part * criterion.losses(net(x), y)).sum()).backward()
         optimizer.step()

@@ -68,7 +68,9 @@ class OCESG(Optimizer):
     >>> import torch, certeq as ce
     >>> from certeq.torch import OCESG, oce
     >>> theta = torch.tensor([1.0], requires_grad=True)
-    >>> optimizer = OCESG([theta], lr=1.0, schedule="1/k", project=lambda p: p.clamp(min=0.5))
+    >>> optimizer = OCESG(
+    ...     [theta], lr=1.0, schedule="1/k", project=lambda p: p.clamp(min=0.5)
+    ... )
     >>> oce(theta * torch.tensor([1.0, 2.0]), ce.CVaR(0.5)).backward()
     >>> _ = optimizer.step()
     >>> theta

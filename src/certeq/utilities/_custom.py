@@ -286,11 +286,11 @@ def utility(
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> hinge2 = ce.utility(lambda x: x + 0.5*np.maximum(x, 0)**2 + 0.25*np.minimum(x, 0)*0)
+    >>> ce.utility(lambda x: x + 0.5 * np.maximum(x, 0) ** 2)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside its range, or no threshold exists.
-    >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5*x))
+    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside ...
+    >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5 * x))
     >>> round(ce.oce([0.0, 1.0], half), 6)
     0.71875
     """

@@ -39,7 +39,8 @@ class Risk(ABC):
     Examples
     --------
     >>> import certeq as ce
-    >>> [isinstance(risk, ce.utilities.Risk) for risk in (ce.CVaR(0.05), ce.EVaR(0.05), ce.Wang(0.5))]
+    >>> risks = (ce.CVaR(0.05), ce.EVaR(0.05), ce.Wang(0.5))
+    >>> [isinstance(risk, ce.Risk) for risk in risks]
     [True, True, True]
     """
 

@@ -362,10 +362,12 @@ class InfeasibleError(ValueError):
 
     Examples
     --------
-    >>> from certeq.optimize.domains import CappedSimplex
-    >>> CappedSimplex(upper=0.2).validate(4)
-    Traceback (most recent call last):
-    certeq.optimize.domains.InfeasibleError: CappedSimplex is empty: sum of upper bounds 0.8 < total 1.0
+    >>> from certeq import CappedSimplex, InfeasibleError
+    >>> try:
+    ...     CappedSimplex(upper=0.2).validate(4)
+    ... except InfeasibleError as error:
+    ...     print(error)
+    CappedSimplex is empty: sum of upper bounds 0.8 < total 1.0
     """
 
 

@@ -323,7 +323,9 @@ class Objective:
     --------
     >>> import numpy as np, certeq as ce
     >>> from certeq.optimize.losses import LinearLoss
-    >>> at = Objective(LinearLoss([[0.0, 2.0], [1.0, 1.0]]), ce.CVaR(0.5)).evaluate(np.array([0.5, 0.5]))
+    >>> at = Objective(LinearLoss([[0.0, 2.0], [1.0, 1.0]]), ce.CVaR(0.5)).evaluate(
+    ...     np.array([0.5, 0.5])
+    ... )
     >>> at.value, at.gradient
     (1.0, array([0.5, 1.5]))
     """

@@ -89,7 +89,8 @@ class CallableLoss(_FunctionLoss):
     >>> def distance(theta, xi):
     ...     error = theta - xi
     ...     return (error**2).sum(axis=1), 2 * error
-    >>> loss = CallableLoss(distance, samples=np.array([[0.0, 0.0], [2.0, 2.0]]), convex=True)
+    >>> points = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> loss = CallableLoss(distance, samples=points, convex=True)
     >>> loss.losses(np.array([1.0, 0.0]))
     array([1., 5.])
     >>> loss.gradient(np.array([1.0, 0.0]), None, np.array([0.5, 0.5]))
@@ -171,7 +172,9 @@ class TorchLoss(_FunctionLoss):
     --------
     >>> from certeq import TorchLoss
     >>> import numpy as np
-    >>> loss = TorchLoss(lambda theta, xi: ((theta - xi) ** 2).sum(dim=1), samples=np.zeros((2, 3)))
+    >>> def distance(theta, xi):
+    ...     return ((theta - xi) ** 2).sum(dim=1)
+    >>> loss = TorchLoss(distance, samples=np.zeros((2, 3)))
     >>> loss.gradient(np.ones(3), None, np.array([0.5, 0.5]))
     array([2., 2., 2.])
     """
