@@ -112,7 +112,7 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     .. math:: \min_{c, b}\; \mathrm{OCE}_u\big((y - Xc - b)^2\big) + \frac{\alpha}{n}\,\lVert c\rVert^2
 
-    With ``utility=Mean()`` this is `sklearn.linear_model.Ridge` with the same ``alpha``. A risk-averse utility gives
+    With ``utility=Mean()`` this is ``sklearn.linear_model.Ridge`` with the same ``alpha``. A risk-averse utility gives
     the samples with large errors more weight: the tilt.
 
     Parameters
@@ -370,7 +370,7 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
     .. math:: \min_{W, b}\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i)\big) + \frac{1}{2Cn}\,\lVert W\rVert^2
 
     with p the logistic function of Wx + b for two classes and the softmax for more. With ``utility=Mean()`` this is
-    `sklearn.linear_model.LogisticRegression` with the same ``C``. A risk-averse utility gives the samples that are
+    ``sklearn.linear_model.LogisticRegression`` with the same ``C``. A risk-averse utility gives the samples that are
     classified worst more weight: the tilt.
 
     Parameters

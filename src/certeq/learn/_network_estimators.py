@@ -63,12 +63,10 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     ----------
     classes_ : array
         The labels.
-    net_ : skorch.NeuralNet
-        The trained net.
+    net_, history_ : skorch.NeuralNet, skorch.History
+        The trained net, and losses and times of every epoch.
     n_iter_ : int
         Epochs trained.
-    history_ : skorch.History
-        Losses and times of every epoch.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
@@ -254,12 +252,10 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
 
     Attributes
     ----------
-    net_ : skorch.NeuralNet
-        The trained net.
+    net_, history_ : skorch.NeuralNet, skorch.History
+        The trained net, and losses and times of every epoch.
     n_iter_ : int
         Epochs trained.
-    history_ : skorch.History
-        Losses and times of every epoch.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str

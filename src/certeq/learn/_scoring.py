@@ -17,7 +17,7 @@ from certeq.utilities import Risk
 
 
 def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
-    r"""One loss per sample of a fitted estimator: the ``losses`` of those of `certeq.learn`, else the usual ones.
+    r"""One loss per sample of a fitted estimator: the ``losses`` of those of ``certeq.learn``, else the usual ones.
 
     .. math:: F_i = -\ln p_{y_i}(x_i) \quad\text{or}\quad F_i = (y_i - f(x_i))^2
 

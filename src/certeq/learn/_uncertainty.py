@@ -68,12 +68,10 @@ class MVERegressor(OCENetworkRegressor):
 
     Attributes
     ----------
-    net_ : skorch.NeuralNet
-        The trained net.
+    net_, history_ : skorch.NeuralNet, skorch.History
+        The trained net, and losses and times of every epoch.
     n_iter_ : int
         Epochs trained.
-    history_ : skorch.History
-        Losses and times of every epoch.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str

@@ -52,7 +52,7 @@ class MinimumOCE(BaseOCE):
     with ``MAXIMIZE_RETURN`` the same without OCE, and with ``MAXIMIZE_RATIO`` :math:`(\mu \cdot w - \kappa(w) -
     r_f)/\mathrm{OCE}_u`. Any of them under limits on risks, of the losses or of what is lost against a benchmark.
     Fees f and transaction costs c lie inside the risk and are taken off the expected return, as in skfolio's
-    `MeanRisk` for CVaR; both are per period, like the returns. Absolute values are split exactly, not relaxed.
+    ``MeanRisk`` for CVaR; both are per period, like the returns. Absolute values are split exactly, not relaxed.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class MinimumOCE(BaseOCE):
         Rate r_f per period, for ``MAXIMIZE_RATIO``.
     efficient_frontier_size : int, optional
         Find so many portfolios, of least risk for expected returns from that of the least risk to the largest. Then
-        ``weights_`` has one row per portfolio and `predict` returns a Population.
+        ``weights_`` has one row per portfolio and ``predict`` returns a Population.
     prior_estimator : BasePrior, optional
         Supplies scenarios, their weights and mu; `ScenarioPrior`, the scenarios as they are, if None.
     recenter : "auto", True or False
@@ -105,18 +105,18 @@ class MinimumOCE(BaseOCE):
         where the prior gives weights.
     unknown_names : "raise" or "ignore"
         Whether asset and group names that X does not have are refused or passed over. Cross-validation that
-        leaves out assets (`MultipleRandomizedCV`) needs "ignore" with parameters by name.
+        leaves out assets (``MultipleRandomizedCV``) needs "ignore" with parameters by name.
     solver : "exact" or "sg"
         The exact solver, or full-batch OCE-SG.
     solver_params : dict, optional
-        Further keywords of `solve_exact` (``max_iter``, ``time_limit``) or of `minimize_sg` (``iterations``, ``step``,
-        ``batch``, ...).
+        Further options of `certeq.minimize`: ``max_iter`` and ``time_limit`` of "exact"; ``iterations``, ``step``,
+        ``batch`` and others of "sg".
     tol : float
         The gap, relative to the objective, at which the exact solver's answer counts as optimal. Above it a
         ConvergenceWarning is given, far above it an OptimizationError. Of a distortion such as ``Wang(0.5)``, which is
         solved by cuts and has no threshold, 1e-7 if it is less.
     warm_start : bool
-        Start `fit` from the weights fitted before; `partial_fit` always does.
+        Start ``fit`` from the weights fitted before; ``partial_fit`` always does.
     random_state : int, Generator or None
         For "sg" with batches that are drawn.
     portfolio_params : dict, optional

@@ -90,7 +90,7 @@ class Walk:
 
 
 def walk_of(name: str, periods: Any) -> Walk:
-    """A walk from portfolios that exist: a skfolio `MultiPeriodPortfolio`, or any list of fitted periods.
+    """A walk from portfolios that exist: a skfolio ``MultiPeriodPortfolio``, or any list of fitted periods.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def walk_forward(
     """Fit a skfolio optimizer on a window, hold its portfolio, move on.
 
     What is held becomes ``previous_weights`` of the next fit where the optimizer has costs or a limit on turnover, as
-    in skfolio's `cross_val_predict`, whose result `walk_of` takes as well; here the gap of every fit is kept.
+    in skfolio's ``cross_val_predict``, whose result `walk_of` takes as well; here the gap of every fit is kept.
 
     Parameters
     ----------

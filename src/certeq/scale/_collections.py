@@ -44,7 +44,7 @@ def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
     away, and once the client that it began with is closed they raise `ClusterLost`. Make a new sample to move it.
 
     ``dask.array.from_array`` copies a memory-mapped array into memory; open such a file with `certeq.scale.open_npy`.
-    Not needed for the functions of `certeq`, which take Dask collections as they are.
+    Not needed for the functions of ``certeq``, which take Dask collections as they are.
 
     Examples
     --------

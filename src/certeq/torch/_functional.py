@@ -44,8 +44,8 @@ def oce(
     losses : Tensor
         Losses, lower is better, of any sign; floating. Not changed.
     utility : Risk
-        Risk measure: a `Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get gradients
-        too; or a risk with more inner variables, ``EVaR(0.05)``, whose parameters are numbers.
+        Risk measure: a `certeq.Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get
+        gradients too; or a risk with more inner variables, ``EVaR(0.05)``, whose parameters are numbers.
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
         ``dim``, one per sample; normalized to sum 1. A loss of weight 0 is no sample: it may be NaN or infinite, and
@@ -58,8 +58,8 @@ def oce(
         Let +inf losses through: the value is +inf then, and the gradient is not finite. NaN and -inf never are.
     validate : bool
         Look for NaN, infinite losses, bad weights and learned parameters that have left their range. On an accelerator
-        this makes the host wait; without it they give a value that means nothing, often NaN. Inside `torch.compile`
-        and `torch.func` transforms there is no such check.
+        this makes the host wait; without it they give a value that means nothing, often NaN. Inside ``torch.compile``
+        and ``torch.func`` transforms there is no such check.
     process_group : ProcessGroup or "world", optional
         The ranks whose losses make one batch, ``"world"`` for all of them; None, the default, is this process alone.
 
@@ -90,7 +90,7 @@ def oce(
     a ``fullgraph`` compilation: compile the network and leave the loss outside. A sum of utilities can, once its
     anchor is known: `OCELoss` looks for it when it is made, this function when it is first called outside a graph.
     Risks with more inner variables (balls, `certeq.EVaR`, mixtures) break the graph of compiled code here, and are
-    refused inside `torch.func`; a ball of a utility with kinks has first derivatives only.
+    refused inside ``torch.func``; a ball of a utility with kinks has first derivatives only.
 
     With a ``process_group`` every rank must call, with shards of any size, none at all included; t* is that of all
     losses together. Backward gives the local losses their part of the global tilt **times the number of ranks**, so
@@ -140,8 +140,8 @@ def threshold(
     losses : Tensor
         Losses, lower is better, of any sign and shape; floating. Not changed.
     utility : Risk
-        Risk measure: a `Utility` such as ``CVaR(0.05)``, whose parameters may be tensors, or a risk with more inner
-        variables, ``EVaR(0.05)``.
+        Risk measure: a `certeq.Utility` such as ``CVaR(0.05)``, whose parameters may be tensors, or a risk with more
+        inner variables, ``EVaR(0.05)``.
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
         ``dim``, one per sample; normalized to sum 1.
@@ -204,8 +204,8 @@ def tilt(
     losses : Tensor
         Losses, lower is better, of any sign and shape; floating. Not changed.
     utility : Risk
-        Risk measure: a `Utility` such as ``CVaR(0.05)``, whose parameters may be tensors, or a risk with more inner
-        variables, ``EVaR(0.05)``.
+        Risk measure: a `certeq.Utility` such as ``CVaR(0.05)``, whose parameters may be tensors, or a risk with more
+        inner variables, ``EVaR(0.05)``.
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
         ``dim``, one per sample; normalized to sum 1.

@@ -280,7 +280,7 @@ def utility(
     Not a proof: the checks are made on 603 points between -1e6 and 1e6, and a function that misbehaves between them
     is not caught.
 
-    `certeq.torch` takes it as it is for a whole batch on the CPU; for rows, accelerators, second derivatives and
+    ``certeq.torch`` takes it as it is for a whole batch on the CPU; for rows, accelerators, second derivatives and
     compiled code u, du and d2u must take tensors as well as arrays. The guide to losses in PyTorch has an example.
 
     Examples

@@ -92,7 +92,7 @@ def solve_exact(
         Losses of M scenarios, d assets. Not copied where it is large; read in blocks.
     utility : Utility or Risk
         Risk measure: any utility with a curvature, smooth, kinked, or a sum of both, for its OCE; or a risk with
-        more inner variables than t: `EVaR`, a divergence ball, `HMCR`, or a `Mixture` of any of them.
+        more inner variables than t: `certeq.EVaR`, a divergence ball, `certeq.HMCR`, or a `certeq.Mixture` of them.
     weights : array, shape (M,), optional
         Probabilities of the scenarios, up to a factor; equal if not given.
     linear : array, shape (d,), optional
