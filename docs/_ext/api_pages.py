@@ -20,7 +20,7 @@ PACKAGES = {
     ),
     "certeq.optimize": (
         "certeq.optimize: solvers and schedules",
-        "What `certeq.minimize` is made of. Feasible sets, losses and `certeq.minimize` itself are under :doc:`certeq`.",
+        "What `certeq.minimize` is made of. Feasible sets, losses and the function itself are under :doc:`certeq`.",
     ),
     "certeq.torch": ("certeq.torch: losses for PyTorch", "Needs ``certeq[torch]``."),
     "certeq.learn": ("certeq.learn: scikit-learn estimators", "Needs ``certeq[learn]``; calibration ``certeq[uq]``."),

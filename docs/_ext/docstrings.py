@@ -115,7 +115,7 @@ def _bases(app: Sphinx, name: str, thing: type, options: Any, bases: list[Any]) 
         if base.__module__ == "builtins" and base is not object:
             shown.append(f"``{base.__qualname__}``")
             break
-    bases[:] = shown
+    bases[:] = shown or ["``object``"]
 
 
 def _signature(
