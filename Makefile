@@ -43,6 +43,7 @@ lint: $(STAMPS)/test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell *.md src tests benchmarks docs
+	$(BIN)/python -m tests.docs.validation
 
 bench: $(STAMPS)/bench
 	$(BIN)/python -m benchmarks

@@ -7,9 +7,12 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from numpydoc.xref import DEFAULT_LINKS
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+import api_pages  # noqa: E402
 import panels  # noqa: E402
 
 # Figures are drawn by build processes: no display, and one thread each.
@@ -42,7 +45,7 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_ext", "_data", "figures", "examples", "paper/results", "**/README.md"]
 default_role = "py:obj"
-nitpicky = False
+nitpicky = True  # a reference that leads nowhere fails the build; those to other libraries are written as literals
 root_doc = "index"
 
 # -- the reference, from docstrings ---------------------------------------------------------------------------------
@@ -52,7 +55,13 @@ autodoc_typehints = "none"  # the signature would be longer than its docstring; 
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 numpydoc_show_class_members = False  # the class template lists them itself
-numpydoc_xref_param_type = False
+# Types of parameters and results are links where they are names of ours. Other words stay as they are, also those that
+# numpydoc would link to Python and NumPy, as no inventory of theirs is fetched; a Series is one of pandas.
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS}
+numpydoc_xref_aliases |= {full.rsplit(".", 1)[1]: full for full in api_pages.public_classes().values()}
+del numpydoc_xref_aliases["Series"]
 # Docstrings of the libraries we subclass have their own references and headings.
 autodoc_inherit_docstrings = False
 

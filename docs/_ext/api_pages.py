@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ PACKAGES = {
     ),
     "certeq.optimize": (
         "certeq.optimize: solvers and schedules",
-        "What `certeq.minimize` is made of. Feasible sets, losses and `minimize` itself are under :doc:`certeq`.",
+        "What `certeq.minimize` is made of. Feasible sets, losses and the function itself are under :doc:`certeq`.",
     ),
     "certeq.torch": ("certeq.torch: losses for PyTorch", "Needs ``certeq[torch]``."),
     "certeq.learn": ("certeq.learn: scikit-learn estimators", "Needs ``certeq[learn]``; calibration ``certeq[uq]``."),
@@ -39,6 +40,17 @@ def public_names(package: str) -> list[str]:
     if package == "certeq.optimize":
         names = [name for name in names if name not in importlib.import_module("certeq").__all__]
     return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
+
+
+@cache
+def public_classes() -> dict[type, str]:
+    """The classes of the reference, and the name that each has there."""
+    found = {}
+    for package in available():
+        module = importlib.import_module(package)
+        things = {name: getattr(module, name) for name in public_names(package)}
+        found.update({thing: f"{package}.{name}" for name, thing in things.items() if inspect.isclass(thing)})
+    return found
 
 
 def group_of(module: ModuleType, name: str) -> str:
@@ -105,7 +117,8 @@ def write(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     index = ["API reference", "=============", ""]
     index += [
-        "Every public name has its formula, an example that is run by the tests, and a word on when not to use it."
+        "Every public name has its parameters, what it returns, related names and an example that the tests run; what "
+        "computes something has its formula."
     ]
     index += ["", ".. toctree::", "   :maxdepth: 1", "", *[f"   {package}" for package in packages], ""]
     pages = {"index": "\n".join(index), **{package: page(package) for package in packages}}

@@ -22,7 +22,12 @@ def warn_deprecated(old: str, *, instead: str, since: str, removed_in: str, stac
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_deprecated("certeq.shortfall", instead="certeq.threshold", since="0.2", removed_in="0.4")
+    ...     warn_deprecated(
+    ...         "certeq.shortfall",
+    ...         instead="certeq.threshold",
+    ...         since="0.2",
+    ...         removed_in="0.4",
+    ...     )
     >>> print(caught[0].message)
     certeq.shortfall is deprecated since 0.2 and will be removed in 0.4; use certeq.threshold.
     """

@@ -110,9 +110,28 @@ def write_npz(target: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> Path:
-    """Refuse early what `write_text` would refuse after the work is done; returns the path.
+    """Refuse early what `write_text` would refuse after the work is done.
 
     Not a reservation: somebody else may take the name before the work is done.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    force : bool
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    Path
+        The path.
+
+    See Also
+    --------
+    write_text
+        Write a text file atomically.
+    save
+        Write the report to a file.
 
     Examples
     --------
@@ -142,6 +161,27 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
 
     Without ``force`` an existing file stays, even one that appeared while the work was going on.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    text : str
+        What to write.
+    force : bool
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    Path
+        The path.
+
+    See Also
+    --------
+    check_writable
+        Refuse a path that cannot be written.
+    save
+        Write the report to a file.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -152,7 +192,7 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     >>> write_text(folder / "note.txt", "again")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileExistsError: ... exists already; choose another name, or pass --force to replace it.
+    FileExistsError: ... exists already; choose another name, or pass --force ...
     """
     target = check_writable(path, force=force)
     try:

@@ -32,12 +32,19 @@ _ADJECTIVES = {
 class Frequency:
     """How many periods make a year, and what one of them is called.
 
-    Attributes
+    Parameters
     ----------
     periods_per_year : float
         What a mean return is multiplied by for a year; 252 for trading days.
     period : str
         "day", "week", "month", "5-minute bar", ...; "period" where nothing tells what it is.
+
+    See Also
+    --------
+    frequency_of
+        The frequency that dates tell.
+    PriceData
+        What `certeq.data.read_prices` returns.
 
     Examples
     --------
@@ -61,7 +68,18 @@ class Frequency:
         return _ADJECTIVES.get(self.period, self.period.removesuffix(" bar").removesuffix(" period"))
 
     def contradiction(self, dates: Any) -> str | None:
-        """What dates tell instead of this frequency, in a sentence; None where they agree or do not tell."""
+        """What dates tell instead of this frequency, in a sentence; None where they agree or do not tell.
+
+        Parameters
+        ----------
+        dates : DatetimeIndex, PeriodIndex, array of datetime64, or None
+            The dates, in any order.
+
+        Returns
+        -------
+        str or None
+            The sentence.
+        """
         seconds = _seconds(dates)
         found = None if seconds is None else _inferred(seconds)
         if not isinstance(found, Frequency) or self.period == found.period:
@@ -93,6 +111,12 @@ def frequency_of(dates: Any, periods_per_year: float | None = None, *, name: str
     Returns
     -------
     Frequency
+        How many periods make a year, and what one is called.
+
+    See Also
+    --------
+    Frequency
+        How many periods make a year.
 
     Examples
     --------

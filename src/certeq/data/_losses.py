@@ -30,6 +30,22 @@ from certeq.data._tables import (
 class LossData:
     """A column of numbers, its name, where it came from, and what was understood on the way.
 
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    values : array of float
+        The numbers, all finite.
+    source : str
+        Name of the file.
+    notes : list of str
+        What was guessed on the way.
+
+    See Also
+    --------
+    read_losses
+        One column of numbers from a file.
+
     Examples
     --------
     >>> import numpy as np
@@ -66,6 +82,20 @@ def read_losses(
         Sheet of an Excel file; the first if None.
     in_order : bool
         Whether to sort by the dates of the file, its index or first column, where it has any.
+
+    Returns
+    -------
+    LossData
+        The numbers and what was guessed on the way.
+
+    See Also
+    --------
+    LossData
+        What `certeq.data.read_losses` returns.
+    read_prices
+        Prices or returns from a file.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
 
     Examples
     --------

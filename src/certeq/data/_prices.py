@@ -60,13 +60,21 @@ class PriceData:
     notes : list of str
         What was guessed and mended.
 
+    See Also
+    --------
+    read_prices
+        Prices or returns from a file.
+    Frequency
+        How many periods make a year.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd
     >>> from certeq.data import Frequency, PriceData
     >>> days = pd.bdate_range("2024-01-01", periods=3)
-    >>> PriceData(None, pd.DataFrame({"A": [0.01, 0.0, -0.02]}, days), "mine.csv", Frequency(252, "day"))
-    PriceData(mine.csv: 3 returns of 1 assets, 252 days a year, 2024-01-01 to 2024-01-03)
+    >>> returns = pd.DataFrame({"A": [0.01, 0.0, -0.02]}, days)
+    >>> PriceData(None, returns, "my.csv", Frequency(252, "day"))
+    PriceData(my.csv: 3 returns of 1 assets, 252 days a year, 2024-01-01 to 2024-01-03)
     """
 
     prices: pd.DataFrame | None
@@ -119,6 +127,14 @@ def read_prices(
     Returns
     -------
     PriceData
+        Prices and returns, their frequency, and what was guessed on the way.
+
+    See Also
+    --------
+    PriceData
+        What `certeq.data.read_prices` returns.
+    read_losses
+        One column of numbers from a file.
 
     Notes
     -----

@@ -33,6 +33,13 @@ _PACKED = b"\x1f\x8b"
 class BadData(ValueError):
     """A file, or the data in it, do not allow what was asked; the text says where and what would be right.
 
+    See Also
+    --------
+    read_prices
+        Prices or returns from a file.
+    read_losses
+        One column of numbers from a file.
+
     Examples
     --------
     >>> from certeq.data import BadData, read_prices

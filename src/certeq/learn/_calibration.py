@@ -18,6 +18,20 @@ class Calibration:
 
     Not a measure of accuracy: a forecast that is vague everywhere can be perfectly calibrated.
 
+    Attributes
+    ----------
+    mace : float
+        Mean absolute calibration error.
+    rmsce : float
+        Root mean squared calibration error.
+    ma : float
+        Miscalibration area.
+
+    See Also
+    --------
+    calibration
+        Calibration errors of predicted means and deviations.
+
     Examples
     --------
     >>> import numpy as np
@@ -49,6 +63,18 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
     ----------
     y, mean, std : array (n,)
         Targets, predicted means and predicted standard deviations (above 0).
+
+    Returns
+    -------
+    Calibration
+        The three errors.
+
+    See Also
+    --------
+    Calibration
+        What `certeq.learn.calibration` returns.
+    MVERegressor
+        A network that predicts mean and standard deviation.
 
     Notes
     -----
@@ -89,6 +115,18 @@ def calibration(y: Any, mean: Any, std: Any) -> Calibration:
 class ToyData:
     """Training, validation, calibration and test parts, standardized on the training part, and the truth.
 
+    Attributes
+    ----------
+    X_train, X_valid, X_calibration, X_test : array (n, 1)
+        Standardized points of the four parts.
+    y_train, y_valid, y_calibration, y_test : array (n,)
+        Standardized targets of the four parts.
+
+    See Also
+    --------
+    toy_heteroscedastic
+        Data with noise that depends on x.
+
     Examples
     --------
     >>> from certeq.learn import toy_heteroscedastic
@@ -108,13 +146,41 @@ class ToyData:
     _y: StandardScaler
 
     def truth(self, X: Any) -> tuple[Floats, Floats]:
-        """Return the true mean and standard deviation at standardized X, in standardized units of y."""
+        """Return the true mean and standard deviation at standardized X, in standardized units of y.
+
+        Parameters
+        ----------
+        X : array (n, 1)
+            Standardized points.
+
+        Returns
+        -------
+        mean : array (n,)
+            Mean of y given X.
+        std : array (n,)
+            Standard deviation of y given X.
+        """
         x = self._x.inverse_transform(np.asarray(X, dtype=np.float64).reshape(-1, 1))[:, 0]
         mean = (_mean(x) - self._y.mean_[0]) / self._y.scale_[0]
         return np.asarray(mean), np.asarray(_deviation(x) / self._y.scale_[0])
 
     def draw(self, n: int, random_state: Any = None) -> tuple[Floats, Floats]:
-        """Return n fresh points of the same distribution, in the same standardized units."""
+        """Return n fresh points of the same distribution, in the same standardized units.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        random_state : int, RandomState or None
+            Seed or generator.
+
+        Returns
+        -------
+        X : array (n, 1)
+            Points.
+        y : array (n,)
+            Targets.
+        """
         x, y = _points(n, np.random.RandomState(random_state))
         return self._x.transform(x[:, None]), self._y.transform(y[:, None])[:, 0]
 
@@ -140,6 +206,16 @@ def toy_heteroscedastic(n: int = 250, *, random_state: int = 42, split_state: in
     Returns
     -------
     ToyData
+        The four parts and the truth.
+
+    See Also
+    --------
+    ToyData
+        What `certeq.learn.toy_heteroscedastic` returns.
+    calibration
+        Calibration errors of predicted means and deviations.
+    MVERegressor
+        A network that predicts mean and standard deviation.
 
     Notes
     -----

@@ -112,13 +112,13 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     .. math:: \min_{c, b}\; \mathrm{OCE}_u\big((y - Xc - b)^2\big) + \frac{\alpha}{n}\,\lVert c\rVert^2
 
-    With ``utility=Mean()`` this is `sklearn.linear_model.Ridge` with the same ``alpha``. A risk-averse utility gives
+    With ``utility=Mean()`` this is ``sklearn.linear_model.Ridge`` with the same ``alpha``. A risk-averse utility gives
     the samples with large errors more weight: the tilt.
 
     Parameters
     ----------
     utility : Utility, optional
-        What risk means. Squared errors have the squared units of y: ``utility.scaled`` chooses the size of a squared
+        Risk measure. Squared errors have the squared units of y: ``utility.scaled`` chooses the size of a squared
         error that matters. The default is ``Entropic(1.0).scaled(v)`` with v the variance of y, so that y in other
         units gives the same fit; a utility of your own that does not suit the size of the errors is warned of.
     alpha : float
@@ -138,7 +138,10 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    coef_, intercept_ : ndarray (n_features,), float
+    coef_ : array (n_features,)
+        The coefficients c.
+    intercept_ : float
+        The intercept b.
     n_iter_ : int
         Steps taken, those on the few rows included.
     gradient_norm_ : float
@@ -149,11 +152,22 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         not monotone, because the problem need not be convex then; and without a penalty, but for squared errors of
         independent columns.
     converged_ : bool
-        Whether ``tol`` was met; a `ConvergenceWarning` says so where it was not.
+        Whether ``tol`` was met; a ``ConvergenceWarning`` says so where it was not.
     objective_, threshold_ : float
         Value of the objective and t* of the training losses.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
+
+    See Also
+    --------
+    OCENetworkRegressor
+        A neural network for regression on an OCE.
+    OCEClassifier
+        Logistic regression on an OCE of cross-entropies.
+    oce_scorer
+        Minus OCE of held-out losses as a scorer.
 
     Notes
     -----
@@ -200,7 +214,22 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCERegressor:
-        """Fit on X (n, d) and y (n,); sample weights count like repetitions of the samples."""
+        """Fit the coefficients and the intercept.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+        sample_weight : array-like (n,), optional
+            Weights of the samples; they count like repetitions.
+
+        Returns
+        -------
+        OCERegressor
+            The fitted regressor itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         alpha = check_number("alpha", self.alpha, least=0.0)
@@ -221,11 +250,35 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         return as_utility(self.utility)
 
     def predict(self, X: Any) -> Floats:
-        """Return Xc + b."""
+        """Return Xc + b.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+
+        Returns
+        -------
+        array (n,)
+            Predictions.
+        """
         return self._scores(X)[:, 0]
 
     def losses(self, X: Any, y: Any) -> Floats:
-        """Return the squared errors, for `certeq.estimate` or a histogram."""
+        """Return the squared errors, for `certeq.estimate` or a histogram.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+
+        Returns
+        -------
+        array (n,)
+            One loss per sample.
+        """
         predicted = self.predict(X)
         y = np.asarray(y, dtype=np.float64)
         check_consistent_length(predicted, y)
@@ -317,13 +370,13 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
     .. math:: \min_{W, b}\; \mathrm{OCE}_u\big(-\ln p_{y_i}(x_i)\big) + \frac{1}{2Cn}\,\lVert W\rVert^2
 
     with p the logistic function of Wx + b for two classes and the softmax for more. With ``utility=Mean()`` this is
-    `sklearn.linear_model.LogisticRegression` with the same ``C``. A risk-averse utility gives the samples that are
+    ``sklearn.linear_model.LogisticRegression`` with the same ``C``. A risk-averse utility gives the samples that are
     classified worst more weight: the tilt.
 
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default.
+        Risk measure; ``Entropic(beta=1.0)`` by default.
     C : float
         Inverse strength of the penalty, above 0; ``inf`` for none. The intercept is not penalized.
     fit_intercept : bool
@@ -342,10 +395,36 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
 
     Attributes
     ----------
-    coef_, intercept_ : ndarray (1, n_features) and (1,), or one row per class where there are more than two
-    classes_ : ndarray
-    n_iter_, gradient_norm_, gap_, converged_, objective_, threshold_
-        As in `OCERegressor`.
+    coef_ : array (1, n_features)
+        The weights W; one row per class where there are more than two.
+    intercept_ : array (1,)
+        The intercept b; one entry per class where there are more than two.
+    classes_ : array
+        The labels.
+    n_iter_ : int
+        Steps taken, those on the few rows included.
+    gradient_norm_ : float
+        Largest entry of the gradient at the solution.
+    gap_ : float
+        A proved bound on how far the objective lies above its minimum, as of `OCERegressor`; +inf where nothing is
+        proved.
+    converged_ : bool
+        Whether ``tol`` was met; a ``ConvergenceWarning`` says so where it was not.
+    objective_, threshold_ : float
+        Value of the objective and t* of the training losses.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
+
+    See Also
+    --------
+    OCENetworkClassifier
+        A neural network for classification on an OCE.
+    OCERegressor
+        Linear regression on an OCE of squared errors.
+    oce_scorer
+        Minus OCE of held-out losses as a scorer.
 
     Notes
     -----
@@ -394,7 +473,22 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCEClassifier:
-        """Fit on X (n, d) and labels y (n,); sample weights count like repetitions of the samples."""
+        """Fit the weights and the intercept.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Labels.
+        sample_weight : array-like (n,), optional
+            Weights of the samples; they count like repetitions.
+
+        Returns
+        -------
+        OCEClassifier
+            The fitted classifier itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))

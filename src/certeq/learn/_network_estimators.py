@@ -27,18 +27,28 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default.
+        Risk measure; ``Entropic(beta=1.0)`` by default.
     hidden_sizes : tuple of int
         Widths of the hidden layers; () for a linear model.
     activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
         Between the layers.
-    learning_rate, epochs, batch_size, weight_decay
-        Of Adam; a ``batch_size`` of -1 takes all samples. The defaults are the paper's.
+    learning_rate : float
+        Step of Adam.
+    epochs : int
+        Passes over the samples.
+    batch_size : int
+        Samples in a batch; -1 takes all of them.
+    weight_decay : float
+        Factor of the squared norm of the weights that Adam adds to the loss, at least 0.
     class_weight : None, "balanced" or dict
         Weights of the classes, multiplied with the samples' own.
-    early_stopping, validation_fraction, patience
-        Whether to hold out a (stratified) fraction and stop when its OCE has not improved for so many epochs; the
+    early_stopping : bool
+        Whether to hold out a (stratified) fraction and stop when its OCE has not improved for ``patience`` epochs; the
         best weights are kept then.
+    validation_fraction : float
+        Share of the samples that is held out for early stopping, in (0, 1).
+    patience : int
+        Epochs without improvement after which training stops.
     warm_start : bool
         Train on from the previous fit.
     device : str
@@ -51,15 +61,25 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
 
     Attributes
     ----------
-    classes_ : ndarray
-    net_ : skorch.NeuralNet
-        The trained net.
+    classes_ : array
+        The labels.
+    net_, history_ : skorch.NeuralNet, skorch.History
+        The trained net, and losses and times of every epoch.
     n_iter_ : int
         Epochs trained.
-    history_ : skorch.History
-        Losses and times of every epoch.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
+
+    See Also
+    --------
+    OCEClassifier
+        Logistic regression on an OCE of cross-entropies.
+    OCENetworkRegressor
+        A neural network for regression on an OCE.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
 
     Notes
     -----
@@ -77,8 +97,10 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
     >>> from certeq.learn import OCENetworkClassifier
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5)
     >>> y = np.array(["same", "other", "other", "same"] * 5)
-    >>> model = OCENetworkClassifier(ce.CVaR(0.5), epochs=100, learning_rate=0.03, random_state=0).fit(X, y)
-    >>> model.predict(X[:4])
+    >>> model = OCENetworkClassifier(
+    ...     ce.CVaR(0.5), epochs=100, learning_rate=0.03, random_state=0
+    ... )
+    >>> model.fit(X, y).predict(X[:4])
     array(['same', 'other', 'other', 'same'], dtype='<U5')
     """
 
@@ -118,7 +140,22 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCENetworkClassifier:
-        """Fit on X (n, d) and labels y (n,)."""
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Labels.
+        sample_weight : array-like (n,), optional
+            Weights of the samples, relative to the batch that a sample falls into.
+
+        Returns
+        -------
+        OCENetworkClassifier
+            The fitted classifier itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, len(y))
@@ -132,7 +169,24 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OCENetworkClassifier:
-        """Train for one epoch on X and y. The first call needs all classes, unless y holds them."""
+        """Train for one epoch on X and y.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Labels.
+        classes : array-like, optional
+            All labels; the first call needs them, unless y holds them.
+        sample_weight : array-like (n,), optional
+            Weights of the samples, relative to the batch that a sample falls into.
+
+        Returns
+        -------
+        OCENetworkClassifier
+            The classifier itself.
+        """
         first = not hasattr(self, "net_")
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         check_classification_targets(y)
@@ -164,18 +218,57 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
+        Risk measure; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
         or choose the size of an error that matters by ``utility.scaled``. Targets far from unit size, which a network
         may not reach, are warned of.
-    hidden_sizes, activation, learning_rate, epochs, batch_size, weight_decay
-        As in `OCENetworkClassifier`.
-    early_stopping, validation_fraction, patience, warm_start, device, verbose, random_state
-        As in `OCENetworkClassifier`; the held-out part is a plain random one.
+    hidden_sizes : tuple of int
+        Widths of the hidden layers; () for a linear model.
+    activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
+        Between the layers.
+    learning_rate : float
+        Step of Adam.
+    epochs : int
+        Passes over the samples.
+    batch_size : int
+        Samples in a batch; -1 takes all of them.
+    weight_decay : float
+        Factor of the squared norm of the weights that Adam adds to the loss, at least 0.
+    early_stopping : bool
+        Whether to hold out a random fraction and stop when its OCE has not improved for ``patience`` epochs; the best
+        weights are kept then.
+    validation_fraction : float
+        Share of the samples that is held out for early stopping, in (0, 1).
+    patience : int
+        Epochs without improvement after which training stops.
+    warm_start : bool
+        Train on from the previous fit.
+    device : str
+        As in PyTorch.
+    verbose : int
+        1 prints a line per epoch.
+    random_state : int, RandomState or None
+        Initial weights, order of samples and the held-out part; the same number makes it bitwise reproducible.
+        PyTorch's own generator is left alone.
 
     Attributes
     ----------
-    net_, n_iter_, history_, n_features_in_, feature_names_in_
-        As in `OCENetworkClassifier`.
+    net_, history_ : skorch.NeuralNet, skorch.History
+        The trained net, and losses and times of every epoch.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
+
+    See Also
+    --------
+    OCERegressor
+        Linear regression on an OCE of squared errors.
+    OCENetworkClassifier
+        A neural network for classification on an OCE.
+    MVERegressor
+        A network that predicts mean and standard deviation.
 
     Notes
     -----
@@ -186,8 +279,9 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     >>> import numpy as np, certeq as ce
     >>> from certeq.learn import OCENetworkRegressor
     >>> X = np.linspace(-1, 1, 50)[:, None]
-    >>> model = OCENetworkRegressor(ce.CVaR(0.2), epochs=200, random_state=0).fit(X, np.abs(X[:, 0]))
-    >>> bool(model.losses(X, np.abs(X[:, 0])).max() < 0.02)
+    >>> y = np.abs(X[:, 0])
+    >>> model = OCENetworkRegressor(ce.CVaR(0.2), epochs=200, random_state=0).fit(X, y)
+    >>> bool(model.losses(X, y).max() < 0.02)
     True
     """
 
@@ -225,7 +319,22 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCENetworkRegressor:
-        """Fit on X (n, d) and y (n,)."""
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+        sample_weight : array-like (n,), optional
+            Weights of the samples, relative to the batch that a sample falls into.
+
+        Returns
+        -------
+        OCENetworkRegressor
+            The fitted regressor itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         weight = check_sample_weight(sample_weight, len(y))
         self._warn_of_units(y)
@@ -233,7 +342,22 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCENetworkRegressor:
-        """Train for one epoch on X and y."""
+        """Train for one epoch on X and y.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+        sample_weight : array-like (n,), optional
+            Weights of the samples, relative to the batch that a sample falls into.
+
+        Returns
+        -------
+        OCENetworkRegressor
+            The regressor itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=not hasattr(self, "net_"))
         weight = check_sample_weight(sample_weight, len(y))
         self._train(X, y, weight, self._base(), self._outputs, proceed=True, epochs=1)
@@ -256,11 +380,35 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
         return one_output(nn.MSELoss(reduction="none"))
 
     def predict(self, X: Any) -> Floats:
-        """Return the network's output."""
+        """Return the network's output.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+
+        Returns
+        -------
+        array (n,)
+            Predictions.
+        """
         return self._scores(X)[:, 0]
 
     def losses(self, X: Any, y: Any) -> Floats:
-        """Return the squared errors, for `certeq.estimate` or a histogram."""
+        """Return the squared errors, for `certeq.estimate` or a histogram.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+
+        Returns
+        -------
+        array (n,)
+            One loss per sample.
+        """
         predicted = self._scores(X)[:, 0]
         y = np.asarray(y, dtype=np.float64)
         check_consistent_length(predicted, y)

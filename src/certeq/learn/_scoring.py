@@ -17,7 +17,7 @@ from certeq.utilities import Risk
 
 
 def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
-    r"""One loss per sample of a fitted estimator: the ``losses`` of those of `certeq.learn`, else the usual ones.
+    r"""One loss per sample of a fitted estimator: the ``losses`` of those of ``certeq.learn``, else the usual ones.
 
     .. math:: F_i = -\ln p_{y_i}(x_i) \quad\text{or}\quad F_i = (y_i - f(x_i))^2
 
@@ -35,6 +35,13 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
         probabilities, +inf where it gave the true class none, and squared errors of a regressor, in the units of y
         (added up over several outputs).
 
+    See Also
+    --------
+    oce_scorer
+        Minus OCE of held-out losses as a scorer.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
+
     Notes
     -----
     Not for a pipeline whose last step does not predict.
@@ -48,7 +55,8 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
     >>> from certeq.learn import OCERegressor, sample_losses
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.0, 0.0, 4.0])
     >>> for model in (OCERegressor(ce.CVaR(0.5), alpha=0.0), LinearRegression()):
-    ...     print(sample_losses(make_pipeline(StandardScaler(), model).fit(X, y), X, y).round(2) + 0.0)
+    ...     model = make_pipeline(StandardScaler(), model).fit(X, y)
+    ...     print(sample_losses(model, X, y).round(2) + 0.0)
     [1.78 0.   1.78 1.78]
     [0.64 0.16 2.56 1.44]
     """
@@ -111,7 +119,7 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     Parameters
     ----------
     utility : Risk, optional
-        What risk means; ``Entropic(beta=1.0)`` by default. It need not be the one that models are fitted with.
+        Risk measure; ``Entropic(beta=1.0)`` by default. It need not be the one that models are fitted with.
     losses : callable, optional
         ``losses(estimator, X, y)`` with one loss per sample, instead of `sample_losses`.
 
@@ -119,6 +127,13 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     -------
     callable
         ``scorer(estimator, X, y)``; greater is better, and -inf where a loss is infinite.
+
+    See Also
+    --------
+    sample_losses
+        One loss per sample of a fitted estimator.
+    certeq.portfolio.oce_scorer
+        Minus OCE of a predicted portfolio as a scorer.
 
     Notes
     -----
@@ -135,7 +150,8 @@ def oce_scorer(utility: Any = None, *, losses: Callable[..., Any] = sample_losse
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((600, 3))
     >>> rare = rng.random(600) < 0.1  # follow another rule
-    >>> y = (np.where(rare, -3.0 * X[:, 1], 2.0 * X[:, 0] + 2.0 * X[:, 1]) + 0.5 * rng.logistic(size=600) > 0)
+    >>> score = np.where(rare, -3.0 * X[:, 1], 2.0 * X[:, 0] + 2.0 * X[:, 1])
+    >>> y = score + 0.5 * rng.logistic(size=600) > 0
     >>> grid = {"oceclassifier__utility": [ce.Mean(), ce.Entropic(1.0)]}
     >>> model = make_pipeline(StandardScaler(), OCEClassifier())
     >>> for scoring in ("neg_log_loss", oce_scorer(ce.CVaR(0.1))):

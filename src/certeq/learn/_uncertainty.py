@@ -33,22 +33,58 @@ class MVERegressor(OCENetworkRegressor):
     Parameters
     ----------
     utility : Utility, optional
-        What risk means; the default is ``Mean()``, the classical method.
-    hidden_sizes, activation, learning_rate, epochs, batch_size
-        Of the network and of Adam; the defaults are those of the paper's MVE benchmark.
+        Risk measure; the default is ``Mean()``, the classical method.
+    hidden_sizes : tuple of int
+        Widths of the hidden layers; () for a linear model.
+    activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
+        Between the layers.
+    learning_rate : float
+        Step of Adam.
+    epochs : int
+        Passes over the samples.
+    batch_size : int
+        Samples in a batch; -1 takes all of them.
     burn_in : int
         First epochs, in which the mean alone is fitted, by squared errors.
+    weight_decay : float
+        Factor of the squared norm of the weights that Adam adds to the loss, at least 0.
     early_stopping : bool or "auto"
         Whether to hold out a fraction and stop when its OCE has not improved for so many epochs. "auto", the default,
         does where there are less than 100 samples per feature (and at least 50 samples): deviations are then fitted to
         the noise of the training samples, and intervals cover too little.
-    weight_decay, validation_fraction, patience, warm_start, device, verbose, random_state
-        As in `OCENetworkRegressor`.
+    validation_fraction : float
+        Share of the samples that is held out for early stopping, in (0, 1).
+    patience : int
+        Epochs without improvement after which training stops.
+    warm_start : bool
+        Train on from the previous fit.
+    device : str
+        As in PyTorch.
+    verbose : int
+        1 prints a line per epoch.
+    random_state : int, RandomState or None
+        Initial weights, order of samples and the held-out part; the same number makes it bitwise reproducible.
+        PyTorch's own generator is left alone.
 
     Attributes
     ----------
-    net_, n_iter_, history_, n_features_in_, feature_names_in_
-        As in `OCENetworkRegressor`.
+    net_, history_ : skorch.NeuralNet, skorch.History
+        The trained net, and losses and times of every epoch.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
+
+    See Also
+    --------
+    DeepEnsembleRegressor
+        An ensemble of such networks.
+    calibration
+        Calibration errors of predicted means and deviations.
+    GaussianNLL
+        Gaussian negative log-likelihood of each sample.
 
     Notes
     -----
@@ -67,7 +103,8 @@ class MVERegressor(OCENetworkRegressor):
     >>> import certeq as ce
     >>> from certeq.learn import MVERegressor, toy_heteroscedastic
     >>> data = toy_heteroscedastic()
-    >>> model = MVERegressor(ce.Entropic(0.1), epochs=20, random_state=0).fit(data.X_train, data.y_train)
+    >>> model = MVERegressor(ce.Entropic(0.1), epochs=20, random_state=0)
+    >>> model = model.fit(data.X_train, data.y_train)
     >>> mean, std = model.predict(data.X_test, return_std=True)
     >>> mean.shape, bool((std > 0).all())
     ((50,), True)
@@ -129,14 +166,40 @@ class MVERegressor(OCENetworkRegressor):
         return [("burn_in", BurnIn(check_count("burn_in", self.burn_in, least=0)))]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the means, and with ``return_std`` the standard deviations too."""
+        """Return the means, and with ``return_std`` the standard deviations too.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        return_std : bool
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        array (n,), or two of them
+            Means, and the standard deviations if asked for.
+        """
         output = self._scores(X)
         if not return_std:
             return output[:, 0]
         return output[:, 0], np.sqrt(FLOOR + np.exp(output[:, 1]))
 
     def losses(self, X: Any, y: Any) -> Floats:
-        """Return the negative log-likelihoods (without ln(2 pi)/2), for `certeq.estimate` or a histogram."""
+        """Return the negative log-likelihoods (without ln(2 pi)/2), for `certeq.estimate` or a histogram.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+
+        Returns
+        -------
+        array (n,)
+            One loss per sample.
+        """
         mean, std = self.predict(X, return_std=True)
         return np.asarray(np.log(std) + 0.5 * np.square((np.asarray(y, dtype=np.float64) - mean) / std))
 
@@ -166,7 +229,9 @@ class BurnIn(Callback):  # type: ignore[misc]
 
 
 class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Networks that differ in their seeds; their mixture has
+    r"""An ensemble of networks that differ in their seeds.
+
+    Their mixture has
 
     .. math:: m = \frac1K \sum_k m_k, \qquad \sigma^2 = \frac1K \sum_k (\sigma_k^2 + m_k^2) - m^2.
 
@@ -183,8 +248,18 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
     Attributes
     ----------
     members_ : list of MVERegressor
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        The fitted networks.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where X has any.
+
+    See Also
+    --------
+    MVERegressor
+        A network that predicts mean and standard deviation.
+    calibration
+        Calibration errors of predicted means and deviations.
 
     Notes
     -----
@@ -195,7 +270,8 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
     >>> from certeq.learn import DeepEnsembleRegressor, MVERegressor, toy_heteroscedastic
     >>> data = toy_heteroscedastic()
     >>> model = DeepEnsembleRegressor(MVERegressor(epochs=10), n_members=2, random_state=0)
-    >>> mean, std = model.fit(data.X_train, data.y_train).predict(data.X_test, return_std=True)
+    >>> model = model.fit(data.X_train, data.y_train)
+    >>> mean, std = model.predict(data.X_test, return_std=True)
     >>> mean.shape, std.shape
     ((50,), (50,))
     """
@@ -206,7 +282,22 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DeepEnsembleRegressor:
-        """Fit every member on all of X (n, d) and y (n,)."""
+        """Fit every member on all of X and y.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        y : array-like (n,)
+            Targets.
+        sample_weight : array-like (n,), optional
+            Weights of the samples.
+
+        Returns
+        -------
+        DeepEnsembleRegressor
+            The fitted ensemble itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         member = self.estimator
         if member is None:
@@ -221,7 +312,20 @@ class DeepEnsembleRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator): 
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the mixture's mean, and with ``return_std`` its standard deviation too."""
+        """Return the mixture's mean, and with ``return_std`` its standard deviation too.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Samples.
+        return_std : bool
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        array (n,), or two of them
+            Means, and the standard deviations if asked for.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         pairs = [member.predict(X, return_std=True) for member in self.members_]
@@ -241,13 +345,17 @@ class GaussianNLL(nn.Module):
     for a network that outputs (m, s). The constant ln(2 pi)/2 is left out. Being a loss that does not reduce, it is a
     ``base`` for `certeq.torch.OCELoss`.
 
-    Shape:
-        - output: :math:`(N, 2)`
-        - target: :math:`(N)` or :math:`(N, 1)`
-        - result: :math:`(N)`
+    See Also
+    --------
+    MVERegressor
+        A network that predicts mean and standard deviation.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
 
     Notes
     -----
+    **Shapes.** Output of the network :math:`(N, 2)`, target :math:`(N)` or :math:`(N, 1)`, result :math:`(N)`.
+
     *lightning-uq-box.* Its mean-variance models keep their criterion in the attribute ``loss_fn`` and call
     ``loss_fn(out, target)`` with ``out`` of shape (N, 2) holding the mean and the log-variance, after their own
     burn-in of squared errors. That is the interface of this base under an OCE, so the recipe is one line::
@@ -275,7 +383,20 @@ class GaussianNLL(nn.Module):
     """
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return one loss per sample."""
+        """Return one loss per sample.
+
+        Parameters
+        ----------
+        output : Tensor (N, 2)
+            Means and log-variances.
+        target : Tensor (N,) or (N, 1)
+            Targets.
+
+        Returns
+        -------
+        Tensor (N,)
+            The losses.
+        """
         if output.ndim != 2 or output.shape[1] != 2:
             raise ValueError(f"output must have shape (N, 2), mean and log-variance; found {tuple(output.shape)}.")
         y = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target

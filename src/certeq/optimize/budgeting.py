@@ -54,10 +54,18 @@ class BudgetingResult:
     iterations : int
         Exact solves.
 
+    See Also
+    --------
+    risk_budgeting
+        Weights whose risk contributions follow a budget.
+    certeq.portfolio.RiskBudgetingOCE
+        Portfolios whose risk contributions follow a budget.
+
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.risk_budgeting(ce.LinearLoss([[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0]]), ce.CVaR(0.5))
+    >>> losses = ce.LinearLoss([[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0]])
+    >>> found = ce.risk_budgeting(losses, ce.CVaR(0.5))
     >>> found.theta.round(6), found.contributions.round(6)
     (array([0.666667, 0.333333]), array([0.333333, 0.333333]))
     """
@@ -108,11 +116,21 @@ def risk_budgeting(
     Returns
     -------
     BudgetingResult
+        The weights, their contributions and the gap.
 
     Raises
     ------
     InfeasibleError
         Where some portfolio has no positive risk, so that no contributions match; the message names it.
+
+    See Also
+    --------
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    BudgetingResult
+        What `certeq.risk_budgeting` returns.
+    certeq.portfolio.RiskBudgetingOCE
+        Portfolios whose risk contributions follow a budget.
 
     Notes
     -----
@@ -132,7 +150,8 @@ def risk_budgeting(
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> returns = 0.01 * np.random.default_rng(0).standard_t(5, size=(1000, 4)) * [1.0, 2.0, 3.0, 4.0]
+    >>> draws = np.random.default_rng(0).standard_t(5, size=(1000, 4))
+    >>> returns = 0.01 * draws * [1.0, 2.0, 3.0, 4.0]
     >>> found = ce.risk_budgeting(ce.LinearLoss(-returns), ce.EVaR(0.05))
     >>> found.status, bool(found.deviation < 1e-8), bool(found.theta[0] > found.theta[3])
     ('optimal', True, True)

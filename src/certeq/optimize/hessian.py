@@ -22,21 +22,33 @@ def hessian(loss: Loss, utility: Utility, theta: Any, samples: Any = None, weigh
 
     Parameters
     ----------
-    loss, utility
-        F, with a Jacobian and second derivatives, and u, without kinks.
+    loss : Loss
+        F, with a Jacobian and second derivatives.
+    utility : Utility
+        The utility u, without kinks.
     theta : array (d,)
-        Where.
-    samples, weights : optional
-        Other samples than the loss's own; weights of the samples.
+        The point.
+    samples : array or tuple of arrays, optional
+        Other samples than the loss's own.
+    weights : array (n,), optional
+        Weights of the samples, scaled to sum to 1.
 
     Returns
     -------
     array (d, d)
+        The Hessian, symmetric.
 
     Raises
     ------
     ValueError
         If u has a kink: OCE then has no Hessian in general.
+
+    See Also
+    --------
+    hessian_product
+        Hessian of OCE times a vector.
+    minimize
+        Minimize the OCE of losses over a feasible set.
 
     Notes
     -----
@@ -72,9 +84,41 @@ def hessian_product(
 
     .. math:: \nabla^2 v = E[u'\,F'' v] + E[u'']\,\mathrm{Cov}_w(\nabla F, \nabla F \cdot v), \qquad w = u''/E[u'']
 
-    Parameters and errors are those of `hessian`; v is a vector (d,).
+    Parameters
+    ----------
+    loss : Loss
+        F, with a Jacobian and second derivatives.
+    utility : Utility
+        The utility u, without kinks.
+    theta : array (d,)
+        The point.
+    v : array (d,)
+        The vector.
+    samples : array or tuple of arrays, optional
+        Other samples than the loss's own.
+    weights : array (n,), optional
+        Weights of the samples, scaled to sum to 1.
 
-    Not for a utility with kinks: OCE then has no Hessian in general. For few variables `hessian` is as fast.
+    Returns
+    -------
+    array (d,)
+        The product.
+
+    Raises
+    ------
+    ValueError
+        If u has a kink: OCE then has no Hessian in general.
+
+    See Also
+    --------
+    hessian
+        Hessian of OCE, as a matrix.
+    minimize
+        Minimize the OCE of losses over a feasible set.
+
+    Notes
+    -----
+    For few variables `hessian` is as fast.
 
     Examples
     --------

@@ -53,8 +53,12 @@ _PATIENCE = 6  # steps for which a cut without a multiplier is kept
 class InfeasibleLimitsError(InfeasibleError):
     """No point of the feasible set keeps the limits.
 
-    Attributes
+    The arguments beside the message are kept as attributes.
+
+    Parameters
     ----------
+    message : str
+        Which limits cannot be kept.
     limits : tuple of int
         Which of them: one that cannot be met by itself, or several that cannot be met together.
     least : tuple of float
@@ -62,12 +66,20 @@ class InfeasibleLimitsError(InfeasibleError):
     excess : float
         By how much at least one of them must be exceeded.
 
+    See Also
+    --------
+    certeq.InfeasibleError
+        Error raised for an empty feasible set.
+    certeq.Limit
+        A limit on a risk.
+
     Examples
     --------
     >>> import certeq as ce
     >>> losses = ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]])
+    >>> limit = ce.Limit(losses, ce.CVaR(0.5), 1.0)
     >>> try:
-    ...     ce.minimize(losses, ce.Mean(), domain=ce.Simplex(), limits=[ce.Limit(losses, ce.CVaR(0.5), 1.0)])
+    ...     ce.minimize(losses, ce.Mean(), domain=ce.Simplex(), limits=[limit])
     ... except ce.InfeasibleError as error:
     ...     print(error.limits, round(error.least[0], 6))
     (0,) 1.333333

@@ -49,13 +49,13 @@ def minimize(
     loss : Loss or sequence of RiskTerm
         F: `LinearLoss`, `SquaredLoss`, `LogisticLoss`, `CallableLoss` or `TorchLoss`. Several `RiskTerm`, each a risk
         of linear losses of its own, are added up.
-    utility : Utility or Risk
-        What risk means: a utility, a risk with more inner variables such as ``EVaR(0.05)``, a `Mixture`, or a
+    utility : Risk, optional
+        Risk measure: a utility, a risk with more inner variables such as ``EVaR(0.05)``, a `Mixture`, or a
         distortion such as ``Wang(0.5)``, which "exact" solves by cuts, in memory, to a relative gap of 1e-7.
         Left out beside several terms.
     domain : Domain
         The feasible set, such as ``Simplex()`` or ``Free()``.
-    samples : optional
+    samples : array, tuple of arrays, callable or iterator, optional
         Samples of xi, if not those the loss holds; also a sampler ``f(rng, m)`` or an endless iterator, for OCE-SG.
     theta0 : array (d,), optional
         Start; a point of the feasible set. An earlier solution is a warm start.
@@ -63,20 +63,19 @@ def minimize(
         Sample weights; they are scaled to sum to 1.
     limits : sequence of Limit
         Limits on risks of linear losses, such as ``Limit(loss, CVaR(0.05), 0.02)``; for "exact" alone.
-    method : "auto", "exact", "lbfgs" or "sg"
+    method : {"auto", "exact", "lbfgs", "sg"}
         "exact": linear losses over polyhedra, to rounding, any utility or risk. "lbfgs": smooth losses and utilities,
         all samples, bounds at most. "sg": OCE-SG, for streams, for losses and sets that the others cannot take. "auto"
         takes the first of these that can take the problem and knows the options; ``method`` of the result says which
         it was, ``reason`` why.
-    **options
-        For "sg" those of `minimize_sg` (regime, step, batch, average, iterations, rng, checkpoint, ...); for "lbfgs"
-        those of `minimize_lbfgs` (tol, iterations, memory, ...); for "exact" those of `solve_exact` (linear, tol, ...).
+    **options : Any
+        Options of the method, listed in the Notes. An unknown one is refused.
 
     Returns
     -------
     Solution
-        theta, value, gap, status, trace and more. The gap is a proved bound on how far the value is above the
-        minimum over these samples; it says nothing of other samples.
+        The point with its value, gap, status, trace and more. The gap is a proved bound on how far the value is above
+        the minimum over these samples; it says nothing of other samples.
 
     Warns
     -----
@@ -84,27 +83,104 @@ def minimize(
         Where the losses are so small that the utility hardly tells them from their mean. Streams, and samples that
         are read in blocks, are not looked at.
 
+    See Also
+    --------
+    maximize_ratio
+        Maximize a ratio of reward to risk.
+    risk_budgeting
+        Weights whose risk contributions follow a budget.
+    certeq.optimize.solve_exact
+        The exact solver on arrays.
+    certeq.portfolio.MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
+
     Notes
     -----
     Not for training networks, for which `certeq.torch.OCELoss` goes into any training loop; and not for gains, which
     must change their sign first.
 
+    Options of "exact", beside ``time_limit`` in seconds, which every method takes:
+
+    linear : array (d,)
+        Costs added to the risk.
+    tol : float, 1e-9 by default
+        Relative gap at which the answer counts as converged.
+    max_iter : int
+        Limit on second-order steps.
+
+    Options of "lbfgs":
+
+    tol : float, 1e-8 by default
+        The run has converged when no entry of the projected gradient exceeds it.
+    iterations : int, 1000 by default
+        Limit on steps.
+    memory : int, 20 by default
+        Pairs of vectors that approximate the Hessian.
+
+    Options of "sg":
+
+    iterations : int, 1000 by default
+        Number of steps.
+    tol : float
+        Stop when a logged gap is at most ``tol * max(1, abs(value))``; by default the run goes to its limit.
+    regime : {"strongly_convex", "convex", "nonconvex"}
+        Chooses what step, batch and average are left open: "convex" where OCE is known to be, else "nonconvex".
+    step : {"adaptive", "theory"}, float or callable
+        Step lengths: adaptive ones (the default), those of the regime's theorem, a constant, or a schedule such as
+        `certeq.optimize.inverse_sqrt`.
+    batch : {"full", "growing"}, int or callable
+        Batch sizes: a number, a word, or a schedule such as `certeq.optimize.growing_batch`.
+    average : {"last", "mean", "weighted"}
+        Which mean of the iterates is returned.
+    replace : bool, True by default
+        Whether a batch that is drawn from a fixed set may hold a sample twice.
+    rng : int or numpy.random.Generator
+        Seed or generator; with a seed the run is bitwise reproducible.
+    log_every : int
+        Iterations between computations of value and gap over all samples; by default a hundred times in a run.
+    callback : callable
+        Called at each logged iteration; returning True stops the run.
+    progress : bool
+        Whether to show a progress bar; by default on a terminal only.
+    checkpoint, checkpoint_every, resume : path, int, bool
+        File to keep the state in, iterations between two writes, and whether to continue from a file that exists, bit
+        for bit as if the run had never stopped. A checkpoint of a different problem is refused.
+
+    References
+    ----------
+    Cutkosky (2019), Anytime online-to-batch, optimism and acceleration.
+
+    Ivgi, Hinder and Carmon (2023), DoG is SGD's best friend: a parameter-free dynamic step size schedule.
+
+    Johnson and Zhang (2013), Accelerating stochastic gradient descent using predictive variance reduction.
+
+    Robinson (1972), A quadratically-convergent algorithm for general nonlinear programming problems.
+
     Examples
     --------
-    >>> from certeq import minimize
-    >>> import numpy as np, certeq as ce
-    >>> from certeq.optimize.domains import Simplex
-    >>> from certeq.optimize.losses import LinearLoss
-    >>> A = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0]])
-    >>> found = minimize(LinearLoss(A), ce.MeanVariance(beta=1.0), domain=Simplex(), method="sg",
-    ...                  batch="full", step=0.1, average="last", iterations=500)
+    The portfolio of least CVaR of three scenarios (rows) and two assets, to rounding:
+
+    >>> import certeq as ce
+    >>> loss = ce.LinearLoss([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0]])
+    >>> found = ce.minimize(loss, ce.CVaR(0.5), domain=ce.Simplex())
+    >>> found.theta.round(6), round(found.value, 6), found.method
+    (array([0.5, 0.5]), 0.5, 'exact')
+
+    The same by stochastic gradients with a mean-variance objective:
+
+    >>> options = {"batch": "full", "step": 0.1, "average": "last", "iterations": 500}
+    >>> found = ce.minimize(
+    ...     loss, ce.MeanVariance(1.0), domain=ce.Simplex(), method="sg", **options
+    ... )
     >>> found.theta.round(6), round(found.value, 6)
     (array([0.3125, 0.6875]), 0.40625)
 
     The least mean loss where CVaR is at most 0.6, and what each unit of a higher limit would save:
 
-    >>> limit = ce.Limit(LinearLoss(A), ce.CVaR(0.5), 0.6)
-    >>> found = minimize(LinearLoss(A), ce.Mean(), domain=Simplex(), limits=[limit])
+    >>> limit = ce.Limit(loss, ce.CVaR(0.5), 0.6)
+    >>> found = ce.minimize(loss, ce.Mean(), domain=ce.Simplex(), limits=[limit])
     >>> found.theta.round(6), round(found.value, 6), found.limit_multipliers.round(6)
     (array([0.2, 0.8]), 0.2, array([3.]))
     """

@@ -51,11 +51,20 @@ class RatioSolution:
     seconds : float
         Wall-clock time.
 
+    See Also
+    --------
+    maximize_ratio
+        Maximize a ratio of reward to risk.
+    Solution
+        What `certeq.minimize` returns.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> returns = 0.01 * np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
-    >>> found = ce.maximize_ratio(returns.mean(axis=0), ce.LinearLoss(-returns), ce.CVaR(0.05), domain=ce.Simplex())
+    >>> draws = np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> returns = 0.01 * draws
+    >>> reward, losses = returns.mean(axis=0), ce.LinearLoss(-returns)
+    >>> found = ce.maximize_ratio(reward, losses, ce.CVaR(0.05), domain=ce.Simplex())
     >>> found.status, bool(found.gap < 1e-9 * found.ratio)
     ('converged', True)
     """
@@ -91,31 +100,47 @@ def maximize_ratio(
     Parameters
     ----------
     reward : array (d,)
-        r, such as the expected returns of assets.
+        The vector r, such as the expected returns of assets.
     loss : LinearLoss or sequence of RiskTerm
         The losses; or several terms, whose weighted sum is the risk.
     risk : Risk, optional
-        What risk means; not beside several terms. It need not be coherent, but must be positive on the whole set.
+        The risk measure; not beside several terms. It need not be coherent, but must be positive on the whole set.
     domain : Domain
         A feasible set that is a polyhedron, such as ``Simplex()``.
     reward_offset : float
-        r_0, such as minus a rate without risk.
+        The number r_0, such as minus a rate without risk.
     limits : sequence of Limit
         Limits on other risks.
-    weights, theta0, tol, time_limit
-        As in `minimize` with method "exact".
+    weights : array (n,), optional
+        Probabilities of the samples, up to a factor.
+    theta0 : array (d,), optional
+        Start, such as an earlier solution.
+    tol : float
+        Tolerance of the gap, relative to the ratio.
     max_iter : int
         Limit on steps, each of them an exact solve.
+    time_limit : float, optional
+        Limit in seconds.
 
     Returns
     -------
     RatioSolution
+        The point of the largest ratio that was found, and a bound on all others.
 
     Raises
     ------
     ValueError
         Where the risk is not positive on the set, or the reward never is: the ratio has no largest value then, or none
         that means anything.
+
+    See Also
+    --------
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    RatioSolution
+        What `certeq.maximize_ratio` returns.
+    certeq.portfolio.MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
 
     Notes
     -----
@@ -125,7 +150,8 @@ def maximize_ratio(
 
     References
     ----------
-    Dinkelbach (1967), On nonlinear fractional programming, doi:10.1287/mnsc.13.7.492.
+    Dinkelbach (1967), On nonlinear fractional programming. Management Science 13(7), 492-498,
+    doi:10.1287/mnsc.13.7.492.
 
     Examples
     --------

@@ -27,12 +27,33 @@ def _nothing() -> Floats:
 class Trace:
     """The course of a run: one entry per logged iteration in each array.
 
-    ``gap`` is NaN where there is no certificate, ``value`` an estimate from the batch where samples are a stream.
+    Attributes
+    ----------
+    iteration : array of int
+        Number of the iteration, from 1.
+    value : array of float
+        OCE there; an estimate from the batch where samples are a stream.
+    gap : array of float
+        The optimality gap; NaN where there is no certificate.
+    step : array of float
+        Length of the step; NaN for a method without one.
+    batch : array of int
+        Number of samples used.
+    seconds : array of float
+        Time since the start.
+
+    See Also
+    --------
+    certeq.Solution
+        What `certeq.minimize` returns.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
 
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.minimize(ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]]), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> losses = ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]])
+    >>> found = ce.minimize(losses, ce.CVaR(0.5), domain=ce.Simplex())
     >>> len(found.trace) >= 1
     True
     """
@@ -101,6 +122,15 @@ class Solution:
         What theory promises for the run that was made; None where a step, batch or average of the caller's own
         replaced the regime's, and no theorem covers them.
 
+    See Also
+    --------
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    certeq.optimize.Trace
+        The course of a run.
+    RatioSolution
+        What `certeq.maximize_ratio` returns.
+
     Notes
     -----
     Not a statement about other samples: value and gap are those of the samples it was found on.
@@ -108,7 +138,8 @@ class Solution:
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.minimize(ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]]), ce.CVaR(0.5), domain=ce.Simplex())
+    >>> losses = ce.LinearLoss([[1.0, 2.0], [2.0, 0.0]])
+    >>> found = ce.minimize(losses, ce.CVaR(0.5), domain=ce.Simplex())
     >>> found.status, round(found.value, 9), bool(found.gap < 1e-9)
     ('converged', 1.333333333, True)
     """

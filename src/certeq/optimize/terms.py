@@ -32,6 +32,13 @@ class RootMeanSquare:
 
     It is convex but no risk measure, as gains count as much as losses; only `Limit` takes it.
 
+    See Also
+    --------
+    Limit
+        A limit on a risk.
+    certeq.portfolio.MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+
     Examples
     --------
     >>> import certeq as ce
@@ -58,11 +65,18 @@ class RiskTerm:
     loss : LinearLoss
         The losses, with samples of their own. All terms and limits of a problem share theta.
     risk : Risk
-        What risk means for them.
+        Risk measure for them.
     weight : float
         A positive factor.
     weights : array (n,), optional
         Probabilities of the samples, up to a factor.
+
+    See Also
+    --------
+    Limit
+        A limit on a risk.
+    minimize
+        Minimize the OCE of losses over a feasible set.
 
     Examples
     --------
@@ -100,10 +114,22 @@ class Limit:
     weights : array (n,), optional
         Probabilities of the samples, up to a factor.
 
+    See Also
+    --------
+    RiskTerm
+        One term of an objective with several risks.
+    RootMeanSquare
+        Root mean square of losses, for a limit on the tracking error.
+    minimize
+        Minimize the OCE of losses over a feasible set.
+    certeq.optimize.InfeasibleLimitsError
+        Error raised for limits that no point keeps.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> returns = 0.01 * np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> draws = np.random.default_rng(0).normal([0.05, 0.1], [1.0, 2.0], size=(1000, 2))
+    >>> returns = 0.01 * draws
     >>> losses = ce.LinearLoss(-returns)
     >>> limit = ce.Limit(losses, ce.CVaR(0.05), 0.025)
     >>> found = ce.minimize(losses, ce.Mean(), domain=ce.Simplex(), limits=[limit])

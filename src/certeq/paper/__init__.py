@@ -1,7 +1,7 @@
 """The paper, reproduced: every table and figure by one call.
 
-`reproduce` runs the experiments named in `EXPERIMENTS` and writes, for each, its tables, its figures and a verdict on
-every claim, and one page that joins them.
+`certeq.paper.reproduce` runs the experiments named in `certeq.paper.EXPERIMENTS` and writes, for each, its tables,
+its figures and a verdict on every claim, and one page that joins them.
 """
 
 from certeq.paper._experiment import Claim, Experiment, Figure, Outcome, Panel, ResultTable, Series

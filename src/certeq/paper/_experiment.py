@@ -17,12 +17,33 @@ Whose = Literal["paper", "again", "ours"]
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows under named columns; a cell is text, a number or None. `digits` is for reading, the CSV keeps them all.
+    """Rows under named columns; a cell is text, a number or None.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, without ending.
+    title : str
+        Caption.
+    columns : tuple of str
+        Heads of the columns.
+    rows : tuple of tuple
+        The cells.
+    digits : int
+        Digits shown; the CSV file keeps them all.
+
+    See Also
+    --------
+    Outcome
+        All that an experiment has to say.
+    Figure
+        Panels side by side.
 
     Examples
     --------
     >>> from certeq.paper import ResultTable
-    >>> ResultTable("risks", "Risks by utility", ("Utility", "OCE"), (("CVaR", 0.0226),)).digits
+    >>> rows = (("CVaR", 0.0226),)
+    >>> ResultTable("risks", "Risks by utility", ("Utility", "OCE"), rows).digits
     4
     """
 
@@ -35,7 +56,27 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, cloud, band or stack of a figure; `low` and `high` belong to a band or to error bars.
+    """One curve, cloud, band or stack of a figure.
+
+    Parameters
+    ----------
+    label : str
+        Name in the legend.
+    x : sequence of float or of str
+        Positions.
+    y : sequence of float
+        Values.
+    kind : {"line", "dashed", "points", "errorbars", "band", "stack", "bar"}
+        How it is drawn.
+    low, high : sequence of float, optional
+        Ends of a band or of error bars.
+
+    See Also
+    --------
+    Panel
+        One pair of axes.
+    Figure
+        Panels side by side.
 
     Examples
     --------
@@ -56,6 +97,24 @@ class Series:
 class Panel:
     """One pair of axes.
 
+    Parameters
+    ----------
+    series : tuple of Series
+        What is drawn.
+    title : str
+        Title of the panel.
+    x, y : str
+        Labels of the axes.
+    log_x, log_y : bool
+        Whether an axis is logarithmic.
+
+    See Also
+    --------
+    Figure
+        Panels side by side.
+    Series
+        One curve of a figure.
+
     Examples
     --------
     >>> from certeq.paper import Panel, Series
@@ -73,12 +132,31 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, drawn as PNG; `alt` says in words what is to be seen.
+    """Panels side by side, drawn as PNG.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, without ending.
+    title : str
+        Caption.
+    alt : str
+        What is to be seen, in words.
+    panels : tuple of Panel
+        From left to right.
+
+    See Also
+    --------
+    Panel
+        One pair of axes.
+    Series
+        One curve of a figure.
 
     Examples
     --------
     >>> from certeq.paper import Figure, Panel, Series
-    >>> Figure("gap", "The gap", "A falling line.", (Panel((Series("CVaR", [1, 2], [0.2, 0.1]),)),)).name
+    >>> panel = Panel((Series("CVaR", [1, 2], [0.2, 0.1]),))
+    >>> Figure("gap", "The gap", "A falling line.", (panel,)).name
     'gap'
     """
 
@@ -92,16 +170,48 @@ class Figure:
 class Claim:
     """A statement, what the paper prints, what came out here, and what that means.
 
-    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report, and
-    ``rule`` names the one that was applied. ``whose`` is "paper" for what it states, with ``line`` of its source and
-    ``quote`` (a row of a table is its own quote); "again" for a statement of the paper under a second reading or in a
-    second printing; "ours" for what the paper does not state. A verdict that rests on a test waits for all claims of
-    the experiment: ``p`` is its probability, ``favors`` whether it speaks for the claim or against it.
+    Not for opinions: what cannot be computed is "not checked". The rules of the verdicts are on every report. A verdict
+    that rests on a test waits for all claims of the experiment.
+
+    Parameters
+    ----------
+    text : str
+        The statement.
+    printed : str
+        What the paper prints.
+    ours : str
+        What came out here.
+    verdict : {"reproduced", "within noise", "not reproduced", "corrected", "not checked"}
+        What that means.
+    spread : str
+        How much ``ours`` varies.
+    why : str
+        Reason of the verdict.
+    rule : str
+        The rule that was applied.
+    whose : {"paper", "again", "ours"}
+        "paper" for what it states; "again" for a statement of the paper under a second reading or in a second printing;
+        "ours" for what the paper does not state.
+    line : int, optional
+        Line of the paper's source.
+    quote : str
+        Its words; a row of a table is its own quote.
+    p : float, optional
+        Probability of the test that the verdict rests on.
+    favors : bool
+        Whether the test speaks for the claim or against it.
+
+    See Also
+    --------
+    Outcome
+        All that an experiment has to say.
+    ResultTable
+        Rows under named columns.
 
     Examples
     --------
     >>> from certeq.paper import Claim
-    >>> Claim("the quartic risk of 0 is 0", "0", "-0.4725", "not reproduced", why="its slope at 0 is 4").verdict
+    >>> Claim("the quartic risk of 0 is 0", "0", "-0.4725", "not reproduced").verdict
     'not reproduced'
     """
 
@@ -121,7 +231,31 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All an experiment has to say. `notes` are plain sentences; `numbers` is what tests and result.json may read.
+    """All that an experiment has to say.
+
+    Parameters
+    ----------
+    tables : tuple of ResultTable
+        Its tables.
+    figures : tuple of Figure
+        Its figures.
+    claims : tuple of Claim
+        Its claims with their verdicts.
+    notes : tuple of str
+        Plain sentences for the reader.
+    numbers : mapping
+        What tests and ``result.json`` may read.
+    seeds : tuple of int
+        Seeds that were used.
+    synthetic : bool
+        Whether synthetic data are part of it.
+
+    See Also
+    --------
+    Result
+        What became of an experiment.
+    Claim
+        A statement of the paper and its verdict.
 
     Examples
     --------
@@ -168,7 +302,25 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One entry of `certeq reproduce`: its name there, what it shows, the paper's table or figure, and how it runs.
+    """One entry of ``certeq reproduce``: its name there, what it shows, and how it runs.
+
+    Parameters
+    ----------
+    name : str
+        Its name in ``certeq reproduce``.
+    title : str
+        What it shows.
+    where : str
+        The paper's table or figure.
+    run : callable
+        Takes a job, which runs its parts, and returns an `Outcome`.
+
+    See Also
+    --------
+    reproduce
+        Run the paper's experiments.
+    Outcome
+        All that an experiment has to say.
 
     Examples
     --------

@@ -62,6 +62,13 @@ EXPERIMENTS = tuple(_MODULES)
 
 Not the experiments themselves: their modules are imported when they are asked for, and may need an extra.
 
+See Also
+--------
+reproduce
+    Run the paper's experiments.
+check_names
+    Experiments in the order of the report.
+
 Examples
 --------
 >>> from certeq.paper import EXPERIMENTS
@@ -104,8 +111,28 @@ PieceProgress = Callable[[int, int], None]
 class Result:
     """What became of one experiment: its folder, and its outcome or the reason there is none.
 
-    ``left_out`` names the markets whose data are not there, with the reason. Where no market is left, there is neither
-    an outcome nor a failure.
+    Attributes
+    ----------
+    name : str
+        Name of the experiment.
+    folder : Path
+        Where its files are.
+    outcome : Outcome or None
+        What it has to say.
+    failure : str or None
+        Why there is no outcome.
+    seconds : float
+        Time that it took.
+    left_out : dict of str
+        Markets whose data are not there, with the reason. Where no market is left, there is neither an outcome nor a
+        failure.
+
+    See Also
+    --------
+    reproduce
+        Run the paper's experiments.
+    Outcome
+        All that an experiment has to say.
 
     Examples
     --------
@@ -165,6 +192,15 @@ def reproduce(
         market whose data are neither cached nor to be had by a download is named in ``left_out``.
         ``out/index.html`` joins all experiments the folder holds, those of earlier calls too.
 
+    See Also
+    --------
+    check_names
+        Experiments in the order of the report.
+    EXPERIMENTS
+        The names of the experiments.
+    Result
+        What became of an experiment.
+
     Notes
     -----
     Not to be judged by a quick run, and not quick otherwise: a full one takes half an hour on two cores.
@@ -194,6 +230,23 @@ def reproduce(
 
 def check_names(names: Iterable[str] | None) -> tuple[str, ...]:
     """The experiments asked for, in the order of the report and each once; all of them if none is named.
+
+    Parameters
+    ----------
+    names : iterable of str or None
+        Names of experiments.
+
+    Returns
+    -------
+    tuple of str
+        The names; an unknown one is refused.
+
+    See Also
+    --------
+    reproduce
+        Run the paper's experiments.
+    EXPERIMENTS
+        The names of the experiments.
 
     Examples
     --------

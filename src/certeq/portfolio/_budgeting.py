@@ -42,30 +42,37 @@ class RiskBudgetingOCE(BaseOCE):
 
     Parameters
     ----------
-    utility : Utility or Risk, optional
+    utility : Risk, optional
         A coherent risk: ``CVaR``, ``EVaR``, a ball, ``HMCR``, or a ``Mixture`` of them; ``CVaR(0.05)`` if None. Its
         parameters are this estimator's, as ``utility__alpha``.
     risk_budget : dict by asset or array, optional
         Positive shares of the risk, up to a factor; equal if None. An asset missing from a dict gets 1.
-    prior_estimator, recenter
-        As in `MinimumOCE`.
+    prior_estimator : skfolio.prior.BasePrior, optional
+        Supplies scenarios, their weights and mu; `ScenarioPrior`, the scenarios as they are, if None.
+    recenter : bool or "auto"
+        What to do where mu is not the mean of the scenarios: move them so that it is and say so by a warning ("auto"),
+        move them without, or leave them.
     budget : float
         The sum of the weights.
     management_fees : float, dict by asset or array
         Fees per period; they are part of the losses.
-    previous_weights
+    previous_weights : float, dict by asset or array, optional
         For ``fallback="previous_weights"`` and the turnover of predicted portfolios.
-    unknown_names : "raise" or "ignore"
-        As in `MinimumOCE`.
+    unknown_names : {"raise", "ignore"}
+        Whether asset names that X does not have are refused or passed over.
     solver_params : dict, optional
         ``max_iter`` and ``time_limit`` of `certeq.risk_budgeting`.
     tol : float
         Tolerance of the gap, and of the contributions relative to the budget. Above it a ConvergenceWarning is given,
         far above it an OptimizationError.
     warm_start : bool
-        Start `fit` from the weights fitted before; `partial_fit` always does.
-    portfolio_params, fallback, raise_on_failure
-        As in skfolio.
+        Start ``fit`` from the weights fitted before; ``partial_fit`` always does.
+    portfolio_params : dict, optional
+        Keywords of the portfolios that ``predict`` makes, as in skfolio.
+    fallback : estimator, "previous_weights" or a list of them, optional
+        What to use where the fit fails, as in skfolio.
+    raise_on_failure : bool
+        Whether a fit that fails raises, or warns and leaves ``weights_`` None, as in skfolio.
 
     Attributes
     ----------
@@ -90,10 +97,17 @@ class RiskBudgetingOCE(BaseOCE):
     utility_, prior_estimator_ : Risk, BasePrior
         What was used.
 
+    See Also
+    --------
+    MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+    certeq.risk_budgeting
+        Weights whose risk contributions follow a budget.
+
     Notes
     -----
     Not for bounds, groups, transaction costs or short positions: with them contributions cannot follow a budget.
-    skfolio's `RiskBudgeting` takes some of them, and its contributions then follow the budget no more.
+    skfolio's ``RiskBudgeting`` takes some of them, and its contributions then follow the budget no more.
 
     Examples
     --------

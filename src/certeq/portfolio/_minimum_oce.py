@@ -52,22 +52,22 @@ class MinimumOCE(BaseOCE):
     with ``MAXIMIZE_RETURN`` the same without OCE, and with ``MAXIMIZE_RATIO`` :math:`(\mu \cdot w - \kappa(w) -
     r_f)/\mathrm{OCE}_u`. Any of them under limits on risks, of the losses or of what is lost against a benchmark.
     Fees f and transaction costs c lie inside the risk and are taken off the expected return, as in skfolio's
-    `MeanRisk` for CVaR; both are per period, like the returns. Absolute values are split exactly, not relaxed.
+    ``MeanRisk`` for CVaR; both are per period, like the returns. Absolute values are split exactly, not relaxed.
 
     Parameters
     ----------
     utility : Utility or Risk, optional
-        What risk means, a utility or a risk such as ``EVaR(0.05)``; ``CVaR(0.05)`` if None. Its parameters are this
+        Risk measure, a utility or a risk such as ``EVaR(0.05)``; ``CVaR(0.05)`` if None. Its parameters are this
         estimator's, as ``utility__alpha``.
     objective_function : str or ObjectiveFunction
         "minimize_risk", "maximize_utility", "maximize_return" or "maximize_ratio", or skfolio's ``ObjectiveFunction``.
     risk_aversion : float
-        lambda, for ``MAXIMIZE_UTILITY``.
+        The factor lambda, for ``MAXIMIZE_UTILITY``.
     risk_free_rate : float
-        r_f per period, for ``MAXIMIZE_RATIO``.
+        Rate r_f per period, for ``MAXIMIZE_RATIO``.
     efficient_frontier_size : int, optional
         Find so many portfolios, of least risk for expected returns from that of the least risk to the largest. Then
-        ``weights_`` has one row per portfolio and `predict` returns a Population.
+        ``weights_`` has one row per portfolio and ``predict`` returns a Population.
     prior_estimator : BasePrior, optional
         Supplies scenarios, their weights and mu; `ScenarioPrior`, the scenarios as they are, if None.
     recenter : "auto", True or False
@@ -80,15 +80,17 @@ class MinimumOCE(BaseOCE):
     max_short, max_long : float, optional
         Limits on the sum of the short and of the long positions.
     transaction_costs, management_fees : float, dict by asset or array
-        c and f above.
+        Costs c and fees f of the formula above.
     previous_weights : float, dict by asset or array, optional
-        w0 above, 0 if None. Positions in a dict that X no longer has are sold, at their cost.
-    groups, linear_constraints
-        As in skfolio: ``groups={"AAPL": ["tech", "US"], ...}`` and ``["tech <= 0.3", "AAPL >= 0.5 * MSFT"]``.
+        Weights w0 of the formula above, 0 if None. Positions in a dict that X no longer has are sold, at their cost.
+    groups : dict by asset or array (groups, assets), optional
+        Groups of each asset, as in skfolio: ``{"AAPL": ["tech", "US"], ...}``.
+    linear_constraints : list of str, optional
+        Constraints on assets and groups, as in skfolio: ``["tech <= 0.3", "AAPL >= 0.5 * MSFT"]``.
     left_inequality, right_inequality : array (n, assets), array (n,)
         Constraints ``left_inequality @ w <= right_inequality``.
     l1_coef, l2_coef : float
-        l1 and l2 above.
+        Factors l1 and l2 of the formula above.
     min_return : float or array, optional
         Least expected return per period, net of costs and fees; an array gives one portfolio per entry.
     max_turnover : float, optional
@@ -103,22 +105,26 @@ class MinimumOCE(BaseOCE):
         where the prior gives weights.
     unknown_names : "raise" or "ignore"
         Whether asset and group names that X does not have are refused or passed over. Cross-validation that
-        leaves out assets (`MultipleRandomizedCV`) needs "ignore" with parameters by name.
+        leaves out assets (``MultipleRandomizedCV``) needs "ignore" with parameters by name.
     solver : "exact" or "sg"
         The exact solver, or full-batch OCE-SG.
     solver_params : dict, optional
-        Further keywords of `solve_exact` (``max_iter``, ``time_limit``) or of `minimize_sg` (``iterations``, ``step``,
-        ``batch``, ...).
+        Further options of `certeq.minimize`: ``max_iter`` and ``time_limit`` of "exact"; ``iterations``, ``step``,
+        ``batch`` and others of "sg".
     tol : float
         The gap, relative to the objective, at which the exact solver's answer counts as optimal. Above it a
         ConvergenceWarning is given, far above it an OptimizationError. Of a distortion such as ``Wang(0.5)``, which is
         solved by cuts and has no threshold, 1e-7 if it is less.
     warm_start : bool
-        Start `fit` from the weights fitted before; `partial_fit` always does.
+        Start ``fit`` from the weights fitted before; ``partial_fit`` always does.
     random_state : int, Generator or None
         For "sg" with batches that are drawn.
-    portfolio_params, fallback, raise_on_failure
-        As in skfolio.
+    portfolio_params : dict, optional
+        Keywords of the portfolios that ``predict`` makes, as in skfolio.
+    fallback : estimator, "previous_weights" or a list of them, optional
+        What to use where the fit fails, as in skfolio.
+    raise_on_failure : bool
+        Whether a fit that fails raises, or warns and leaves ``weights_`` None, as in skfolio.
 
     Attributes
     ----------
@@ -150,6 +156,17 @@ class MinimumOCE(BaseOCE):
     utility_, prior_estimator_ : Risk, BasePrior
         What was used.
 
+    See Also
+    --------
+    RiskBudgetingOCE
+        Portfolios whose risk contributions follow a budget.
+    ScenarioPrior
+        The returns as equally likely scenarios.
+    OCEMeasure
+        OCE as a measure of skfolio portfolios.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
     Notes
     -----
     The contribution of asset j is :math:`w_j \int_0^1 \partial_j R(s w)\,ds` (Aumann-Shapley) for the risk R of the
@@ -174,7 +191,9 @@ class MinimumOCE(BaseOCE):
 
     The largest return under a limit, and what one more unit of the limit would earn:
 
-    >>> greedy = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]).fit(X)
+    >>> greedy = MinimumOCE(
+    ...     objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]
+    ... ).fit(X)
     >>> greedy.limit_values_.round(9), greedy.limit_multipliers_.round(4)
     (array([0.02]), array([0.1446]))
     """
@@ -382,10 +401,28 @@ class MinimumOCE(BaseOCE):
 
         This estimator itself is not changed. With ``efficient_frontier_size`` a fit gives the same portfolios.
 
+        Parameters
+        ----------
+        X : array-like (n, assets)
+            Returns.
+        n : int
+            Number of portfolios.
+        y : array-like (n,), optional
+            Returns of the benchmark, as in ``fit(X, y)``.
+        **fit_params : Any
+            Further keywords of ``fit``.
+
+        Returns
+        -------
+        Frontier
+            The portfolios, from the least risk to the largest return.
+
         Examples
         --------
         >>> import numpy as np, certeq as ce
-        >>> X = np.random.default_rng(0).normal([0.001, 0.002, 0.003], [0.01, 0.02, 0.03], size=(500, 3))
+        >>> X = np.random.default_rng(0).normal(
+        ...     [0.001, 0.002, 0.003], [0.01, 0.02, 0.03], size=(500, 3)
+        ... )
         >>> frontier = MinimumOCE(ce.Entropic(20.0)).efficient_frontier(X, n=5)
         >>> frontier.weights.shape, bool((np.diff(frontier.expected_returns) > 0).all())
         ((5, 3), True)

@@ -17,7 +17,7 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
     OCE is a function of the scenarios, so nothing else is estimated: mu is their mean, and the covariance holds their
     variances alone, which costs nothing however many assets there are.
 
-    Not where a full covariance or other moments are needed: use skfolio's `EmpiricalPrior`.
+    Not where a full covariance or other moments are needed: use skfolio's ``EmpiricalPrior``.
 
     Parameters
     ----------
@@ -28,6 +28,11 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
     ----------
     return_distribution_ : ReturnDistribution
         Returns, their mean and their variances (as a diagonal matrix).
+
+    See Also
+    --------
+    MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
 
     Examples
     --------
@@ -43,11 +48,37 @@ class ScenarioPrior(BasePrior):  # type: ignore[misc]  # skfolio ships no types
         self.max_history = max_history
 
     def fit(self, X: Any, y: Any = None) -> ScenarioPrior:
-        """Take the returns X; y is ignored."""
+        """Take the returns X.
+
+        Parameters
+        ----------
+        X : array-like (n, assets)
+            Returns.
+        y : Any
+            Ignored.
+
+        Returns
+        -------
+        ScenarioPrior
+            The prior itself.
+        """
         return self._take(validate_data(self, X, dtype=np.float64))
 
     def partial_fit(self, X: Any, y: Any = None) -> ScenarioPrior:
-        """Add the returns X to those held, and forget those beyond ``max_history``; y is ignored."""
+        """Add the returns X to those held, and forget those beyond ``max_history``.
+
+        Parameters
+        ----------
+        X : array-like (n, assets)
+            Returns.
+        y : Any
+            Ignored.
+
+        Returns
+        -------
+        ScenarioPrior
+            The prior itself.
+        """
         if not hasattr(self, "return_distribution_"):
             return self.fit(X)
         fresh = validate_data(self, X, reset=False, dtype=np.float64)

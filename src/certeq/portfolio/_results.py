@@ -36,6 +36,13 @@ class Frontier:
     names : array of str or None
         The assets.
 
+    See Also
+    --------
+    MinimumOCE
+        Portfolios of least OCE, and of largest return or ratio.
+    certeq.report.frontier
+        Portfolios of least OCE for rising returns.
+
     Notes
     -----
     Not a promise for other days: returns and risks are those of the days it was fitted on.
@@ -60,9 +67,21 @@ class Frontier:
         return len(self.risks)
 
     def population(self, X: Any, **portfolio_params: Any) -> Population:
-        """The portfolios on returns X, as a skfolio Population; keywords go to each `Portfolio`.
+        """The portfolios on returns X, as a skfolio Population.
 
         Annualized figures follow the dates of X unless ``annualization_factor`` is among the keywords.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, assets)
+            Returns.
+        **portfolio_params : Any
+            Keywords of each ``skfolio.Portfolio``.
+
+        Returns
+        -------
+        skfolio.Population
+            One portfolio per point.
         """
         found = Population(
             [Portfolio(X=X, weights=w, name=f"frontier {i}", **portfolio_params) for i, w in enumerate(self.weights)]
@@ -112,10 +131,22 @@ def portfolio_oce(portfolio: BasePortfolio, utility: Risk) -> float:
 
     Parameters
     ----------
-    portfolio : Portfolio or MultiPeriodPortfolio
-        Its ``returns`` and ``sample_weight`` are used. A `FailedPortfolio` has no losses: the answer is NaN.
+    portfolio : skfolio.Portfolio or skfolio.MultiPeriodPortfolio
+        Its ``returns`` and ``sample_weight`` are used. A ``FailedPortfolio`` has no losses: the answer is NaN.
     utility : Risk
-        What risk means.
+        Risk measure.
+
+    Returns
+    -------
+    float
+        OCE per period.
+
+    See Also
+    --------
+    OCEMeasure
+        OCE as a measure of skfolio portfolios.
+    certeq.oce
+        OCE of losses, without its error.
 
     Notes
     -----
@@ -149,7 +180,14 @@ class OCEMeasure:
     Parameters
     ----------
     utility : Risk
-        What risk means.
+        Risk measure.
+
+    See Also
+    --------
+    portfolio_oce
+        OCE of a portfolio's losses.
+    oce_scorer
+        Minus OCE of a predicted portfolio as a scorer.
 
     Notes
     -----
@@ -211,7 +249,19 @@ def oce_scorer(utility: Risk) -> Callable[..., float]:
     Parameters
     ----------
     utility : Risk
-        What risk means. It is that of the score, whatever the estimator minimizes.
+        Risk measure. It is that of the score, whatever the estimator minimizes.
+
+    Returns
+    -------
+    callable
+        Called as ``scorer(estimator, X)``; greater is better.
+
+    See Also
+    --------
+    OCEMeasure
+        OCE as a measure of skfolio portfolios.
+    certeq.learn.oce_scorer
+        Minus OCE of held-out losses as a scorer.
 
     Notes
     -----
@@ -224,7 +274,8 @@ def oce_scorer(utility: Risk) -> Callable[..., float]:
     >>> from sklearn.model_selection import cross_val_score
     >>> from skfolio.optimization import EqualWeighted
     >>> X = np.random.default_rng(0).normal(0.0, 0.01, size=(300, 4))
-    >>> cross_val_score(EqualWeighted(), X, scoring=oce_scorer(ce.CVaR(0.05)), cv=3).round(4)
+    >>> scorer = oce_scorer(ce.CVaR(0.05))
+    >>> cross_val_score(EqualWeighted(), X, scoring=scorer, cv=3).round(4)
     array([-0.0117, -0.0103, -0.0104])
     """
     scorer: Callable[..., float] = make_scorer(OCEMeasure(utility), greater_is_better=False)

@@ -47,15 +47,41 @@ from certeq.report.page import Section, figure_section, page, table_section
 def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
     """Render a study, or a walk-forward, and write it atomically; an existing file stays unless ``force``.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+    path : str or Path
+        The file.
+    force : bool
+        Whether an existing file may be replaced.
+    found : dict, optional
+        The `figures` of the study, where they have been computed already.
+
+    Returns
+    -------
+    Path
+        The path.
+
+    See Also
+    --------
+    render
+        The report as an HTML text.
+    check_writable
+        Refuse a path that cannot be written.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, save
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
     >>> import tempfile, pathlib
     >>> path = save(study, pathlib.Path(tempfile.mkdtemp()) / "report.html")
     >>> path.read_text().startswith("<!doctype html>")
@@ -74,15 +100,32 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     found : dict, optional
         The `figures` of the study, where they have been computed already.
 
+    Returns
+    -------
+    str
+        One HTML file, with all it needs inside.
+
+    See Also
+    --------
+    save
+        Write the report to a file.
+    Study
+        Strategies fitted once and tested on other data.
+    WalkStudy
+        Strategies that are fitted again and again.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, render
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
     >>> page = render(study)
     >>> "Two assets" in page, "http://" in page.split("<script")[0]
     (True, False)

@@ -30,6 +30,24 @@ DUST = 5e-4  # a weight that does not round to 0.1 % is not held, but left over 
 class HeldLimit:
     """A limit on a risk: its level, its value at the weights, and what the objective gains for each unit of level.
 
+    Parameters
+    ----------
+    name : str
+        The limit in words, such as "CVaR(alpha=0.05) <= 0.02".
+    level : float
+        The largest value allowed.
+    value : float
+        The risk at the weights.
+    multiplier : float
+        By how much the objective improves for each unit by which the level is raised, at first.
+
+    See Also
+    --------
+    Strategy
+        Weights and their certificate.
+    gain_in_words
+        The gain from a higher limit, in words.
+
     Examples
     --------
     >>> from certeq.report import HeldLimit
@@ -52,10 +70,42 @@ class HeldLimit:
 class Strategy:
     """Weights, where they came from, and the certificate that came with them.
 
-    ``utility``, ``objective``, ``gap``, ``steps`` and ``contributions`` (of the assets, to OCE less OCE(0)) are None
-    for a benchmark; ``failure`` says in one sentence why there are no weights, where there are none. A benchmark that
-    is not made of the assets, such as an index, has ``returns`` on the dates it is judged on instead of weights.
-    ``goal`` says what ``objective`` is: "minimize_risk", "maximize_return", ...
+    Parameters
+    ----------
+    name : str
+        What the report calls it.
+    weights : array (assets,) or None
+        The weights; None where there are none.
+    utility : Risk, optional
+        The risk measure that was minimized; None for a benchmark.
+    objective : float, optional
+        Value of what was minimized (or maximized); None for a benchmark.
+    gap : float, optional
+        A proved bound on how far the objective is from the best value; None for a benchmark.
+    steps : int, optional
+        Steps of the solver.
+    contributions : array (assets,), optional
+        Contributions of the assets to OCE less OCE(0).
+    seconds : float
+        Time that the fit took.
+    failure : str, optional
+        Why there are no weights, in a sentence.
+    returns : array, optional
+        Returns on the dates it is tested on, in place of weights, for a benchmark that is not made of the assets, such
+        as an index.
+    goal : str
+        What the objective is: "minimize_risk", "maximize_return", ...
+    limits : tuple of HeldLimit
+        Limits on risks that it was fitted under.
+
+    See Also
+    --------
+    fit_strategy
+        Fit an optimizer and keep what a report needs.
+    Study
+        Strategies fitted once and tested on other data.
+    HeldLimit
+        A limit on a risk, with its value.
 
     Examples
     --------
@@ -98,10 +148,27 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Optimal weights along a path: a frontier, or a risk parameter being turned.
+    """Optimal weights along a path: a frontier, or the values of a risk parameter.
 
-    ``places`` are the values of what is turned, ``weights`` has one row for each; ``gap`` is the largest proven
-    distance to an optimum among them.
+    Parameters
+    ----------
+    label : str
+        What varies along the path.
+    places : array (n,)
+        Its values.
+    weights : array (n, assets)
+        One portfolio per row.
+    current : float, optional
+        The value that the strategy in focus has.
+    gap : float, optional
+        The largest proved optimality gap among the portfolios.
+
+    See Also
+    --------
+    frontier
+        Portfolios of least OCE for rising returns.
+    sensitivity
+        Optimal weights for values of a risk parameter.
 
     Examples
     --------
@@ -144,6 +211,17 @@ class Study:
     periods_per_year : float, optional
         How many returns make a year. Told by the dates if None, and refused where they do not tell it.
 
+    See Also
+    --------
+    fit_strategy
+        Fit an optimizer and keep what a report needs.
+    WalkStudy
+        Strategies that are fitted again and again.
+    render
+        The report as an HTML text.
+    save
+        Write the report to a file.
+
     Notes
     -----
     Not a walk-forward: the weights are fitted once, and not again while they are judged. See `WalkStudy` for one.
@@ -154,9 +232,12 @@ class Study:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
     >>> study.assets, study.in_sample
     (['A', 'B'], False)
     """
@@ -243,17 +324,45 @@ class Study:
         return [str(name) for name in self.fitted_on.columns]
 
     def judged_returns(self, strategy: Strategy) -> Floats:
-        """Returns of a strategy on the data it is judged on."""
+        """Returns of a strategy on the data it is judged on.
+
+        Parameters
+        ----------
+        strategy : Strategy
+            One of the strategies.
+
+        Returns
+        -------
+        array
+            One return per date.
+        """
         if strategy.returns is not None:
             return strategy.returns
         return np.asarray(self.judged_on.to_numpy(dtype=float) @ _weights(strategy))
 
     def judged_by_name(self) -> dict[str, Floats]:
-        """Returns of every strategy that has any, on the data they are judged on."""
+        """Returns of every strategy that has any, on the data they are judged on.
+
+        Returns
+        -------
+        dict
+            Returns by the name of the strategy.
+        """
         return {strategy.name: self.judged_returns(strategy) for strategy in self.judged}
 
     def fitted_losses(self, strategy: Strategy) -> Floats:
-        """Losses of a strategy on the data it was fitted on."""
+        """Losses of a strategy on the data it was fitted on.
+
+        Parameters
+        ----------
+        strategy : Strategy
+            One of the strategies.
+
+        Returns
+        -------
+        array
+            One loss per date.
+        """
         return -np.asarray(self.fitted_on.to_numpy(dtype=float) @ _weights(strategy))
 
 
@@ -284,10 +393,33 @@ def fit_strategy(
 ) -> Strategy:
     """Fit a skfolio optimizer and keep what a report needs; what it raises is passed on.
 
-    ``contributions`` of the assets take a while and are needed for the strategy in focus only. ``benchmark`` holds the
-    returns that a limit is against, as y of ``fit(X, y)``.
-
     Not for estimators that return several portfolios: a strategy has one row of weights.
+
+    Parameters
+    ----------
+    name : str
+        What the report calls it.
+    estimator : skfolio optimizer
+        Fitted in place.
+    returns : DataFrame
+        Returns, dates by assets.
+    contributions : bool
+        Whether to compute the contributions of the assets, which take a while and are needed for the strategy in focus
+        only.
+    benchmark : array-like (n,), optional
+        Returns that a limit is against, as y of ``fit(X, y)``.
+
+    Returns
+    -------
+    Strategy
+        Weights and certificate.
+
+    See Also
+    --------
+    Strategy
+        Weights and their certificate.
+    Study
+        Strategies fitted once and tested on other data.
 
     Examples
     --------
@@ -295,7 +427,8 @@ def fit_strategy(
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
     >>> mine.name, bool(mine.gap < 1e-9), mine.is_benchmark
     ('CVaR', True, False)
@@ -343,9 +476,32 @@ def _silent() -> None:
 def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20, benchmark: Any = None) -> Sweep:
     """Portfolios of least OCE for rising mean returns, from the least risk of all to the largest return.
 
-    ``benchmark`` is that of `fit_strategy`.
+    Not tested on days held out: every point is optimal on the days it was fitted on, and flattered by them.
 
-    Not judged on days held out: every point is optimal on the days it was fitted on, and flattered by them.
+    Parameters
+    ----------
+    estimator : MinimumOCE
+        The optimizer, which is not changed.
+    returns : DataFrame
+        Returns, dates by assets.
+    points : int
+        Number of portfolios.
+    benchmark : array-like (n,), optional
+        Returns that a limit is against, as y of ``fit(X, y)``.
+
+    Returns
+    -------
+    Sweep
+        The portfolios by mean return.
+
+    See Also
+    --------
+    Sweep
+        Optimal weights along a path.
+    sensitivity
+        Optimal weights for values of a risk parameter.
+    certeq.portfolio.Frontier
+        Portfolios of least risk for rising returns.
 
     Examples
     --------
@@ -353,7 +509,8 @@ def frontier(estimator: Any, returns: pd.DataFrame, *, points: int = 20, benchma
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import frontier
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> path = frontier(MinimumOCE(ce.CVaR(0.1)), returns, points=4)
     >>> path.weights.shape, bool(path.gap < 1e-9)
     ((4, 2), True)
@@ -375,11 +532,38 @@ def sensitivity(
     tick: Tick = _silent,
     benchmark: Any = None,
 ) -> Sweep:
-    """The optimal weights for each value of a risk parameter: ``cases`` pairs the value with its utility.
+    """The optimal weights for each value of a risk parameter.
 
-    ``benchmark`` is that of `fit_strategy`.
+    Not a way to choose the parameter: the weights are drawn, not tested.
 
-    Not a way to choose the parameter: the weights are drawn, not judged.
+    Parameters
+    ----------
+    estimator : MinimumOCE
+        The optimizer, which is not changed.
+    returns : DataFrame
+        Returns, dates by assets.
+    cases : sequence of (float, Risk)
+        Values of the parameter, each with the risk measure that has it.
+    label : str
+        Name of the parameter.
+    current : float, optional
+        The value that the strategy in focus has.
+    tick : callable
+        Called without arguments after each case, to show progress.
+    benchmark : array-like (n,), optional
+        Returns that a limit is against, as y of ``fit(X, y)``.
+
+    Returns
+    -------
+    Sweep
+        The portfolios by value of the parameter.
+
+    See Also
+    --------
+    Sweep
+        Optimal weights along a path.
+    frontier
+        Portfolios of least OCE for rising returns.
 
     Examples
     --------
@@ -387,7 +571,8 @@ def sensitivity(
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import sensitivity
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> cases = [(alpha, ce.CVaR(alpha)) for alpha in (0.05, 0.1, 0.2)]
     >>> sensitivity(MinimumOCE(ce.CVaR(0.1)), returns, cases, label="alpha").weights.shape
     (3, 2)

@@ -30,16 +30,40 @@ def figures(study: AnyStudy, level: float = 0.95) -> Figures:
 
     Not with intervals where there are fewer than 60 returns: they come from a bootstrap of blocks of them.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+    level : float
+        Nominal coverage of the intervals.
+
+    Returns
+    -------
+    dict
+        Of strategy names, each a dict of keys of `METRICS` with (value, low, high).
+
+    See Also
+    --------
+    intervals
+        Confidence intervals of the seven figures.
+    measure
+        The seven figures of one series of returns.
+    render
+        The report as an HTML text.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, figures
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> study = Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR")
-    >>> round(figures(study)["CVaR"]["cvar"][0], 3)  # of 40 days: value, and no interval yet
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
+    >>> round(figures(study)["CVaR"]["cvar"][0], 3)  # 40 days give no interval yet
     0.025
     """
     found = {}
@@ -104,16 +128,47 @@ class Pair:
 def differences(study: AnyStudy) -> tuple[Pair, ...]:
     """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+
+    Returns
+    -------
+    tuple of Pair
+        Pairs with ``riskier`` and ``other``, names of strategies; ``found``, their `certeq.Difference`; ``adjusted``,
+        its p-value corrected for the number of pairs; and ``differs``, whether that is below 0.05.
+
+    See Also
+    --------
+    differences_sentence
+        The pairs that differ, in a sentence.
+    why_not_compared
+        Why no strategies are compared.
+    certeq.difference
+        Difference of two risks over the same periods, with its error.
+
+    References
+    ----------
+    Holm (1979), A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2),
+    65-70.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, differences, fit_strategy
     >>> days = pd.bdate_range("2024-01-01", periods=400)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (400, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (400, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mild, bold = (MinimumOCE(u) for u in (ce.CVaR(0.1), ce.Mean()))
-    >>> fitted = tuple(fit_strategy(name, each, returns[:200]) for name, each in (("CVaR", mild), ("Mean", bold)))
-    >>> study = Study("Two assets", "made up", returns[:200], returns[200:], fitted, focus="CVaR")
+    >>> fitted = tuple(
+    ...     fit_strategy(name, each, returns[:200])
+    ...     for name, each in (("CVaR", mild), ("Mean", bold))
+    ... )
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:200], returns[200:], fitted, focus="CVaR"
+    ... )
     >>> [(pair.riskier, pair.other, pair.differs) for pair in differences(study)]
     [('Mean', 'CVaR', True)]
     """
@@ -141,15 +196,34 @@ def differences(study: AnyStudy) -> tuple[Pair, ...]:
 def why_not_compared(study: AnyStudy) -> str:
     """Why `differences` compares no strategies of a study, in a sentence; empty where it does.
 
+    Parameters
+    ----------
+    study : Study or WalkStudy
+        What was run.
+
+    Returns
+    -------
+    str
+        The sentence, or an empty text.
+
+    See Also
+    --------
+    differences
+        Pairs of strategies compared in CVaR.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import Study, fit_strategy, why_not_compared
     >>> days = pd.bdate_range("2024-01-01", periods=120)
-    >>> returns = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2)), days, ["A", "B"])
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (120, 2))
+    >>> returns = pd.DataFrame(draws, days, ["A", "B"])
     >>> mine = fit_strategy("CVaR", MinimumOCE(ce.CVaR(0.1)), returns[:80])
-    >>> why_not_compared(Study("Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"))
+    >>> study = Study(
+    ...     "Two assets", "made up", returns[:80], returns[80:], (mine,), focus="CVaR"
+    ... )
+    >>> why_not_compared(study)
     'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
     """
     least = least_returns(block_length(study.frequency.periods_per_year))
@@ -188,6 +262,21 @@ def differences_caption(pairs: tuple[Pair, ...]) -> str:
 
 def differences_sentence(pairs: tuple[Pair, ...]) -> str:
     """How many pairs can be told apart, in a sentence.
+
+    Parameters
+    ----------
+    pairs : tuple of Pair
+        What `differences` returned.
+
+    Returns
+    -------
+    str
+        The sentence.
+
+    See Also
+    --------
+    differences
+        Pairs of strategies compared in CVaR.
 
     Examples
     --------
@@ -264,6 +353,25 @@ def limits_caption(study: Study) -> str:
 
 def gain_in_words(goal: str, multiplier: float, frequency: Frequency) -> str:
     """What one basis point more of a limit would have brought, in words.
+
+    Parameters
+    ----------
+    goal : str
+        What the objective is: "minimize_risk", "maximize_return", ...
+    multiplier : float
+        By how much the objective improves for each unit of the level.
+    frequency : Frequency
+        Frequency of the returns.
+
+    Returns
+    -------
+    str
+        The gain in words.
+
+    See Also
+    --------
+    HeldLimit
+        A limit on a risk, with its value.
 
     Examples
     --------

@@ -41,10 +41,23 @@ class Walk:
         that moved. NaN where what was held before is not known, as in the first period.
     costs : array
         Costs and fees paid in each period, as a share of the money.
-    gaps : array, optional
+    gaps : array or None
         The proved gap of each fit, where it has one.
+    notes : tuple of str
+        What the reader should know, such as periods that were left out.
     is_benchmark : bool
         Whether this is what the others are compared with.
+    failure : None
+        A walk that failed is not made.
+
+    See Also
+    --------
+    walk_forward
+        Fit, hold and move on through time.
+    walk_of
+        A walk from portfolios that exist.
+    WalkStudy
+        Strategies that are fitted again and again.
 
     Examples
     --------
@@ -53,7 +66,8 @@ class Walk:
     >>> from skfolio import Portfolio
     >>> days = pd.bdate_range("2024-01-01", periods=6)
     >>> X = pd.DataFrame(np.full((6, 2), 0.01), days, ["A", "B"])
-    >>> walk = walk_of("two halves", [Portfolio(X[:3], [1.0, 0.0]), Portfolio(X[3:], [0.5, 0.5])])
+    >>> periods = [Portfolio(X[:3], [1.0, 0.0]), Portfolio(X[3:], [0.5, 0.5])]
+    >>> walk = walk_of("two halves", periods)
     >>> walk.turnover, len(walk.returns)
     (array([nan, 0.5]), 6)
     """
@@ -76,7 +90,7 @@ class Walk:
 
 
 def walk_of(name: str, periods: Any) -> Walk:
-    """A walk from portfolios that exist: a skfolio `MultiPeriodPortfolio`, or any list of fitted periods.
+    """A walk from portfolios that exist: a skfolio ``MultiPeriodPortfolio``, or any list of fitted periods.
 
     Parameters
     ----------
@@ -85,6 +99,18 @@ def walk_of(name: str, periods: Any) -> Walk:
     periods : MultiPeriodPortfolio, or list of Portfolio or of (estimator, returns)
         The holding periods in the order of time. An estimator has been fitted, and the returns, a DataFrame with
         dates, are those of the period in which its weights are held. Portfolios that failed are left out, with a note.
+
+    Returns
+    -------
+    Walk
+        What the strategy held and earned.
+
+    See Also
+    --------
+    walk_forward
+        Fit, hold and move on through time.
+    WalkStudy
+        Strategies that are fitted again and again.
 
     Notes
     -----
@@ -96,8 +122,12 @@ def walk_of(name: str, periods: Any) -> Walk:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import walk_of
     >>> days = pd.bdate_range("2023-01-02", periods=300)
-    >>> X = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2)), days, ["A", "B"])
-    >>> fits = [(MinimumOCE(ce.CVaR(0.1)).fit(X[k : k + 100]), X[k + 100 : k + 200]) for k in (0, 100)]
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2))
+    >>> X = pd.DataFrame(draws, days, ["A", "B"])
+    >>> fits = [
+    ...     (MinimumOCE(ce.CVaR(0.1)).fit(X[k : k + 100]), X[k + 100 : k + 200])
+    ...     for k in (0, 100)
+    ... ]
     >>> walk = walk_of("CVaR", fits)
     >>> walk.weights.shape, bool(walk.gaps.max() < 1e-9)
     ((2, 2), True)
@@ -159,7 +189,7 @@ def walk_forward(
     """Fit a skfolio optimizer on a window, hold its portfolio, move on.
 
     What is held becomes ``previous_weights`` of the next fit where the optimizer has costs or a limit on turnover, as
-    in skfolio's `cross_val_predict`, whose result `walk_of` takes as well; here the gap of every fit is kept.
+    in skfolio's ``cross_val_predict``, whose result `walk_of` takes as well; here the gap of every fit is kept.
 
     Parameters
     ----------
@@ -176,14 +206,29 @@ def walk_forward(
     benchmark : Series, optional
         Returns on all the dates that limits of the optimizer are against, as y of its ``fit(X, y)``.
 
+    Returns
+    -------
+    Walk
+        What the strategy held and earned.
+
+    See Also
+    --------
+    walk_of
+        A walk from portfolios that exist.
+    WalkStudy
+        Strategies that are fitted again and again.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, certeq as ce
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import walk_forward
     >>> days = pd.bdate_range("2023-01-02", periods=300)
-    >>> X = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2)), days, ["A", "B"])
-    >>> walk = walk_forward("CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=100, test_size=60)
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (300, 2))
+    >>> X = pd.DataFrame(draws, days, ["A", "B"])
+    >>> walk = walk_forward(
+    ...     "CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=100, test_size=60
+    ... )
     >>> len(walk.weights), len(walk.returns), str(walk.returns.index[0])[:10]
     (4, 200, '2023-05-22')
     """
@@ -225,8 +270,21 @@ class WalkStudy:
         What the chart of rolling risk shows.
     window : int, optional
         Its length in periods; a year of them if None, less where the walks are short.
-    parameters, notes, periods_per_year
-        As in `Study`.
+    parameters : mapping
+        What was asked for, as shown under "What was run".
+    notes : tuple of str
+        What was done to the data on the way in, and anything else the reader should know.
+    periods_per_year : float, optional
+        How many returns make a year. Told by the dates if None, and refused where they do not tell it.
+
+    See Also
+    --------
+    walk_forward
+        Fit, hold and move on through time.
+    Study
+        Strategies fitted once and tested on other data.
+    save
+        Write the report to a file.
 
     Examples
     --------
@@ -234,8 +292,11 @@ class WalkStudy:
     >>> from certeq.portfolio import MinimumOCE
     >>> from certeq.report import WalkStudy, render, walk_forward
     >>> days = pd.bdate_range("2022-01-03", periods=500)
-    >>> X = pd.DataFrame(np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (500, 2)), days, ["A", "B"])
-    >>> walk = walk_forward("CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=200, test_size=60)
+    >>> draws = np.random.default_rng(0).normal(0.0005, [0.01, 0.02], (500, 2))
+    >>> X = pd.DataFrame(draws, days, ["A", "B"])
+    >>> walk = walk_forward(
+    ...     "CVaR", MinimumOCE(ce.CVaR(0.1)), X, train_size=200, test_size=60
+    ... )
     >>> study = WalkStudy("Two assets", "made up", (walk,), benchmark=X["A"])
     >>> study.focus, study.held[-1].name, "Weights through time" in render(study)
     ('CVaR', 'A', True)
@@ -324,11 +385,28 @@ class WalkStudy:
         return self.window or max(2, min(year, len(self.dates) // 3))
 
     def judged_returns(self, walk: Walk) -> Floats:
-        """Returns of a walk."""
+        """Returns of a walk.
+
+        Parameters
+        ----------
+        walk : Walk
+            One of the walks.
+
+        Returns
+        -------
+        array
+            One return per date.
+        """
         return np.asarray(walk.returns, dtype=np.float64)
 
     def judged_by_name(self) -> dict[str, Floats]:
-        """Returns of every walk and of the benchmark."""
+        """Returns of every walk and of the benchmark.
+
+        Returns
+        -------
+        dict
+            Returns by the name of the walk.
+        """
         return {walk.name: self.judged_returns(walk) for walk in self.held}
 
 

@@ -33,8 +33,27 @@ _AT_ONCE = 1 << 21  # numbers held at a time
 class Metric:
     """A figure: its key in JSON, its label, whether more is better, and how to compute it.
 
-    ``of`` takes rows of returns and the number of them in a year. ``meaning`` names the period in braces, as
-    ``explain`` fills them in.
+    Parameters
+    ----------
+    key : str
+        Key of the figure, as in JSON.
+    label : str
+        What tables call it.
+    more_is_better : bool
+        Whether a larger value is better.
+    of : callable
+        Takes rows of returns and the number of them in a year; returns one value per row.
+    is_ratio : bool
+        Whether it is a plain number; else it is shown in percent.
+    meaning : str
+        What it means, with the period in braces, as `explain` fills them in.
+
+    See Also
+    --------
+    METRICS
+        The seven performance figures.
+    measure
+        The seven figures of one series of returns.
 
     Examples
     --------
@@ -51,19 +70,41 @@ class Metric:
     meaning: str = ""
 
     def show(self, value: float) -> str:
-        """As the eye wants it: ratios plain, the rest in percent."""
+        """Format a value: ratios plain, the rest in percent.
+
+        Parameters
+        ----------
+        value : float
+            Value of the figure.
+
+        Returns
+        -------
+        str
+            The text; "n/a" where the value is not finite.
+        """
         if not np.isfinite(value):
             return "n/a"
         return f"{value:.2f}" if self.is_ratio else f"{100 * value:.2f} %"
 
     def explain(self, frequency: Frequency) -> str:
-        """What it means for returns of this frequency."""
+        """What it means for returns of this frequency.
+
+        Parameters
+        ----------
+        frequency : Frequency
+            Frequency of the returns.
+
+        Returns
+        -------
+        str
+            The meaning, with the name of the period.
+        """
         year = f"{frequency.periods_per_year:.10g}"
         return self.meaning.format(year=year, adjective=frequency.adjective, plural=frequency.plural)
 
 
 def measure(returns: Any, periods_per_year: float | None = None) -> dict[str, float]:
-    """All seven of one series of returns, by key.
+    """All seven figures of one series of returns, by key.
 
     Not for losses: it takes returns, as a portfolio reports them.
 
@@ -74,6 +115,18 @@ def measure(returns: Any, periods_per_year: float | None = None) -> dict[str, fl
     periods_per_year : float, optional
         How many returns make a year. Told by the dates if None, and refused where they do not tell it or there are
         none.
+
+    Returns
+    -------
+    dict
+        Keys of `METRICS` with values.
+
+    See Also
+    --------
+    intervals
+        Confidence intervals of the seven figures.
+    METRICS
+        The seven performance figures.
 
     Examples
     --------
@@ -180,6 +233,13 @@ annualized_sharpe_ratio    :math:`\sqrt{p}\, \bar r/\mathrm{sd}(r)`
 annualized_sortino_ratio   :math:`\sqrt{p}\, \bar r/\sqrt{\sum_i \min(r_i - \bar r, 0)^2/(n-1)}`
 =========================  ==========================================================================================
 
+See Also
+--------
+measure
+    The seven figures of one series of returns.
+Metric
+    One performance figure.
+
 Examples
 --------
 >>> from certeq.report import METRICS
@@ -200,14 +260,46 @@ def intervals(
     block: float | None = None,
     seed: int = 0,
 ) -> dict[str, tuple[float, float]]:
-    """Intervals of all seven figures of one series, by key: of mean, CVaR and EVaR by `estimate`, else bootstrap.
+    """Confidence intervals of all seven figures of one series, by key.
 
-    So a strategy that minimizes one of the three has one interval wherever a report shows it.
-
-    The same seed draws the same days for every strategy, so that two strategies' replicates are paired. ``returns`` and
-    ``periods_per_year`` are those of `measure`; ``block`` is the mean length of a block, about a month if None.
+    Those of mean, CVaR and EVaR are those of `certeq.estimate` for a time series, so that a strategy that minimizes one
+    of them has one interval wherever a report shows it; the others are percentiles of a stationary bootstrap. The same seed draws the same days for every strategy, so that two strategies' replicates are paired.
 
     Not for fewer than 60 returns or three blocks, where they are NaN: a few blocks cannot say how blocks vary.
+
+    Parameters
+    ----------
+    returns : Series with dates, or array
+        The returns, in the order of time.
+    level : float
+        Nominal coverage.
+    periods_per_year : float, optional
+        How many returns make a year. Told by the dates if None, and refused where they do not tell it or there are
+        none.
+    replicates : int
+        Bootstrap samples.
+    block : float, optional
+        Mean length of a block, about a month if None.
+    seed : int
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    dict
+        Keys of `METRICS` with (low, high).
+
+    See Also
+    --------
+    measure
+        The seven figures of one series of returns.
+    figures
+        All figures of a study, with intervals.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
+
+    References
+    ----------
+    Politis and Romano (1994), The stationary bootstrap, doi:10.1080/01621459.1994.10476870.
 
     Examples
     --------

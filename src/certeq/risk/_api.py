@@ -77,7 +77,7 @@ def oce(
         as ``scipy.stats.norm(0, 1)``, gives its own OCE to ten digits (of OCE, or of E|u(X - t)| where that is larger),
         +inf where its tail is too heavy, or an error that says why it cannot be had.
     utility : Risk
-        What risk means: a `Utility` such as ``CVaR(0.05)``, or a risk with more inner variables, ``EVaR(0.05)``.
+        Risk measure: a `Utility` such as ``CVaR(0.05)``, or a risk with more inner variables, ``EVaR(0.05)``.
     weights : array_like, optional
         Non-negative weights, of the shape of x or one per sample; they are normalized to sum 1. A Series must have
         the labels of the samples: the index of x, or its columns where a DataFrame is reduced along axis 1.
@@ -95,6 +95,17 @@ def oce(
     -------
     float, ndarray or Series
         OCE, in the units of x.
+
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    threshold
+        The minimizer t* of OCE; the value at risk for CVaR.
+    tilt
+        The worst-case weights of the losses.
+    certeq.torch.oce
+        OCE of a tensor of losses, with gradients.
 
     Notes
     -----
@@ -114,8 +125,10 @@ def oce(
     >>> ce.oce([[0.0, 1.0], [2.0, 2.0]], ce.MeanVariance(0.5), axis=1)
     array([0.625, 2.   ])
     >>> from scipy import stats
-    >>> round(ce.oce(stats.norm(), ce.CVaR(0.05)), 10), ce.oce(stats.lognorm(1.0), ce.Entropic())
-    (2.0627128075, inf)
+    >>> round(ce.oce(stats.norm(), ce.CVaR(0.05)), 10)
+    2.0627128075
+    >>> ce.oce(stats.lognorm(1.0), ce.Entropic())
+    inf
     """
     if type(x) is np.ndarray and weights is None and method == "auto":
         found = _of_vector(x, utility, axis)
@@ -160,10 +173,38 @@ def _oce(x: Any, utility: Risk, weights: Any, axis: Axis, method: str, delta: fl
 def threshold(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axis: Axis = None) -> Any:
     r"""The minimizer t* of :math:`t + E[u(X - t)]`: the smallest t with :math:`E[u'(X - t)] \le 1`.
 
-    For CVaR it is the value at risk. Parameters are those of `oce`. A distribution may have a threshold where its OCE
-    is +inf, such as the value at risk of a Cauchy distribution. Of a ball it is the t of its inner minimum; a mixture
-    has one for each of its risks, along a last axis; a distortion has none.
+    For CVaR it is the value at risk. Of a ball it is the t of its inner minimum; a mixture has one for each of its
+    risks, along a last axis; a distortion has none.
 
+    Parameters
+    ----------
+    x : array_like
+        Losses: lower is better. A memory-mapped array, a Dask array and a distribution of scipy.stats are taken as by
+        `oce`. A distribution may have a threshold where its OCE is +inf, such as the value at risk of a Cauchy
+        distribution.
+    utility : Risk
+        The risk measure, a `Utility` such as ``CVaR(0.05)``, a ball or a mixture.
+    weights : array_like, optional
+        Non-negative weights, of the shape of x or one per sample; they are normalized to sum 1.
+    axis : int, tuple of int or None
+        Where the samples run; all axes by default. Of a DataFrame None is 0.
+
+    Returns
+    -------
+    float, ndarray or Series
+        The threshold, in the units of x.
+
+    See Also
+    --------
+    oce
+        OCE of losses, without its error.
+    tilt
+        The worst-case weights of the losses.
+    ubsr
+        Utility-based shortfall risk.
+
+    Notes
+    -----
     Not to be compared digit by digit where the mean curvature nearly vanishes: t* is ill-conditioned there although
     OCE is not.
 
@@ -214,12 +255,34 @@ def tilt(x: ArrayLike, utility: Risk, weights: ArrayLike | None = None, axis: Ax
     r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`; they sum to 1 over the axes reduced.
 
     The tilt solves the dual problem, and the gradient of OCE of losses F(theta) is ``sum_i q_i grad F_i``. Losses that
-    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha. Parameters are
-    those of `oce`.
+    tie at a kink share the fractional mass, so that for CVaR the sum is 1 whatever n * alpha.
 
-    Has the shape of x, and the labels of a pandas Series or DataFrame; each column of a DataFrame sums to 1, unless
-    ``axis`` is 1. For Dask losses it is a Dask array, chunked as they are and computed when asked for.
+    Parameters
+    ----------
+    x : array_like
+        Losses: lower is better. A memory-mapped array and a Dask array are taken as by `oce`.
+    utility : Risk
+        The risk measure, a `Utility` such as ``CVaR(0.05)`` or any other risk.
+    weights : array_like, optional
+        Non-negative weights, of the shape of x or one per sample; they are normalized to sum 1.
+    axis : int, tuple of int or None
+        Where the samples run; all axes by default. Of a DataFrame None is 0.
 
+    Returns
+    -------
+    ndarray, Series, DataFrame or Dask array
+        Of the shape of x, with the labels of a pandas Series or DataFrame; each column of a DataFrame sums to 1, unless
+        ``axis`` is 1. For Dask losses it is a Dask array, chunked as they are and computed when asked for.
+
+    See Also
+    --------
+    oce
+        OCE of losses, without its error.
+    threshold
+        The minimizer t* of OCE; the value at risk for CVaR.
+
+    Notes
+    -----
     Not a forecast: it says which of these samples matter, and nothing of how likely they are.
 
     References
@@ -269,12 +332,22 @@ def ubsr(
         OCE is the special case ``loss=utility.slope, level=1``.
     level : float
         The level lambda, strictly inside the range of l.
-    weights, axis
-        As in `certeq.oce`.
+    weights : array_like, optional
+        Non-negative weights, of the shape of x or one per sample; they are normalized to sum 1.
+    axis : int, tuple of int or None
+        Where the samples run; all axes by default. Of a DataFrame None is 0.
 
     Returns
     -------
     float, ndarray or Series
+        The shortfall risk, in the units of x.
+
+    See Also
+    --------
+    threshold
+        The minimizer t* of OCE; the value at risk for CVaR.
+    oce
+        OCE of losses, without its error.
 
     Notes
     -----

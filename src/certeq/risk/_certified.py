@@ -46,16 +46,24 @@ def upper_bound(x: ArrayLike, utility: Utility, level: float = 0.95, *, support:
     x : array_like
         Losses, one-dimensional: independent draws from one distribution.
     utility : Utility
-        What risk means; increasing, such as CVaR, Entropic or monotone mean-variance.
+        The risk measure; increasing, such as CVaR, Entropic or monotone mean-variance.
     level : float
         Probability that the bound holds.
-    support : (float, float)
-        Bounds of the losses that are known for other reasons than these samples: the largest loss seen bounds nothing.
+    support : tuple of float
+        Bounds of the losses, low and high, that are known for other reasons than these samples: the largest loss seen
+        bounds nothing.
 
     Returns
     -------
     float
         The bound, in the units of the losses; at most OCE of the largest possible loss.
+
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    control
+        The last of several decisions whose risk is certified to lie below a limit.
 
     Notes
     -----
@@ -98,10 +106,18 @@ class Control:
     limit, level : float
         As they were asked for.
 
+    See Also
+    --------
+    control
+        The last of several decisions whose risk is certified to lie below a limit.
+    upper_bound
+        A bound on OCE that holds for every sample size.
+
     Examples
     --------
     >>> import certeq as ce
-    >>> found = ce.control([[0.0, 1.0]] * 500, ["careful", "bold"], ce.CVaR(0.1), limit=0.5, support=(0, 1))
+    >>> losses, decisions = [[0.0, 1.0]] * 500, ["careful", "bold"]
+    >>> found = ce.control(losses, decisions, ce.CVaR(0.1), limit=0.5, support=(0, 1))
     >>> found.candidate, found.index, len(found.bounds)
     ('careful', 0, 2)
     """
@@ -132,23 +148,30 @@ def control(
     Parameters
     ----------
     losses : array_like
-        n x k: column j holds the losses under the j-th candidate. Rows are independent of each other.
+        Of shape (n, k): column j holds the losses under the j-th candidate. Rows are independent of each other.
     candidates : iterable
         The k decisions in the order in which they are to be tested, fixed before the losses are seen: from the most
         cautious on, for instance the thresholds of a classifier.
     utility : Utility
-        What risk means; increasing.
+        The risk measure; increasing.
     limit : float
         The risk that is allowed.
     level : float
         Probability that the promise holds.
-    support : (float, float)
-        Bounds of the losses, known beforehand.
+    support : tuple of float
+        Bounds of the losses, low and high, known beforehand.
 
     Returns
     -------
     Control
         With ``candidate`` None where not even the first one passes.
+
+    See Also
+    --------
+    upper_bound
+        A bound on OCE that holds for every sample size.
+    Control
+        What `certeq.control` returns.
 
     Notes
     -----
@@ -159,7 +182,7 @@ def control(
     >>> import numpy as np, certeq as ce
     >>> rng = np.random.default_rng(0)
     >>> scores, harm = rng.uniform(size=4000), rng.uniform(size=4000)
-    >>> cuts = [0.1, 0.2, 0.3, 0.4, 0.5]  # act where the score is below the cut: more harm with every step
+    >>> cuts = [0.1, 0.2, 0.3, 0.4, 0.5]  # act on scores below: more harm at every step
     >>> losses = np.stack([np.where(scores < cut, harm, 0.0) for cut in cuts], axis=1)
     >>> ce.control(losses, cuts, ce.CVaR(0.2), limit=0.75, support=(0, 1)).candidate
     0.3

@@ -80,14 +80,24 @@ class Difference:
     warnings : tuple of str
         Reasons, if any, why the error bars cannot be trusted.
 
+    See Also
+    --------
+    difference
+        Difference of two risks over the same periods, with its error.
+    Estimate
+        What `certeq.estimate` returns.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
     >>> rng = np.random.default_rng(0)
     >>> market = rng.normal(size=1000)
-    >>> found = ce.difference(1.1 * market + 0.1 * rng.normal(size=1000), market, ce.CVaR(0.05))
-    >>> round(found.value, 2), [round(end, 2) for end in found.interval()], found.pvalue < 0.001
-    (0.22, [0.19, 0.26], True)
+    >>> fund = 1.1 * market + 0.1 * rng.normal(size=1000)
+    >>> found = ce.difference(fund, market, ce.CVaR(0.05))
+    >>> round(found.value, 2), [round(end, 2) for end in found.interval()]
+    (0.22, [0.19, 0.26])
+    >>> found.pvalue < 0.001
+    True
     """
 
     value: float
@@ -102,6 +112,18 @@ class Difference:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the true difference: value -+ t quantile * stderr.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage.
+
+        Returns
+        -------
+        low : float
+            Lower end.
+        high : float
+            Upper end.
 
         Warns
         -----
@@ -177,9 +199,9 @@ def difference(
     x, y : array_like
         Losses of two decisions, one-dimensional, over the same periods in the same order.
     utility : Risk
-        What risk means: a `Utility`, or another risk such as ``EVaR(0.05)``.
+        Risk measure: a `Utility`, or another risk such as ``EVaR(0.05)``.
     other : Risk, optional
-        What risk means for y, where that is another; ``difference(x, x, u, v)`` compares two risks of one sample.
+        Risk measure for y, where that is another; ``difference(x, x, u, v)`` compares two risks of one sample.
     weights : array_like, optional
         Non-negative weights of the periods.
     dependence : None, "auto" or int
@@ -188,6 +210,14 @@ def difference(
     Returns
     -------
     Difference
+        The difference with its standard error, interval and p-value.
+
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    Difference
+        What `certeq.difference` returns.
 
     Notes
     -----

@@ -73,6 +73,15 @@ class ReliabilityWarning(UserWarning):
 
     Not to be silenced and forgotten: the interval is the one that was asked for, and is not to be believed.
 
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    Estimate
+        What `certeq.estimate` returns.
+    UnitWarning
+        Warning about a utility that is blind at the scale of the losses.
+
     Examples
     --------
     >>> import warnings, numpy as np, certeq as ce
@@ -106,7 +115,7 @@ class Estimate:
     n : int
         Number of samples.
     utility : Risk
-        What risk meant.
+        The risk measure.
     inner : tuple of float
         All inner variables: the threshold, a ball's scale s after it, those of a mixture part by part.
     dependence : None, "auto" or int
@@ -122,13 +131,24 @@ class Estimate:
     warnings : tuple of str
         Reasons, if any, why the error bars cannot be trusted, or why the utility does not see losses of this size.
 
+    See Also
+    --------
+    estimate
+        OCE of losses with standard error and confidence interval.
+    Difference
+        What `certeq.difference` returns.
+    ReliabilityWarning
+        Warning about an interval that the sample cannot support.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
     >>> losses = np.random.default_rng(1).normal(size=1000)
     >>> found = ce.estimate(losses, ce.CVaR(alpha=0.1))
-    >>> round(found.value, 2), round(found.threshold, 2), round(float(found.tilt.sum()), 12), found.warnings
-    (1.68, 1.14, 1.0, ())
+    >>> round(found.value, 2), round(found.threshold, 2), found.warnings
+    (1.68, 1.14, ())
+    >>> round(float(found.tilt.sum()), 12)
+    1.0
     >>> low, high = found.interval(0.95)
     >>> bool(low < found.value < high)
     True
@@ -182,6 +202,13 @@ class Estimate:
         rng : None, int or numpy.random.Generator
             Seed of the bootstrap.
 
+        Returns
+        -------
+        low : float
+            Lower end.
+        high : float
+            Upper end.
+
         Warns
         -----
         ReliabilityWarning
@@ -232,6 +259,18 @@ class Estimate:
         """How many samples like these would bring the interval down to +- ``halfwidth``.
 
         Not for samples whose interval has no width, which is refused.
+
+        Parameters
+        ----------
+        halfwidth : float
+            Half the width that the interval should have, above 0.
+        level : float
+            Nominal coverage.
+
+        Returns
+        -------
+        int
+            The number of samples.
         """
         check_number("halfwidth", halfwidth, above=0.0, finite=False)
         reach = self.interval_reach(level)
@@ -240,7 +279,18 @@ class Estimate:
         return max(1, int(np.ceil(self.n * (reach / halfwidth) ** 2)))
 
     def interval_reach(self, level: float) -> float:
-        """Half the width of the interval, without its warnings."""
+        """Half the width of the interval, without its warnings.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage.
+
+        Returns
+        -------
+        float
+            Half the width.
+        """
         low, high = self._ends(level)
         return 0.5 * (high - low)
 
@@ -294,7 +344,7 @@ def estimate(
         Losses, one-dimensional, in the order of time where that matters; a memory-mapped array is read in blocks, a
         Dask array or column where its chunks live.
     utility : Risk
-        What risk means: a `Utility`, or a risk with more inner variables such as ``EVaR(0.05)``, whose influence
+        Risk measure: a `Utility`, or a risk with more inner variables such as ``EVaR(0.05)``, whose influence
         values are those of its utilities at the best scales.
     weights : array_like, optional
         Non-negative weights, one per loss, understood as importance weights: the standard error is that of a weighted
@@ -310,6 +360,18 @@ def estimate(
     Returns
     -------
     Estimate
+        OCE with its standard error, bias, intervals and warnings.
+
+    See Also
+    --------
+    oce
+        OCE of losses, without its error.
+    difference
+        Difference of two risks over the same periods, with its error.
+    upper_bound
+        A bound on OCE that holds for every sample size.
+    Estimate
+        What `certeq.estimate` returns.
 
     Notes
     -----
@@ -334,7 +396,7 @@ def estimate(
     >>> low, high = result.interval(0.95)
     >>> bool(low < 2.0627 < high)  # the true CVaR of a standard normal
     True
-    >>> monthly = np.convolve(losses, np.ones(21), "valid")  # sums over 21 days, one for each day
+    >>> monthly = np.convolve(losses, np.ones(21), "valid")  # sums over 21 days
     >>> series = ce.estimate(monthly, ce.CVaR(0.05), dependence="auto")
     >>> bool(series.stderr > 3 * ce.estimate(monthly, ce.CVaR(0.05)).stderr)
     True

@@ -32,6 +32,13 @@ class UnitWarning(UserWarning):
     Not about the number, which is exact, but about the question: choose the parameter in the unit of the losses, or
     use ``scaled``.
 
+    See Also
+    --------
+    ReliabilityWarning
+        Warning about an interval that the sample cannot support.
+    Utility
+        Base class of utilities.
+
     Examples
     --------
     >>> import warnings, numpy as np, certeq as ce
@@ -48,7 +55,7 @@ def depends_on_unit(utility: Utility) -> bool:
     """Whether a utility may be blind: not one of two linear pieces, nor the mean and variance, which are what they say.
 
     >>> import certeq as ce
-    >>> depends_on_unit(ce.Entropic()), depends_on_unit(ce.CVaR(0.05)), depends_on_unit(ce.MeanVariance(0.1))
+    >>> tuple(map(depends_on_unit, (ce.Entropic(), ce.CVaR(0.05), ce.MeanVariance(0.1))))
     (True, False, False)
     """
     facts = form(utility).facts

@@ -35,6 +35,23 @@ def dispersion(x: ArrayLike) -> float:
 
     Not itself a bound unless J1 of the distribution is known: of a sample it is an estimate, too low for heavy tails.
 
+    Parameters
+    ----------
+    x : array_like
+        Losses, one-dimensional.
+
+    Returns
+    -------
+    float
+        J1 of the sample, in the units of x.
+
+    See Also
+    --------
+    dispersion_bound
+        Bound on J1 by a moment.
+    mae_bound
+        Bound on the mean absolute error, Lipschitz utilities.
+
     Examples
     --------
     >>> from certeq.risk import bounds
@@ -56,11 +73,32 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
 
     Not itself a bound unless T of the distribution is known: of a sample it is an estimate, too low for heavy tails.
 
+    Parameters
+    ----------
+    x : array_like
+        Losses, one-dimensional.
+    q : float
+        Order of the norm, above 1.
+
+    Returns
+    -------
+    float
+        The moment T, in the units of x.
+
+    See Also
+    --------
+    dispersion_bound
+        Bound on J1 by a moment.
+    mse_bound
+        Bound on the mean squared error, any utility.
+
     Examples
     --------
     >>> from certeq.risk import bounds
-    >>> bounds.central_moment([99.0, 101.0]), round(bounds.central_moment([1.0, 2.0, 6.0], q=2) ** 2, 9)
-    (1.0, 4.666666667)
+    >>> bounds.central_moment([99.0, 101.0])
+    1.0
+    >>> round(bounds.central_moment([1.0, 2.0, 6.0], q=2) ** 2, 9)  # the variance
+    4.666666667
     """
     from scipy.optimize import brentq
 
@@ -84,9 +122,29 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
 
 
 def dispersion_bound(moment: float, q: float = 3.0) -> float:
-    r"""J1 <= sqrt(2) q/(q-2) T for every q > 2, with T = inf_c of the L_q norm of X - c (`central_moment`).
+    r"""Bound on J1 by a moment: J1 <= sqrt(2) q/(q-2) T for every q > 2.
 
-    Not when the samples are at hand: `dispersion` is several times smaller.
+    T = inf_c of the L_q norm of X - c is what `central_moment` computes. Not when the samples are at hand:
+    `dispersion` is several times smaller.
+
+    Parameters
+    ----------
+    moment : float
+        The moment T of order q.
+    q : float
+        Order of the moment, above 2.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    See Also
+    --------
+    dispersion
+        J1 of a sample.
+    central_moment
+        Centered moment of a sample.
 
     Examples
     --------
@@ -114,6 +172,40 @@ def mae_bound(
     Printed: 39 K T / sqrt(m). Corrected (sharper): K J1 / sqrt(m), J1 from `dispersion` or bounded by the moment T.
 
     Not for utilities that are not Lipschitz (entropic, mean-variance, powers): see `mse_bound`.
+
+    Parameters
+    ----------
+    m : int
+        Number of samples.
+    lipschitz : float
+        Lipschitz constant K of the utility: 1/alpha for CVaR.
+    moment : float, optional
+        The moment T of order q; needed where ``j1`` is not given, and for the printed form.
+    q : float
+        Order of the moment, above 2.
+    j1 : float, optional
+        What `dispersion` returns; bounded by the moment if None.
+    form : {"corrected", "printed"}
+        The corrected bound, or the one that the paper prints.
+
+    Returns
+    -------
+    float
+        The bound, in the units of the losses.
+
+    See Also
+    --------
+    mse_bound_lipschitz
+        Bound on the mean squared error, Lipschitz utilities.
+    mse_bound
+        Bound on the mean squared error, any utility.
+    dispersion
+        J1 of a sample.
+
+    References
+    ----------
+    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
+    Convergence Rates, and Applications.
 
     Examples
     --------
@@ -143,6 +235,40 @@ def mse_bound_lipschitz(
     Printed: 108 K^2 T^2 / sqrt(m), true but of the wrong order. Corrected: K^2 J1^2 / m.
 
     Not for utilities that are not Lipschitz; as an error bar it is loose, and `certeq.estimate` is sharper.
+
+    Parameters
+    ----------
+    m : int
+        Number of samples.
+    lipschitz : float
+        Lipschitz constant K of the utility: 1/alpha for CVaR.
+    moment : float, optional
+        The moment T of order q; needed where ``j1`` is not given, and for the printed form.
+    q : float
+        Order of the moment, above 2.
+    j1 : float, optional
+        What `dispersion` returns; bounded by the moment if None.
+    form : {"corrected", "printed"}
+        The corrected bound, or the one that the paper prints.
+
+    Returns
+    -------
+    float
+        The bound, in squared units of the losses.
+
+    See Also
+    --------
+    mae_bound
+        Bound on the mean absolute error, Lipschitz utilities.
+    mse_bound
+        Bound on the mean squared error, any utility.
+    dispersion
+        J1 of a sample.
+
+    References
+    ----------
+    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
+    Convergence Rates, and Applications.
 
     Examples
     --------
@@ -176,6 +302,37 @@ def mse_bound(
     Not for Lipschitz utilities, where `mse_bound_lipschitz` falls as 1/m; not an error bar, which `certeq.estimate`
     gives.
 
+    Parameters
+    ----------
+    m : int
+        Number of samples.
+    slope_variance : float
+        The variance sigma1^2 of u'(X - t*).
+    moment : float, optional
+        The moment T of order q; not needed with ``width``.
+    value_variance : float, optional
+        The variance of u(X - t*); needed for the corrected form.
+    q : float
+        Order of the moment, above 4.
+    width : float, optional
+        Length of an interval that holds all losses.
+    form : {"corrected", "printed"}
+        The corrected bound, or the one that the paper prints.
+
+    Returns
+    -------
+    float
+        The bound, in squared units of the losses.
+
+    See Also
+    --------
+    mse_bound_lipschitz
+        Bound on the mean squared error, Lipschitz utilities.
+    central_moment
+        Centered moment of a sample.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
+
     Notes
     -----
     Why T may be centered: with F_m the empirical distribution function and any c,
@@ -190,6 +347,11 @@ def mse_bound(
     :math:`\int_0^\infty s \min(1, (T_c/s)^{q/2})\,ds = T_c^2 \left(\frac12 + \frac{2}{q - 4}\right) =
     \frac{q}{2(q - 4)} T_c^2`. Hence E W2^2 is at most :math:`2\sqrt2\,\frac{q}{q-4}\,T_c^2/\sqrt m` for every c. The
     rest of the bound does not feel c either: OCE and t* move with the losses, so u(X - t*) and u'(X - t*) stay.
+
+    References
+    ----------
+    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
+    Convergence Rates, and Applications.
 
     Examples
     --------
@@ -217,11 +379,39 @@ def wasserstein_bound(
     Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
     Corrected: the larger of the two variances, of X and of Y.
 
+    Parameters
+    ----------
+    w2 : float
+        The 2-Wasserstein distance of the two distributions.
+    slope_variance_x : float
+        The variance of u'(X - t*).
+    slope_variance_y : float, optional
+        The same of Y; needed for the corrected form.
+    form : {"corrected", "printed"}
+        The corrected bound, or the one that the paper prints.
+
+    Returns
+    -------
+    float
+        The bound, in the units of the losses.
+
+    See Also
+    --------
+    mse_bound
+        Bound on the mean squared error, any utility.
+
+    References
+    ----------
+    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
+    Convergence Rates, and Applications.
+
     Examples
     --------
     >>> from certeq.risk import bounds
-    >>> round(bounds.wasserstein_bound(3.0, 0.0, 9.0), 4), bounds.wasserstein_bound(3.0, 0.0, form="printed")
-    (9.4868, 3.0)
+    >>> round(bounds.wasserstein_bound(3.0, 0.0, 9.0), 4)
+    9.4868
+    >>> bounds.wasserstein_bound(3.0, 0.0, form="printed")
+    3.0
     """
     if _is_printed(form):
         return w2 * math.sqrt(slope_variance_x + 1.0)
@@ -238,12 +428,40 @@ def gradient_mse_bound(
     Not for gradients without a bound: M is the largest norm of a sample's gradient, sigma1^2 the variance of u'(X - t*)
     and T the root of the mean squared distance of u' grad F from its mean. Not an error bar either, but a worst case.
 
+    Parameters
+    ----------
+    m : int
+        Number of samples.
+    gradient_bound : float
+        The largest norm M of a sample's gradient.
+    slope_variance : float
+        The variance sigma1^2 of u'(X - t*).
+    gradient_deviation : float
+        The root T of the mean squared distance of u' grad F from its mean.
+    form : {"corrected", "printed"}
+        The corrected bound, or the one that the paper prints.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    See Also
+    --------
+    mse_bound
+        Bound on the mean squared error, any utility.
+
+    References
+    ----------
+    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
+    Convergence Rates, and Applications.
+
     Examples
     --------
     >>> from certeq.risk import bounds
-    >>> round(bounds.gradient_mse_bound(50, 100.0, 1/3, 0.0), 2)
+    >>> round(bounds.gradient_mse_bound(50, 100.0, 1 / 3, 0.0), 2)
     133.33
-    >>> round(bounds.gradient_mse_bound(50, 100.0, 1/3, 0.0, form="printed"), 2)
+    >>> round(bounds.gradient_mse_bound(50, 100.0, 1 / 3, 0.0, form="printed"), 2)
     1.33
     """
     _positive(m=m)
@@ -254,11 +472,36 @@ def gradient_mse_bound(
 def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: str = "corrected") -> float:
     r"""How far OCE-SB's answer is above OCE_m: at most delta * |g(t)|, for every convex utility.
 
-    ``delta`` is the width of the final bracket and ``epsilon`` the residual |g| there. The printed form is the same
-    number, proved for differentiable utilities only; its (delta + 1) epsilon remark is not needed. ``squared=True`` is
-    the term 2 delta^2 epsilon^2 that adds to the mean squared error.
+    The printed form is the same number, proved for differentiable utilities only; its (delta + 1) epsilon remark is not
+    needed. Not needed for the default method of `certeq.oce`, which is exact.
 
-    Not needed for the default method of `certeq.oce`, which is exact.
+    Parameters
+    ----------
+    delta : float
+        Width of the final bracket.
+    epsilon : float
+        The residual |g| there.
+    squared : bool
+        Whether to return the term 2 delta^2 epsilon^2 that adds to the mean squared error.
+    form : {"corrected", "printed"}
+        Both are the same number here.
+
+    Returns
+    -------
+    float
+        The bound, in the units of the losses, or squared units.
+
+    See Also
+    --------
+    certeq.oce
+        OCE of losses, without its error.
+    mse_bound
+        Bound on the mean squared error, any utility.
+
+    References
+    ----------
+    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
+    Convergence Rates, and Applications.
 
     Examples
     --------
@@ -272,7 +515,7 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: s
 
 
 def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
-    """The least m with ``bound(m) <= accuracy``: how many samples for +-0.01?
+    """The least number of samples m with ``bound(m) <= accuracy``.
 
     Parameters
     ----------
@@ -281,9 +524,23 @@ def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
     accuracy : float
         What it is to come down to.
 
+    Returns
+    -------
+    int
+        The number of samples.
+
+    See Also
+    --------
+    mae_bound
+        Bound on the mean absolute error, Lipschitz utilities.
+    mse_bound
+        Bound on the mean squared error, any utility.
+    certeq.estimate
+        OCE of losses with standard error and confidence interval.
+
     Notes
     -----
-    Not a forecast but a guarantee: `Estimate.samples_for` says how many would do in all likelihood.
+    Not a forecast but a guarantee: `certeq.Estimate.samples_for` says how many would do in all likelihood.
 
     Examples
     --------

@@ -26,13 +26,25 @@ def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
         axis other than the first are merged for it. A whole number must name the only dimension there is: one sample
         for each column or row is not offered, ask for ``x[:, j]``.
 
+    Returns
+    -------
+    DaskSample
+        The sample, which reductions take in place of an array.
+
+    See Also
+    --------
+    DaskSample
+        Losses in a Dask array.
+    open_npy
+        A ``.npy`` file as a Dask array.
+
     Notes
     -----
     The passes run where Dask would run them when the sample is made: a client that is opened later does not draw them
     away, and once the client that it began with is closed they raise `ClusterLost`. Make a new sample to move it.
 
     ``dask.array.from_array`` copies a memory-mapped array into memory; open such a file with `certeq.scale.open_npy`.
-    Not needed for the functions of `certeq`, which take Dask collections as they are.
+    Not needed for the functions of ``certeq``, which take Dask collections as they are.
 
     Examples
     --------

@@ -32,6 +32,11 @@ class ClusterLost(RuntimeError):
 
     Not raised for an error of the data, such as a NaN or a missing file: that is passed on as it is.
 
+    See Also
+    --------
+    as_sample
+        Losses in Dask as a sample.
+
     Examples
     --------
     >>> from certeq.scale import ClusterLost

@@ -157,6 +157,22 @@ class DaskSample(DaskTable):
 
     Not made by hand: `as_sample` checks what it is given and fits the chunks of losses and weights together.
 
+    Parameters
+    ----------
+    z : dask.array.Array
+        Losses, one-dimensional.
+    weights : dask.array.Array, optional
+        Weights in the same chunks.
+    scheduler : Scheduler, optional
+        Where the passes run; found out if None.
+    shape : tuple of int, optional
+        Shape of the losses as they were given, where that is not one dimension.
+
+    See Also
+    --------
+    as_sample
+        Losses in Dask as a sample.
+
     Examples
     --------
     >>> import dask.array as da
@@ -192,12 +208,36 @@ class DaskSample(DaskTable):
         return len(self)
 
     def reduce(self, kernel: Kernel[Part], every: bool = False) -> Part:
-        """One pass over the chunks, or over what is kept of them."""
+        """One pass over the chunks, or over what is kept of them.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            What is computed from a block and how two answers are joined.
+        every : bool
+            Whether the kernel sees losses of weight 0, too.
+
+        Returns
+        -------
+        Any
+            The joined answer of all blocks.
+        """
         copy = self._in_memory()
         return super().reduce(kernel, every) if copy is None else copy.reduce(kernel, every)
 
     def draw(self, count: int) -> Block:
-        """The losses that `certeq.risk` would draw from the same array in memory; kept from then on."""
+        """The losses that estimates draw from the same array in memory; kept from then on.
+
+        Parameters
+        ----------
+        count : int
+            How many, at most all.
+
+        Returns
+        -------
+        Block
+            Losses, weights and positions, in order.
+        """
         if (copy := self._in_memory()) is not None:
             return copy.draw(count)
         wanted = min(count, len(self))
@@ -208,7 +248,18 @@ class DaskSample(DaskTable):
         return Block(0, z[order], None if w is None else w[order], index[order])
 
     def elementwise(self, kernel: Callable[[Block], Array]) -> DaskArray:
-        """One number per loss, in the shape they were given in."""
+        """One number per loss, in the shape they were given in.
+
+        Parameters
+        ----------
+        kernel : callable
+            Takes a block and returns one number per loss.
+
+        Returns
+        -------
+        dask.array.Array
+            The numbers, computed when asked for.
+        """
         found = super().elementwise(kernel)
         return found if self.given_shape is None else found.reshape(self.given_shape)
 

@@ -21,6 +21,25 @@ def open_npy(path: str | PathLike[str], chunk: int = CHUNK) -> DaskArray:
     file itself, so that the memory needed is that of a few blocks. On a cluster every worker must see the same path.
     Not for a file that fits in memory or on one machine's disk alone: ``np.load(path, mmap_mode="r")`` is faster there.
 
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    chunk : int
+        Rows per chunk, at least 1.
+
+    Returns
+    -------
+    dask.array.Array
+        The rows, read when they are needed.
+
+    See Also
+    --------
+    as_sample
+        Losses in Dask as a sample.
+    certeq.oce
+        OCE of losses, without its error.
+
     Examples
     --------
     >>> import tempfile, numpy as np, certeq as ce

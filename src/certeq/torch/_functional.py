@@ -44,8 +44,8 @@ def oce(
     losses : Tensor
         Losses, lower is better, of any sign; floating. Not changed.
     utility : Risk
-        What risk means: a `Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get gradients
-        too; or a risk with more inner variables, ``EVaR(0.05)``, whose parameters are numbers.
+        Risk measure: a `certeq.Utility`, for instance ``CVaR(0.05)``, whose parameters may be tensors, which get
+        gradients too; or a risk with more inner variables, ``EVaR(0.05)``, whose parameters are numbers.
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
         ``dim``, one per sample; normalized to sum 1. A loss of weight 0 is no sample: it may be NaN or infinite, and
@@ -58,9 +58,8 @@ def oce(
         Let +inf losses through: the value is +inf then, and the gradient is not finite. NaN and -inf never are.
     validate : bool
         Look for NaN, infinite losses, bad weights and learned parameters that have left their range. On an accelerator
-        this makes the host wait; without it they give a value that means nothing, often NaN. Inside `torch.compile`
-        and `torch.func` transforms there is no such check.
-
+        this makes the host wait; without it they give a value that means nothing, often NaN. Inside ``torch.compile``
+        and ``torch.func`` transforms there is no such check.
     process_group : ProcessGroup or "world", optional
         The ranks whose losses make one batch, ``"world"`` for all of them; None, the default, is this process alone.
 
@@ -70,19 +69,28 @@ def oce(
         OCE in the units of the losses, of their dtype and on their device. Half precision is computed in float32.
         With a ``process_group``: OCE of the batch of all ranks, the same number on every one.
 
-    Shape:
-        - losses: :math:`(*)`, any shape
-        - weight: :math:`(*)`, or :math:`(N)` with N the size of ``dim``
-        - output: scalar, or :math:`(*)` without ``dim``
+    See Also
+    --------
+    OCELoss
+        OCE as a criterion for training.
+    tilt
+        The worst-case weights of a tensor of losses.
+    threshold
+        The minimizer t* of OCE of a tensor.
+    certeq.oce
+        OCE of losses, without its error.
 
     Notes
     -----
+    **Shapes.** Losses :math:`(*)`; weights :math:`(*)`, or :math:`(N)` with N the size of ``dim``; output scalar, or
+    :math:`(*)` without ``dim``.
+
     First and second derivatives are exact; third ones are not offered. At a tie on a kink (CVaR) the losses that tie
     share the mass that is left in proportion to their weights. With a learned utility the function cannot be part of
     a ``fullgraph`` compilation: compile the network and leave the loss outside. A sum of utilities can, once its
     anchor is known: `OCELoss` looks for it when it is made, this function when it is first called outside a graph.
     Risks with more inner variables (balls, `certeq.EVaR`, mixtures) break the graph of compiled code here, and are
-    refused inside `torch.func`; a ball of a utility with kinks has first derivatives only.
+    refused inside ``torch.func``; a ball of a utility with kinks has first derivatives only.
 
     With a ``process_group`` every rank must call, with shards of any size, none at all included; t* is that of all
     losses together. Backward gives the local losses their part of the global tilt **times the number of ranks**, so
@@ -125,9 +133,44 @@ def threshold(
 ) -> Tensor:
     r"""The minimizer t* of :math:`t + E[u(X - t)]`: the least t with :math:`E[u'(X - t)] \le 1`.
 
-    For CVaR it is the value at risk. Differentiable once, by the implicit function theorem. Parameters and shapes are
-    those of `oce`.
+    For CVaR it is the value at risk. Differentiable once, by the implicit function theorem.
 
+    Parameters
+    ----------
+    losses : Tensor
+        Losses, lower is better, of any sign and shape; floating. Not changed.
+    utility : Risk
+        Risk measure: a `certeq.Utility` such as ``CVaR(0.05)``, whose parameters may be tensors, or a risk with more
+        inner variables, ``EVaR(0.05)``.
+    weight : Tensor, optional
+        Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
+        ``dim``, one per sample; normalized to sum 1.
+    dim : int or tuple of int, optional
+        Where the samples run. None, the default, takes all entries together, as ``torch.mean`` does.
+    keepdim : bool
+        Keep the reduced dimensions, with size 1.
+    validate : bool
+        Look for NaN, infinite losses, bad weights and learned parameters that have left their range; on an
+        accelerator this makes the host wait.
+    process_group : ProcessGroup or "world", optional
+        The ranks whose losses make one batch, ``"world"`` for all of them; None, the default, is this process alone.
+
+    Returns
+    -------
+    Tensor
+        The threshold, scalar or of the shape of ``losses`` without ``dim``, in their units.
+
+    See Also
+    --------
+    oce
+        OCE of a tensor of losses, with gradients.
+    tilt
+        The worst-case weights of a tensor of losses.
+    certeq.threshold
+        The minimizer t* of OCE; the value at risk for CVaR.
+
+    Notes
+    -----
     Not as a loss to train on: minimize `oce`. Where the mean curvature nearly vanishes t* is ill-conditioned although
     OCE is not.
 
@@ -154,10 +197,43 @@ def tilt(
 ) -> Tensor:
     r"""The worst-case weights :math:`q_i = w_i u'(x_i - t^*)`, in the shape of the losses; they sum to 1.
 
-    The tilt is the gradient of `oce` with respect to the losses, and itself differentiable once. Parameters and
-    shapes are those of `oce`. With a ``process_group`` these are this rank's entries of the tilt of all ranks' losses
-    (they sum to 1 over the ranks), without a gradient.
+    The tilt is the gradient of `oce` with respect to the losses, and itself differentiable once.
 
+    Parameters
+    ----------
+    losses : Tensor
+        Losses, lower is better, of any sign and shape; floating. Not changed.
+    utility : Risk
+        Risk measure: a `certeq.Utility` such as ``CVaR(0.05)``, whose parameters may be tensors, or a risk with more
+        inner variables, ``EVaR(0.05)``.
+    weight : Tensor, optional
+        Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
+        ``dim``, one per sample; normalized to sum 1.
+    dim : int or tuple of int, optional
+        Where the samples run. None, the default, takes all entries together, as ``torch.mean`` does.
+    validate : bool
+        Look for NaN, infinite losses, bad weights and learned parameters that have left their range; on an
+        accelerator this makes the host wait.
+    process_group : ProcessGroup or "world", optional
+        The ranks whose losses make one batch, ``"world"`` for all of them; None, the default, is this process alone.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``losses``. With a ``process_group`` these are this rank's entries of the tilt of all ranks'
+        losses (they sum to 1 over the ranks), without a gradient.
+
+    See Also
+    --------
+    oce
+        OCE of a tensor of losses, with gradients.
+    threshold
+        The minimizer t* of OCE of a tensor.
+    certeq.tilt
+        The worst-case weights of the losses.
+
+    Notes
+    -----
     Not needed for the gradient of a risk, which ``backward`` of `oce` gives.
 
     Examples

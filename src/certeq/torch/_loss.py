@@ -29,7 +29,7 @@ class OCELoss(nn.Module):
     Parameters
     ----------
     utility : Risk
-        What risk means, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
+        Risk measure, for instance ``CVaR(0.05)``. Parameters of it that are ``nn.Parameter`` are registered here
         and learned with the rest; what is registered counts, whoever has put it there (``load_state_dict``,
         ``torch.func.functional_call``, a parametrization). May be set to another one later.
     base : callable, optional
@@ -44,12 +44,20 @@ class OCELoss(nn.Module):
         The ranks whose losses make one batch. ``"world"`` is looked up when the loss is called, so that it may be
         written before the group exists, as in a LightningModule; ``torch.distributed.group.WORLD`` is None until then.
 
-    Shape:
-        - input: :math:`(*)` losses, or whatever ``base`` takes
-        - output: scalar, or :math:`(*)` without ``dim``
+    See Also
+    --------
+    MemoryOCELoss
+        OCE with a threshold from recent batches, for small batches.
+    oce
+        OCE of a tensor of losses, with gradients.
+    certeq.learn.OCENetworkClassifier
+        A neural network for classification on an OCE.
 
     Notes
     -----
+    **Shapes.** The input has any shape :math:`(*)`, or that which ``base`` takes; the output is a scalar, or
+    :math:`(*)` without ``dim``.
+
     A mini-batch sees less of the tail than the whole data: see `MemoryOCELoss` for the size of that bias and a remedy.
 
     **Targets that are ignored, and class weights.** With ``utility=Mean()`` the value is what ``reduction="mean"`` of
@@ -73,9 +81,11 @@ class OCELoss(nn.Module):
 
         with torch.no_grad():
             found = [criterion.samples(net(x), y) for x, y in parts]
-        losses, weights = (torch.cat(of_parts) for of_parts in zip(*found))  # without weights: the losses alone
-        q = tilt(losses, utility, weight=weights, process_group="world")  # leave process_group out on one process
-        for i, ((x, y), q_part) in enumerate(zip(parts, q.split([len(part) for part, _ in found]))):
+        # Without weights the losses alone; on one process without process_group.
+        losses, weights = (torch.cat(of_parts) for of_parts in zip(*found))
+        q = tilt(losses, utility, weight=weights, process_group="world")
+        shares = q.split([len(part) for part, _ in found])
+        for i, ((x, y), q_part) in enumerate(zip(parts, shares)):
             with net.no_sync() if i + 1 < len(parts) else nullcontext():
                 (world_size * (q_part * criterion.losses(net(x), y)).sum()).backward()
         optimizer.step()
@@ -151,18 +161,67 @@ class OCELoss(nn.Module):
         self._utility, self._learned = utility, learned
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
-        """OCE of ``input``, or of ``base(input, target, ...)``; ``weight`` is that of `certeq.torch.oce`."""
+        """OCE of ``input``, or of ``base(input, target, ...)``.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+        weight : Tensor, optional
+            Weights or a mask of the samples, as of `certeq.torch.oce`.
+
+        Returns
+        -------
+        Tensor
+            OCE of the samples.
+        """
         losses, own = self._samples(self.process_group is None, input, target, *more)
         if own is not None:
             weight = self._times(own, weight, losses)
         return self._reduce(losses, weight)
 
     def losses(self, input: Any, target: Any = None, *more: Any) -> Tensor:
-        """The per-sample losses that `forward` reduces, without the class weights of the base."""
+        """The per-sample losses that `forward` reduces, without the class weights of the base.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+
+        Returns
+        -------
+        Tensor
+            One loss per sample.
+        """
         return self.samples(input, target, *more)[0]
 
     def samples(self, input: Any, target: Any = None, *more: Any) -> tuple[Tensor, Tensor | None]:
-        """The per-sample losses that `forward` reduces, and their weights, or None where the base has none."""
+        """The per-sample losses that `forward` reduces, and their weights, or None where the base has none.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+
+        Returns
+        -------
+        losses : Tensor
+            One loss per sample.
+        weights : Tensor or None
+            Their weights, as class weights and ignored targets of the base give them.
+        """
         return self._samples(False, input, target, *more)
 
     def _samples(self, briefly: bool, input: Any, target: Any, *more: Any) -> tuple[Tensor, Tensor | None]:
@@ -204,7 +263,13 @@ class OCELoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The utility, and what differs from the defaults."""
+        """The utility, and what differs from the defaults.
+
+        Returns
+        -------
+        str
+            What ``print`` shows between the brackets.
+        """
         ranks = "" if self.process_group is None else f", process_group={self.process_group!r}"
         return f"{self.utility!r}" + ("" if self.dim is None else f", dim={self.dim}") + ranks
 
@@ -234,7 +299,7 @@ class MemoryOCELoss(OCELoss):
     Parameters
     ----------
     utility : Utility
-        What risk means.
+        Risk measure.
     base : callable, optional
         A loss that does not reduce, called as ``base(input, target)``.
     memory : int
@@ -245,6 +310,13 @@ class MemoryOCELoss(OCELoss):
     process_group : ProcessGroup or "world", optional
         As in `OCELoss`: batch and memory are those of all ranks, and the memory is the same on each.
 
+    See Also
+    --------
+    OCELoss
+        OCE as a criterion for training.
+    GrowingBatchSampler
+        Batches of growing size for a DataLoader.
+
     Notes
     -----
     In training mode each call stores its (detached) losses; in evaluation mode nothing is stored or used and the
@@ -253,9 +325,8 @@ class MemoryOCELoss(OCELoss):
     Weights, class weights and ignored targets are those of `OCELoss`; the memory keeps the weights with the losses, so
     they should be of one scale from batch to batch.
 
-    Shape:
-        - input: :math:`(*)` losses, or whatever ``base`` takes; all entries are samples
-        - output: scalar
+    **Shapes.** The input has any shape :math:`(*)`, or that which ``base`` takes, and all entries are samples; the
+    output is a scalar.
 
     Not for batches of thousands, whose bias is small anyway, nor while losses fall fast: stale ones put t too high. Not
     for batches with less than one sample in the tail (CVaR(0.05) of fewer than 20): their steps are so noisy that they
@@ -300,7 +371,24 @@ class MemoryOCELoss(OCELoss):
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))
 
     def forward(self, input: Any, target: Any = None, *more: Any, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch; stores it in training mode."""
+        """The loss of a batch; stores it in training mode.
+
+        Parameters
+        ----------
+        input : Tensor
+            Losses, or what ``base`` takes as its first argument.
+        target : Tensor, optional
+            Second argument of ``base``; None without a base.
+        *more : Tensor
+            Further arguments of ``base``.
+        weight : Tensor, optional
+            Weights or a mask of the samples, as of `certeq.torch.oce`.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         losses, own = self.samples(input, target, *more)
         weight = weight if own is None else self._times(own, weight, losses)
         if not self.training:
@@ -356,7 +444,13 @@ class MemoryOCELoss(OCELoss):
         self.filled.copy_((self.filled + new.numel()).clamp(max=self.memory))
 
     def extra_repr(self) -> str:
-        """The utility and the memory."""
+        """The utility and the memory.
+
+        Returns
+        -------
+        str
+            What ``print`` shows between the brackets.
+        """
         return f"{self.utility!r}, memory={self.memory}"
 
 

@@ -35,7 +35,7 @@ class OCESG(Optimizer):
     params : iterable
         Parameters or groups of them.
     lr : float
-        c in the step.
+        The factor c of the step.
     schedule : {"constant", "1/sqrt(k)", "1/k"} or callable
         What c is multiplied by at step k = 1, 2, ...: c with c = 1/L for a smooth objective; c/sqrt(k) for a convex
         one without smoothness (CVaR) or a non-convex one; c/k for a strongly convex one, with c > 1/(2 mu).
@@ -45,6 +45,15 @@ class OCESG(Optimizer):
     average : bool
         Keep the mean of the iterates :math:`\theta_0, \dots, \theta_{n-1}`, weighted by their steps, for which the
         bounds of convex problems hold; `averages` returns it.
+
+    See Also
+    --------
+    GrowingBatchSampler
+        Batches of growing size for a DataLoader.
+    OCELoss
+        OCE as a criterion for training.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
 
     Notes
     -----
@@ -59,7 +68,9 @@ class OCESG(Optimizer):
     >>> import torch, certeq as ce
     >>> from certeq.torch import OCESG, oce
     >>> theta = torch.tensor([1.0], requires_grad=True)
-    >>> optimizer = OCESG([theta], lr=1.0, schedule="1/k", project=lambda p: p.clamp(min=0.5))
+    >>> optimizer = OCESG(
+    ...     [theta], lr=1.0, schedule="1/k", project=lambda p: p.clamp(min=0.5)
+    ... )
     >>> oce(theta * torch.tensor([1.0, 2.0]), ce.CVaR(0.5)).backward()
     >>> _ = optimizer.step()
     >>> theta
@@ -78,7 +89,13 @@ class OCESG(Optimizer):
         super().__init__(params, {"lr": lr, "schedule": schedule, "project": project, "average": average, "k": 0})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Check a group's schedule and projection, then add it."""
+        """Check a group's schedule and projection, then add it.
+
+        Parameters
+        ----------
+        param_group : dict
+            Parameters as ``params`` and options of their own, as in PyTorch.
+        """
         schedule = param_group.get("schedule", self.defaults["schedule"])
         if not callable(schedule) and schedule not in SCHEDULES:
             names = ", ".join(f'"{name}"' for name in SCHEDULES)
@@ -90,7 +107,18 @@ class OCESG(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One step of every group; its number k counts from 1."""
+        """One step of every group; its number k counts from 1.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss and its gradients again, and returns the loss.
+
+        Returns
+        -------
+        Tensor or None
+            What the closure returned.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -111,13 +139,25 @@ class OCESG(Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers, tensors and names; of a schedule or projection that is a function, that there is one."""
+        """Numbers, tensors and names; of a schedule or projection that is a function, that there is one.
+
+        Returns
+        -------
+        dict
+            The state, as PyTorch saves it.
+        """
         state = super().state_dict()
         state["param_groups"] = [group | _names_of(group) for group in state["param_groups"]]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a state; functions are this optimizer's own."""
+        """Continue from a state; functions are this optimizer's own.
+
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` returned.
+        """
         own, every = [dict(group) for group in self.param_groups], state_dict["param_groups"]
         for group, saved in zip(own, every, strict=True) if len(own) == len(every) else ():  # else refused below
             for name in ("schedule", "project"):
@@ -133,7 +173,13 @@ class OCESG(Optimizer):
                 group["schedule"] = before["schedule"]
 
     def averages(self) -> list[Tensor]:
-        """The step-weighted mean of the iterates before each step, one tensor per parameter."""
+        """The step-weighted mean of the iterates before each step, one tensor per parameter.
+
+        Returns
+        -------
+        list of Tensor
+            Copies; a parameter itself where no mean has been kept.
+        """
         every = [p for group in self.param_groups for p in group["params"]]
         return [self.state[p]["mean"].clone() if "mean" in self.state[p] else p.detach().clone() for p in every]
 
@@ -171,6 +217,13 @@ class GrowingBatchSampler(Sampler[list[int]]):
     generator : torch.Generator, optional
         Source of randomness; the same seed gives the same batches.
 
+    See Also
+    --------
+    OCESG
+        Projected stochastic gradient as a PyTorch optimizer.
+    MemoryOCELoss
+        OCE with a threshold from recent batches, for small batches.
+
     Notes
     -----
     Not for training by epochs: it draws with replacement, and no sample is sure to be seen. Not for long runs on large
@@ -200,7 +253,18 @@ class GrowingBatchSampler(Sampler[list[int]]):
         self.generator = generator
 
     def batch_size(self, k: int) -> int:
-        """m_k, for k = 1, 2, ..."""
+        """Size m_k of the k-th batch.
+
+        Parameters
+        ----------
+        k : int
+            Number of the step, from 1.
+
+        Returns
+        -------
+        int
+            Number of samples.
+        """
         wanted = k if self.size is None else int(self.size(k))
         if wanted < 1:
             raise ValueError(f"size must give at least 1 sample; it gave {wanted} at step {k}.")

@@ -31,6 +31,15 @@ class DivergenceBall(Risk):
     radius : float
         The largest divergence, above 0. It has no unit: losses in another currency have the same tilt.
 
+    See Also
+    --------
+    EVaR
+        Entropic value at risk.
+    HMCR
+        Higher-moment coherent risk.
+    Utility
+        Base class of utilities.
+
     Notes
     -----
     Coherent for every monotone utility. Not so for `MeanVariance`, whose tilt may be negative: its ball is
@@ -105,6 +114,15 @@ class EVaR(CoherentRisk):
     alpha : float
         Tail mass, in (0, 1), as of `CVaR`: 0.05 is what others call EVaR at 95 %.
 
+    See Also
+    --------
+    CVaR
+        Mean of the worst losses.
+    Entropic
+        Entropic risk, of an exponential utility.
+    DivergenceBall
+        Largest mean loss under weights near the given ones.
+
     Notes
     -----
     With fewer than 1/alpha equally likely losses it is the largest of them, as CVaR is. Not for heavy tails: the
@@ -143,6 +161,15 @@ class HMCR(CoherentRisk):
         Order of the norm, at least 1: 1 is CVaR, 2 the second-moment coherent risk. Larger ones fear the tail more.
     alpha : float
         In (0, 1), as of `CVaR`: the risk is the largest loss where that has probability ``alpha**p`` or more.
+
+    See Also
+    --------
+    CVaR
+        Mean of the worst losses.
+    MonotoneMeanVariance
+        Mean-variance made monotone, and higher powers.
+    DivergenceBall
+        Largest mean loss under weights near the given ones.
 
     Notes
     -----

@@ -24,6 +24,17 @@ class Utility(Risk):
 
     Not to be subclassed for a single experiment: `utility` makes one from a function, and checks it.
 
+    See Also
+    --------
+    utility
+        Make a utility from a function.
+    Risk
+        Base class of risk measures.
+    CVaR
+        Mean of the worst losses.
+    Entropic
+        Entropic risk, of an exponential utility.
+
     References
     ----------
     Ben-Tal and Teboulle (1986), Expected utility, penalty functions, and duality in stochastic nonlinear programming,
@@ -59,32 +70,100 @@ class Utility(Risk):
         return self._slope(x, xp), self._curvature(x, xp)
 
     def value(self, x: Array) -> Array:
-        """u(x), elementwise."""
+        """Value u(x), elementwise.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Losses less a threshold.
+
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of x.
+        """
         xp, x = backend(x)
         return self._value(x, xp)
 
     def slope(self, x: Array) -> Array:
-        """u'(x), the left derivative where u has a kink."""
+        """Slope u'(x), the left derivative where u has a kink.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Losses less a threshold.
+
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of x.
+        """
         xp, x = backend(x)
         return self._slope(x, xp)
 
     def right_slope(self, x: Array) -> Array:
-        """The right derivative of u: the slope plus its jump at a kink."""
+        """The right derivative of u: the slope plus its jump at a kink.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Losses less a threshold.
+
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of x.
+        """
         xp, x = backend(x)
         return form(self).slopes(x, 0.0, xp)[1]
 
     def curvature(self, x: Array) -> Array:
-        """u''(x) away from the kinks, where it exists."""
+        """Curvature u''(x) away from the kinks, where it exists.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Losses less a threshold.
+
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of x.
+        """
         xp, x = backend(x)
         return self._curvature(x, xp)
 
     def derivatives(self, x: Array) -> tuple[Array, Array]:
-        """Slope and curvature in one go: cheaper than the two apart."""
+        """Slope and curvature in one go: cheaper than the two apart.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Losses less a threshold.
+
+        Returns
+        -------
+        slope : ndarray or Tensor
+            What `slope` returns.
+        curvature : ndarray or Tensor
+            What `curvature` returns.
+        """
         xp, x = backend(x)
         return self._derivatives(x, xp)
 
     def conjugate(self, y: Array) -> Array:
-        """u*(y) = sup_x  x*y - u(x); +inf outside its domain."""
+        """Conjugate u*(y) = sup_x  x*y - u(x); +inf outside its domain.
+
+        Parameters
+        ----------
+        y : array_like or Tensor
+            Slopes.
+
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of y.
+        """
         xp, y = backend(y)
         return self._conjugate(y, xp)
 
@@ -98,7 +177,7 @@ class Utility(Risk):
     @property
     @abstractmethod
     def anchor(self) -> float:
-        """x0, the point with 1 in the subdifferential of u: the threshold of a constant c is c - x0."""
+        """The point x0 with 1 in the subdifferential of u: the threshold of a constant c is c - x0."""
 
     @property
     @abstractmethod
@@ -132,12 +211,12 @@ class Utility(Risk):
 
     @property
     def tail_mass(self) -> float | None:
-        """alpha of the CVaR that this utility is meant to be near; None where it is meant for something else."""
+        """Tail mass alpha of the CVaR that this utility is meant to be near; None where there is none."""
         return None
 
     @property
     def growth(self) -> float:
-        """p such that the slope grows like x**p; Newton's method works on the p-th root of the mean slope."""
+        """Power p such that the slope grows like x**p; Newton's method works on the p-th root of the mean slope."""
         return 1.0
 
     @property
@@ -174,13 +253,30 @@ class Utility(Risk):
     # -- algebra ------------------------------------------------------------------------------------------------
 
     def scaled(self, scale: float) -> Scaled:
-        """s*u(x/s): OCE becomes s*OCE(X/s). Choose s as the size of a loss that matters, in the loss's units."""
+        """The utility s*u(x/s), whose OCE is s*OCE(X/s).
+
+        Parameters
+        ----------
+        scale : float
+            The factor s, above 0: the size of a loss that matters, in the unit of the losses.
+
+        Returns
+        -------
+        Utility
+            The scaled utility.
+        """
         from certeq.utilities._algebra import Scaled
 
         return Scaled(self, scale)
 
     def normalized(self) -> Normalized:
-        """u(x + x0) - u(x0): OCE is shifted so that OCE(0) = 0; the tilt is unchanged."""
+        """The utility u(x + x0) - u(x0), whose OCE is shifted so that OCE(0) = 0; the tilt is unchanged.
+
+        Returns
+        -------
+        Utility
+            The normalized utility.
+        """
         from certeq.utilities._algebra import Normalized
 
         return Normalized(self)
@@ -190,6 +286,16 @@ class Utility(Risk):
 
         The divergence is the conjugate of this utility, normalized: relative entropy for `Entropic`, chi-square for
         `MonotoneMeanVariance`. See `DivergenceBall`.
+
+        Parameters
+        ----------
+        radius : float
+            The largest divergence, above 0.
+
+        Returns
+        -------
+        DivergenceBall
+            A risk measure, coherent where this utility is monotone.
         """
         from certeq.utilities._balls import DivergenceBall
 

@@ -32,6 +32,26 @@ class CustomUtility(Utility):
 
     Not made directly: `utility` fills in what is missing and gives the clearer errors.
 
+    Parameters
+    ----------
+    u : callable
+        The utility, elementwise on NumPy arrays.
+    du, d2u : callable, optional
+        Its (left) derivative and its second derivative.
+    conjugate : callable, optional
+        The conjugate of u.
+    kinks : tuple of float, optional
+        Where the slope jumps.
+    name : str, optional
+        What ``repr`` shows.
+
+    See Also
+    --------
+    utility
+        Make a utility from a function.
+    Utility
+        Base class of utilities.
+
     Examples
     --------
     >>> import numpy as np, certeq as ce
@@ -61,7 +81,18 @@ class CustomUtility(Utility):
         return ("u", "du", "d2u", "conjugate", "kinks", "name")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The functions and declarations this utility was made of."""
+        """The functions and declarations this utility was made of.
+
+        Parameters
+        ----------
+        deep : bool
+            Without effect: there are no risks inside.
+
+        Returns
+        -------
+        dict
+            The constructor's arguments by name.
+        """
         return {
             "u": self.u,
             "du": self.du,
@@ -221,7 +252,7 @@ def utility(
         Its (left) derivative and second derivative. What is missing is derived by exact differentiation of the
         NumPy expression, to rounding; where that is not possible the missing one is refused with the reason.
     conjugate : callable, optional
-        u*(y) = sup_x x*y - u(x); found by search if not given.
+        The conjugate u*(y) = sup_x x*y - u(x); found by search if not given.
     kinks : tuple of float, optional
         Where the slope jumps. Found automatically if not given.
     name : str, optional
@@ -230,28 +261,36 @@ def utility(
     Returns
     -------
     CustomUtility
+        The utility, with everything that was missing filled in.
 
     Raises
     ------
     ValueError
         If u is not convex or not increasing, if a derivative does not belong to it, or if its slope does not pass 1.
 
+    See Also
+    --------
+    CustomUtility
+        A utility made from functions.
+    Utility
+        Base class of utilities.
+
     Notes
     -----
     Not a proof: the checks are made on 603 points between -1e6 and 1e6, and a function that misbehaves between them
     is not caught.
 
-    `certeq.torch` takes it as it is for a whole batch on the CPU; for rows, accelerators, second derivatives and
+    ``certeq.torch`` takes it as it is for a whole batch on the CPU; for rows, accelerators, second derivatives and
     compiled code u, du and d2u must take tensors as well as arrays. The guide to losses in PyTorch has an example.
 
     Examples
     --------
     >>> import numpy as np, certeq as ce
-    >>> hinge2 = ce.utility(lambda x: x + 0.5*np.maximum(x, 0)**2 + 0.25*np.minimum(x, 0)*0)
+    >>> ce.utility(lambda x: x + 0.5 * np.maximum(x, 0) ** 2)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside its range, or no threshold exists.
-    >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5*x))
+    ValueError: The slope of u lies between 1 and 1e+06; 1 must lie strictly inside ...
+    >>> half = ce.utility(lambda x: np.where(x > 0, x + x**2, 0.5 * x))
     >>> round(ce.oce([0.0, 1.0], half), 6)
     0.71875
     """

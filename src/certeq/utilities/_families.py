@@ -19,6 +19,13 @@ class Mean(Utility):
     Every t minimizes t + E[X - t]; the threshold is E X by convention. Useful in sums such as
     ``0.3*Mean() + 0.7*CVaR(0.05)``.
 
+    See Also
+    --------
+    CVaR
+        Mean of the worst losses.
+    MeanVariance
+        Mean plus a multiple of the variance.
+
     Examples
     --------
     >>> import certeq as ce
@@ -67,6 +74,13 @@ class MeanVariance(Utility):
     ----------
     beta : float
         Price of a unit of variance, above 0.
+
+    See Also
+    --------
+    MonotoneMeanVariance
+        Mean-variance made monotone, and higher powers.
+    Mean
+        The mean: risk neutral.
 
     Notes
     -----
@@ -126,6 +140,13 @@ class Entropic(Utility):
     beta : float
         Risk aversion per unit of loss, above 0. For small beta, OCE is about the mean + beta/2 * variance.
 
+    See Also
+    --------
+    EVaR
+        Entropic value at risk.
+    MonotoneMeanVariance
+        Mean-variance made monotone, and higher powers.
+
     Notes
     -----
     Not to be used on heavy-tailed losses: the true OCE is +inf where E exp(beta X) is (an exponential distribution with
@@ -179,7 +200,7 @@ class Entropic(Utility):
 
     @property
     def kappa(self) -> float:
-        """u'' = beta * u', so exactly beta."""
+        """Exactly beta, as u'' = beta * u'."""
         return as_float(self.beta)
 
     @property
@@ -226,6 +247,15 @@ class MonotoneMeanVariance(Utility):
     a : float
         Power, at least 2. With a = 2 OCE equals mean + variance/2 whenever no loss is more than 1 below the mean;
         larger powers fear the tail more.
+
+    See Also
+    --------
+    MeanVariance
+        Mean plus a multiple of the variance.
+    Quartic
+        Risk of a fourth power.
+    HMCR
+        Higher-moment coherent risk.
 
     Notes
     -----
@@ -285,7 +315,7 @@ class MonotoneMeanVariance(Utility):
 
     @property
     def kappa(self) -> float:
-        """a - 1, attained by constants."""
+        """The number a - 1, attained by constants."""
         return as_float(self.a) - 1.0
 
     @property
@@ -305,6 +335,11 @@ class Quartic(Utility):
     Not normalized: OCE(0) = -(3/4) 4**(-1/3) = -0.4725. Use ``Quartic().normalized()`` for a risk of 0 at 0, and
     ``scaled`` to choose the unit of loss. Equals 4 times the utility of ``MonotoneMeanVariance(a=4)``. Error bars
     need eight finite moments: do not trust them on heavy tails.
+
+    See Also
+    --------
+    MonotoneMeanVariance
+        Mean-variance made monotone, and higher powers.
 
     References
     ----------
@@ -369,6 +404,17 @@ class CVaR(Utility):
     alpha : float
         Tail mass, in (0, 1): 0.05 means the worst 5 %. Above 0.5, where a confidence level may be meant, a warning
         says so.
+
+    See Also
+    --------
+    SmoothCVaR
+        CVaR smoothed by a logistic slope.
+    LeakyCVaR
+        CVaR with a slope that stays positive below 0.
+    EVaR
+        Entropic value at risk.
+    threshold
+        The minimizer t* of OCE; the value at risk for CVaR.
 
     Notes
     -----
@@ -457,6 +503,13 @@ class LeakyCVaR(Utility):
     alpha : float
         Tail mass, in (0, 1).
 
+    See Also
+    --------
+    CVaR
+        Mean of the worst losses.
+    SmoothCVaR
+        CVaR smoothed by a logistic slope.
+
     Notes
     -----
     Unit dependent and not normalized: OCE(0) = sqrt(alpha(1-alpha)) - arccos(sqrt(alpha)), about -1.13 at 0.05.
@@ -510,7 +563,7 @@ class LeakyCVaR(Utility):
 
     @property
     def tail_mass(self) -> float:
-        """alpha."""
+        """The parameter alpha."""
         return as_float(self.alpha)
 
     @property
@@ -537,6 +590,13 @@ class SmoothCVaR(Utility):
         Width of the smoothing, in the units of the loss, above 0; alpha if not given. As tau goes to 0 OCE goes to
         CVaR from above: the difference is at most (tau/alpha) H(alpha), H the binary entropy.
 
+    See Also
+    --------
+    CVaR
+        Mean of the worst losses.
+    LeakyCVaR
+        CVaR with a slope that stays positive below 0.
+
     Notes
     -----
     The form printed in the paper, alpha ln(1 + e^{x/alpha}), has slopes in (0, 1): 1 is never reached, its OCE is
@@ -561,7 +621,7 @@ class SmoothCVaR(Utility):
 
     @property
     def width(self) -> Any:
-        """tau where it was given, else alpha."""
+        """The parameter tau where it was given, else alpha."""
         return self.alpha if self.tau is None else self.tau
 
     def _value(self, x: Array, xp: SimpleNamespace) -> Array:
@@ -595,13 +655,13 @@ class SmoothCVaR(Utility):
 
     @property
     def anchor(self) -> float:
-        """tau ln(alpha/(1-alpha))."""
+        """The point tau ln(alpha/(1-alpha))."""
         alpha = as_float(self.alpha)
         return as_float(self.width) * (math.log(alpha) - math.log1p(-alpha))
 
     @property
     def tail_mass(self) -> float:
-        """alpha."""
+        """The parameter alpha."""
         return as_float(self.alpha)
 
     @property

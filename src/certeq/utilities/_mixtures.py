@@ -26,6 +26,13 @@ class Mixture(WeightedRisks):
     risks : sequence of Risk
         Utilities, balls, distortions, or mixtures, which are opened up.
 
+    See Also
+    --------
+    CVaR
+        Mean of the worst losses.
+    Distortion
+        Distortion (spectral) risk.
+
     Notes
     -----
     Not a sum of utilities, which is one utility with one threshold: ``0.5*CVaR(0.05) + 0.5*CVaR(0.01)`` is CVaR(1/60),
@@ -142,6 +149,17 @@ class Distortion(SortedRisk):
         Concave and rising on [0, 1] with g(0) = 0 and g(1) = 1, elementwise on NumPy arrays; checked on a grid. Its
         argument is the share of losses *above*: ``min(p/0.05, 1)`` is CVaR(0.05), ``p`` the mean.
 
+    See Also
+    --------
+    Wang
+        Wang's transform.
+    ProportionalHazard
+        Distortion by a power of the probability above.
+    PowerDistortion
+        Distortion by a power of the probability below.
+    Mixture
+        Weighted average of risks.
+
     Notes
     -----
     An average of CVaRs, of which there may be infinitely many: it is found by sorting the losses in memory, so a Dask
@@ -159,9 +177,10 @@ class Distortion(SortedRisk):
     >>> square_root = ce.Distortion(np.sqrt)
     >>> square_root.distorted([0.0, 0.25, 1.0])
     array([0. , 0.5, 1. ])
-    >>> ce.Distortion(np.square)
+    >>> ce.Distortion(np.square)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: g must be concave; found g(0.5) = 0.25 below the chord from 0 to 1, 0.5. Is p the share of losses above?
+    ...
+    ValueError: g must be concave; found g(0.5) = 0.25 below the chord ...
     """
 
     def __init__(self, g: Callable[[Any], Any]) -> None:
@@ -181,6 +200,13 @@ class Wang(SortedRisk):
     ----------
     shift : float
         The market price of risk, not below 0: a normal loss has the risk mean + shift * standard deviation.
+
+    See Also
+    --------
+    Distortion
+        Distortion (spectral) risk.
+    ProportionalHazard
+        Distortion by a power of the probability above.
 
     References
     ----------
@@ -211,6 +237,15 @@ class ProportionalHazard(SortedRisk):
     rho : float
         Risk aversion, at least 1, which is the mean.
 
+    See Also
+    --------
+    Distortion
+        Distortion (spectral) risk.
+    PowerDistortion
+        Distortion by a power of the probability below.
+    Wang
+        Wang's transform.
+
     Examples
     --------
     >>> import certeq as ce
@@ -233,6 +268,15 @@ class PowerDistortion(SortedRisk):
     ----------
     k : float
         At least 1, which is the mean. For a whole k it is the mean of the largest of k independent losses.
+
+    See Also
+    --------
+    Distortion
+        Distortion (spectral) risk.
+    ProportionalHazard
+        Distortion by a power of the probability above.
+    Wang
+        Wang's transform.
 
     Examples
     --------

@@ -25,10 +25,22 @@ class Risk(ABC):
     Whatever takes a utility takes any of them, or says why not. A subclass stores its constructor's arguments under
     their own names, unchanged (scikit-learn's ``clone`` relies on it).
 
+    See Also
+    --------
+    Utility
+        Base class of utilities.
+    EVaR
+        Entropic value at risk.
+    Mixture
+        Weighted average of risks.
+    Distortion
+        Distortion (spectral) risk.
+
     Examples
     --------
     >>> import certeq as ce
-    >>> [isinstance(risk, ce.utilities.Risk) for risk in (ce.CVaR(0.05), ce.EVaR(0.05), ce.Wang(0.5))]
+    >>> risks = (ce.CVaR(0.05), ce.EVaR(0.05), ce.Wang(0.5))
+    >>> [isinstance(risk, ce.Risk) for risk in risks]
     [True, True, True]
     """
 
@@ -53,7 +65,13 @@ class Risk(ABC):
     def _make_inner(self) -> Inner: ...
 
     def inner(self) -> Inner:
-        """The risk as a minimum over inner variables, kept for as long as the parameters are the same. For solvers."""
+        """The risk as a minimum over inner variables, kept for as long as the parameters are the same.
+
+        Returns
+        -------
+        Inner
+            Costs and bounds of the inner variables and the terms of the sum, as solvers read them.
+        """
         kept = self.__dict__.get("_inner")
         state = self._state()
         if kept is None or kept[0] != state:
@@ -113,7 +131,18 @@ class Risk(ABC):
         return tuple(_arguments_of(cls.__init__))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name; with ``deep``, also those of risks inside this one."""
+        """The constructor's arguments by name; with ``deep``, also those of risks inside this one.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether to add the parameters of risks inside this one, as ``utility__alpha``.
+
+        Returns
+        -------
+        dict
+            Arguments by name.
+        """
         params: dict[str, Any] = {}
         for name in self._parameter_names():
             params[name] = inner = getattr(self, name)
@@ -122,7 +151,18 @@ class Risk(ABC):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters in place, checked as at construction; unknown names are refused."""
+        """Change parameters in place, checked as at construction; unknown names are refused.
+
+        Parameters
+        ----------
+        **params : Any
+            New values by name, as `get_params` lists them.
+
+        Returns
+        -------
+        Risk
+            This risk itself.
+        """
         own = self.get_params(deep=False)
         nested: dict[str, dict[str, Any]] = {}
         for key, item in params.items():

@@ -77,14 +77,23 @@ class Ball(Centered):
 
     Parameters
     ----------
-    radius
-        At least 0; 0 is the single point `center`.
-    center
+    radius : float
+        At least 0; 0 is the single point ``center``.
+    center : float or array (d,), optional
         A vector, a number for all coordinates, or None for the origin.
+
+    See Also
+    --------
+    L1Ball
+        The l1 ball.
+    Box
+        Bounds on each coordinate.
+    Domain
+        Base class of feasible sets.
 
     Notes
     -----
-    `diameter` is exact. Not a polyhedron.
+    ``diameter`` is exact. Not a polyhedron.
 
     Examples
     --------
@@ -140,14 +149,21 @@ class L1Ball(Centered):
 
     Parameters
     ----------
-    radius
-        At least 0; 0 is the single point `center`.
-    center
+    radius : float
+        At least 0; 0 is the single point ``center``.
+    center : float or array (d,), optional
         A vector, a number for all coordinates, or None for the origin.
+
+    See Also
+    --------
+    Ball
+        The Euclidean ball.
+    LongShort
+        Budgets of long and of short positions.
 
     Notes
     -----
-    `diameter` is exact. As a polyhedron in theta alone the set needs 2^d inequalities; `split` gives it with twice
+    ``diameter`` is exact. As a polyhedron in theta alone the set needs 2^d inequalities; `split` gives it with twice
     the variables.
 
     Not where every coordinate should stay in play: its corners set many of them to exactly 0. See `Ball`.
@@ -165,7 +181,18 @@ class L1Ball(Centered):
     center: Any = None
 
     def split(self, d: int) -> Polyhedron:
-        """Return the polyhedron of all (p, n) in R^2d, both >= 0, whose center + p - n are this set."""
+        """Return the polyhedron of all (p, n) in R^2d, both >= 0, whose center + p - n are this set.
+
+        Parameters
+        ----------
+        d : int
+            The dimension of theta.
+
+        Returns
+        -------
+        Polyhedron
+            A set of dimension 2 d.
+        """
         d = self.validate(d)
         return Polyhedron(np.zeros(2 * d), np.inf, A=np.ones((1, 2 * d)), b=[self.radius])
 

@@ -29,11 +29,22 @@ class Domain(ABC):
     set}, which bounds how far a convex function with gradient g at theta is above its minimum.
 
     A set holds its parameters and knows nothing of d unless a parameter is a vector; every method takes d from its
-    argument. The methods below check their arguments and hand over to the underscored hook of the same name, which
-    may trust what it gets. Sets compare equal when their parameters do, hash, pickle, and never change.
+    argument. The methods below check their arguments and pass them to the underscored method of the same name, which
+    need not check them again. Sets compare equal when their parameters do, hash, pickle, and never change.
 
     Not to be subclassed for bounds and linear rows, which `Polyhedron` takes, nor for a set that is not convex: gaps
     and rates would mean nothing there.
+
+    See Also
+    --------
+    Simplex
+        Non-negative weights of a given sum.
+    Polyhedron
+        Bounds, equalities and inequalities.
+    Product
+        One set for each block of coordinates.
+    minimize
+        Minimize the OCE of losses over a feasible set.
 
     Examples
     --------
@@ -48,15 +59,15 @@ class Domain(ABC):
 
         Parameters
         ----------
-        x
-            Points of shape (..., d); an array (or nested lists) or a torch tensor.
+        x : array_like or Tensor
+            Points of shape (..., d).
 
         Returns
         -------
-        array or tensor
+        ndarray or Tensor
             Of the same shape. Arrays come back as float64. A tensor comes back with its own dtype and device,
             computed in float64, differentiable where the projection is (at other points one element of its generalized
-            Jacobian is used); inside `torch.func.vmap` a NaN cannot be refused and comes out as NaN.
+            Jacobian is used); inside ``torch.func.vmap`` a NaN cannot be refused and comes out as NaN.
         """
         points = check_points("x", x)
         self.validate(points.shape[-1])
@@ -64,27 +75,72 @@ class Domain(ABC):
         return result.to(x.dtype) if is_tensor(x) and x.is_floating_point() else result
 
     def contains(self, x: Any, tol: float = 1e-9) -> bool:
-        """Say whether every point of x violates no constraint by more than ``tol * max(1, max |x|)``."""
+        """Say whether every point of x violates no constraint by more than ``tol * max(1, max |x|)``.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Points of shape (..., d).
+        tol : float
+            Tolerance, relative to the largest entry of x where that is above 1.
+
+        Returns
+        -------
+        bool
+            Whether all points lie in the set.
+        """
         tol = check_number("tol", tol, least=0.0, finite=False)
         points = self._points(x)
         return self._worst(points)[0] <= tol * max(1.0, float(np.abs(points).max()))
 
     def violation(self, x: Any) -> float:
-        """Return the largest amount by which any point of x violates any constraint; 0 inside the set."""
+        """Return the largest amount by which any point of x violates any constraint; 0 inside the set.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Points of shape (..., d).
+
+        Returns
+        -------
+        float
+            The largest violation.
+        """
         return self._worst(self._points(x))[0]
 
     def explain(self, x: Any) -> str:
-        """Name the constraint that x violates most, in words, with the figures."""
+        """Name the constraint that x violates most, in words, with the figures.
+
+        Parameters
+        ----------
+        x : array_like or Tensor
+            Points of shape (..., d).
+
+        Returns
+        -------
+        str
+            The constraint and by how much it is violated, or that none is.
+        """
         amount, name = self._worst(self._points(x))
         return f"{name} (violated by {amount:.6g})" if amount > 0 else "feasible: no constraint is violated"
 
     def minimize_linear(self, g: ArrayLike) -> FloatArray:
         """Return a v that minimizes g.v over the set.
 
+        Parameters
+        ----------
+        g : array_like (d,)
+            Coefficients of the linear function.
+
+        Returns
+        -------
+        array (d,)
+            A minimizer.
+
         Raises
         ------
         UnboundedError
-            When there is no minimum; the message and `direction` say along what it falls.
+            When there is no minimum; the message and ``direction`` of the error say along what it falls.
         """
         g = self._vector(g, "g")
         return self._minimize_linear(g)
@@ -95,6 +151,20 @@ class Domain(ABC):
         For a convex function with (sub)gradient g at theta this bounds how far its value is above the minimum over
         the set. It is summed from terms that are each non-negative, not as a difference of two large numbers, so a
         gap of 1e-15 is a gap of 1e-15. A budget that theta meets to within rounding counts as met.
+
+        Parameters
+        ----------
+        theta : array_like (d,)
+            A point of the set.
+        g : array_like (d,)
+            A (sub)gradient there.
+        tol : float
+            Tolerance within which theta must lie in the set, as of `contains`.
+
+        Returns
+        -------
+        float
+            The gap, at least 0.
 
         Raises
         ------
@@ -111,17 +181,49 @@ class Domain(ABC):
             return float("inf")
 
     def start(self, d: int) -> FloatArray:
-        """Return a point of the relative interior: it violates nothing and touches no bound it need not touch."""
+        """Return a point of the relative interior: it violates nothing and touches no bound it need not touch.
+
+        Parameters
+        ----------
+        d : int
+            The dimension.
+
+        Returns
+        -------
+        array (d,)
+            The point.
+        """
         d = self.validate(d)
         return self._start(d)
 
     def diameter(self, d: int) -> float:
-        """Return an upper bound on the distance of two points of the set (exact where the class says so)."""
+        """Return an upper bound on the distance of two points of the set (exact where the class says so).
+
+        Parameters
+        ----------
+        d : int
+            The dimension.
+
+        Returns
+        -------
+        float
+            The bound; +inf for an unbounded set.
+        """
         d = self.validate(d)
         return float(self._diameter(d))
 
     def as_polyhedron(self, d: int) -> Polyhedron:
         """Return the set as {lower <= theta <= upper, C theta = c, A theta <= b}.
+
+        Parameters
+        ----------
+        d : int
+            The dimension.
+
+        Returns
+        -------
+        Polyhedron
+            The same set.
 
         Raises
         ------
@@ -132,7 +234,23 @@ class Domain(ABC):
         return self._as_polyhedron(d)
 
     def validate(self, d: int) -> int:
-        """Return d when the set fits R^d and is not empty there; otherwise raise a ValueError that says why not."""
+        """Return d when the set fits R^d and is not empty there; otherwise raise a ValueError that says why not.
+
+        Parameters
+        ----------
+        d : int
+            The dimension.
+
+        Returns
+        -------
+        int
+            The dimension d.
+
+        Raises
+        ------
+        ValueError
+            When a parameter has another dimension; an `InfeasibleError` when the set is empty.
+        """
         d = check_count("d", d)
         seen: set[int] = self.__dict__.setdefault("_validated", set())
         if d not in seen:
@@ -235,19 +353,42 @@ class InfeasibleError(ValueError):
 
     Not raised for a set that is merely small, nor for a point outside of it, which is projected.
 
+    See Also
+    --------
+    UnboundedError
+        Error raised where there is no minimum.
+    certeq.optimize.InfeasibleLimitsError
+        Error raised for limits that no point keeps.
+
     Examples
     --------
-    >>> from certeq.optimize.domains import CappedSimplex
-    >>> CappedSimplex(upper=0.2).validate(4)
-    Traceback (most recent call last):
-    certeq.optimize.domains.InfeasibleError: CappedSimplex is empty: sum of upper bounds 0.8 < total 1.0
+    >>> from certeq import CappedSimplex, InfeasibleError
+    >>> try:
+    ...     CappedSimplex(upper=0.2).validate(4)
+    ... except InfeasibleError as error:
+    ...     print(error)
+    CappedSimplex is empty: sum of upper bounds 0.8 < total 1.0
     """
 
 
 class UnboundedError(ValueError):
-    """A linear function has no minimum over the set; `direction` is a ray along which it falls for ever.
+    """A linear function has no minimum over the set.
 
-    Not raised by `support_gap`, which is +inf then, nor by `project`, which is defined on every set here.
+    Not raised by ``support_gap``, which is +inf then, nor by ``project``, which is defined on every set here.
+
+    Parameters
+    ----------
+    message : str
+        What falls for ever, and along what.
+    direction : array (d,)
+        A ray of the set along which the function falls for ever; kept as an attribute.
+
+    See Also
+    --------
+    InfeasibleError
+        Error raised for an empty feasible set.
+    Domain
+        Base class of feasible sets.
 
     Examples
     --------

@@ -90,12 +90,21 @@ class Box(Bounded):
 
     Parameters
     ----------
-    lower, upper
-        Numbers or vectors; -inf and inf mean no bound. ``lower == upper`` is a single point and is allowed.
+    lower, upper : float or array (d,)
+        Bounds; -inf and inf mean no bound. ``lower == upper`` is a single point and is allowed.
+
+    See Also
+    --------
+    NonNegative
+        No negative coordinates.
+    CappedSimplex
+        Bounds and a budget.
+    Polyhedron
+        Bounds, equalities and inequalities.
 
     Notes
     -----
-    `diameter` is exact.
+    ``diameter`` is exact.
 
     Not for constraints that tie coordinates together, such as a budget: see `CappedSimplex` and `Polyhedron`.
 
@@ -117,6 +126,15 @@ class NonNegative(Bounded):
     """The orthant {theta: theta >= 0}.
 
     Not bounded: a gap over it is +inf unless no entry of the gradient is negative.
+
+    See Also
+    --------
+    Simplex
+        Non-negative weights of a given sum.
+    Box
+        Bounds on each coordinate.
+    Free
+        No constraint.
 
     Examples
     --------
@@ -141,6 +159,15 @@ class Free(Bounded):
 
     Not where a certificate is wanted: without bounds a gap is +inf unless the gradient is exactly 0. Give the set a
     bound, as `Ball` does, or look at the residual of the `Solution` instead.
+
+    See Also
+    --------
+    Ball
+        The Euclidean ball.
+    NonNegative
+        No negative coordinates.
+    Box
+        Bounds on each coordinate.
 
     Examples
     --------

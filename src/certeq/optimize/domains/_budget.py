@@ -131,12 +131,21 @@ class Simplex(Domain):
 
     Parameters
     ----------
-    total
+    total : float
         The budget, at least 0 (0 is the single point theta = 0).
+
+    See Also
+    --------
+    CappedSimplex
+        Bounds and a budget.
+    LongShort
+        Budgets of long and of short positions.
+    NonNegative
+        No negative coordinates.
 
     Notes
     -----
-    `diameter` is exact.
+    ``diameter`` is exact.
 
     Not for short positions, for which see `LongShort`, nor for caps on single weights: see `CappedSimplex`.
 
@@ -265,14 +274,23 @@ class CappedSimplex(Bounded):
 
     Parameters
     ----------
-    lower, upper
-        Numbers or vectors, infinite for no bound; a negative lower bound allows short positions.
-    total
+    lower, upper : float or array (d,)
+        Bounds, infinite for none; a negative lower bound allows short positions.
+    total : float
         The budget, any finite number.
+
+    See Also
+    --------
+    Simplex
+        Non-negative weights of a given sum.
+    LongShort
+        Budgets of long and of short positions.
+    Polyhedron
+        Bounds, equalities and inequalities.
 
     Notes
     -----
-    `diameter` is an upper bound, exact for the plain simplex.
+    ``diameter`` is an upper bound, exact for the plain simplex.
 
     Not for limits on groups of weights, for which see `Polyhedron`, nor for a limit on leverage: see `LongShort`.
 
@@ -374,22 +392,31 @@ def _reachable(total: float, lower: FloatArray, upper: FloatArray, d: int) -> fl
 class LongShort(Bounded):
     """Long-short budgets: {theta: sum theta = long - short, sum |theta| <= long + short, lower <= theta <= upper}.
 
-    Equivalently: the net budget is met exactly, the positive parts sum to at most `long` and the negative parts to
-    at most `short` (given the net, either of the two implies the other). Asking that they sum to exactly `long` and
-    `short` would not be convex; where leverage pays, the solution uses both in full anyway.
+    Equivalently: the net budget is met exactly, the positive parts sum to at most ``long`` and the negative parts to
+    at most ``short`` (given the net, either of the two implies the other). Asking that they sum to exactly ``long`` and
+    ``short`` would not be convex; where leverage pays, the solution uses both in full anyway.
     ``LongShort(1.3, 0.3)`` is the 130/30 portfolio.
 
     Parameters
     ----------
-    long, short
+    long, short : float
         The largest sums of the long and of the short positions, at least 0.
-    lower, upper
-        Bounds on each position; numbers or vectors, infinite (the default) for none.
+    lower, upper : float or array (d,)
+        Bounds on each position, infinite (the default) for none.
+
+    See Also
+    --------
+    CappedSimplex
+        Bounds and a budget.
+    L1Ball
+        The l1 ball.
+    Simplex
+        Non-negative weights of a given sum.
 
     Notes
     -----
     As a polyhedron in theta alone the set needs 2^d inequalities; `split` gives it with twice the variables.
-    `diameter` is an upper bound.
+    ``diameter`` is an upper bound.
 
     Examples
     --------
@@ -419,7 +446,18 @@ class LongShort(Bounded):
         return self.long - self.short
 
     def split(self, d: int) -> Polyhedron:
-        """Return the polyhedron of all (p, n) in R^2d, both >= 0, whose differences theta = p - n are this set."""
+        """Return the polyhedron of all (p, n) in R^2d, both >= 0, whose differences theta = p - n are this set.
+
+        Parameters
+        ----------
+        d : int
+            The dimension of theta.
+
+        Returns
+        -------
+        Polyhedron
+            A set of dimension 2 d.
+        """
         d = self.validate(d)
         (p_low, p_high), (n_low, n_high) = split_bounds(*self.bounds(d))
         # With the net budget, a limit on the sum of both is one on either; and it bounds every variable at once.

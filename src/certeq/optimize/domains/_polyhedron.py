@@ -30,19 +30,28 @@ class Polyhedron(Bounded):
 
     Parameters
     ----------
-    lower, upper
-        Numbers or vectors, infinite for no bound. Some argument must be a vector or a matrix, to fix d.
-    C, c
-        Equalities, shapes (n, d) and (n,); None for none. One row may be given as a vector.
-    A, b
+    lower, upper : float or array (d,)
+        Bounds, infinite for none. Some argument must be a vector or a matrix, to fix d.
+    C, c : array (n, d) and array (n,), optional
+        Equalities; None for none. One row may be given as a vector.
+    A, b : array (n, d) and array (n,), optional
         Inequalities, likewise.
+
+    See Also
+    --------
+    CappedSimplex
+        Bounds and a budget.
+    Product
+        One set for each block of coordinates.
+    InfeasibleError
+        Error raised for an empty feasible set.
 
     Notes
     -----
-    All six are stored as read-only arrays, with no rows in place of None. `project` solves each point by a finite
+    All six are stored as read-only arrays, with no rows in place of None. ``project`` solves each point by a finite
     active-set method in O(d) times the rows squared per step, to about 1e-13; it takes milliseconds, not
-    microseconds, and on tensors it runs on the CPU. `minimize_linear` and `start` solve a linear program (HiGHS).
-    `diameter` is that of the bounds, an upper bound.
+    microseconds, and on tensors it runs on the CPU. ``minimize_linear`` and ``start`` solve a linear program (HiGHS).
+    ``diameter`` is that of the bounds, an upper bound.
 
     Not for a set that has a class of its own, such as `Box`, `Simplex` or `CappedSimplex`: their projections need no
     iteration over active sets.
@@ -92,6 +101,13 @@ class Polyhedron(Bounded):
         """Return rows of C and of A that no point within the bounds satisfies together, of which none can be spared.
 
         For a set that is empty: of another all rows are returned, since none of them excludes any.
+
+        Returns
+        -------
+        equalities : list of int
+            Rows of C.
+        inequalities : list of int
+            Rows of A.
         """
         return smallest_conflict(self._constraints())
 
@@ -185,14 +201,21 @@ class Product(Domain):
 
     Parameters
     ----------
-    domains
+    domains : sequence of Domain
         The sets, in the order of their blocks.
-    sizes
+    sizes : sequence of int
         How many coordinates each block has.
+
+    See Also
+    --------
+    Polyhedron
+        Bounds, equalities and inequalities.
+    Domain
+        Base class of feasible sets.
 
     Notes
     -----
-    `diameter` is exact when those of all the blocks are.
+    ``diameter`` is exact when those of all the blocks are.
 
     Not for constraints that tie blocks together: use `Polyhedron` for those.
 

@@ -50,7 +50,7 @@ class RiskPart:
         Losses of M scenarios, d assets. Parts may have different scenarios, and different numbers of them. What
         `LinearLoss` reads in blocks (a Dask array, a large mapped file) is read in blocks here too.
     risk : Utility or Risk
-        What risk means, as in `solve_exact`.
+        Risk measure, as in `solve_exact`.
     weight : float
         The factor of the risk, not negative. A part of weight 0 is reported and otherwise ignored.
     offset : float or array, shape (M,), optional
@@ -134,8 +134,14 @@ def solve_parts(
     >>> losses = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, -1.0]])
     >>> benchmark = losses @ [0.9, 0.1]
     >>> found = solve_parts(
-    ...     [RiskPart(losses, CVaR(0.5), 0.5), RiskPart(losses, Entropic(1.0), 0.5, offset=-benchmark)],
-    ...     lower=0, C=[1, 1], c=1)
+    ...     [
+    ...         RiskPart(losses, CVaR(0.5), 0.5),
+    ...         RiskPart(losses, Entropic(1.0), 0.5, offset=-benchmark),
+    ...     ],
+    ...     lower=0,
+    ...     C=[1, 1],
+    ...     c=1,
+    ... )
     >>> found.theta.round(4), [round(part.value, 4) for part in found.parts]
     (array([0.5, 0.5]), [0.5, 0.0397])
     """

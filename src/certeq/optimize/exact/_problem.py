@@ -348,6 +348,13 @@ class ExactResult:
         Of every risk that was added up: its value, threshold, inner variables and tilt. Where there are several, those
         of the result itself are these one after the other.
 
+    See Also
+    --------
+    solve_exact
+        The exact solver on arrays.
+    certeq.Solution
+        What `certeq.minimize` returns.
+
     Notes
     -----
     Not a statement about other scenarios: value, gap and bound are those of the scenarios that were solved.

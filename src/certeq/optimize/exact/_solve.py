@@ -91,8 +91,8 @@ def solve_exact(
     A : array, shape (M, d)
         Losses of M scenarios, d assets. Not copied where it is large; read in blocks.
     utility : Utility or Risk
-        What risk means: any utility with a curvature, smooth, kinked, or a sum of both, for its OCE; or a risk with
-        more inner variables than t: `EVaR`, a divergence ball, `HMCR`, or a `Mixture` of any of them.
+        Risk measure: any utility with a curvature, smooth, kinked, or a sum of both, for its OCE; or a risk with
+        more inner variables than t: `certeq.EVaR`, a divergence ball, `certeq.HMCR`, or a `certeq.Mixture` of them.
     weights : array, shape (M,), optional
         Probabilities of the scenarios, up to a factor; equal if not given.
     linear : array, shape (d,), optional
@@ -117,12 +117,20 @@ def solve_exact(
     Returns
     -------
     ExactResult
+        The point with its value, gap, tilt and multipliers.
 
     Raises
     ------
     InfeasibleError, UnboundedError
         Both a ValueError. No point satisfies the constraints, or the objective falls for ever; the message names
         the constraint or the direction to blame.
+
+    See Also
+    --------
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+    ExactResult
+        What `certeq.optimize.solve_exact` returns.
 
     Notes
     -----

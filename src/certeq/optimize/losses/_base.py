@@ -32,6 +32,15 @@ class Loss(ABC):
 
     Not to be subclassed for a single experiment: `CallableLoss` and `TorchLoss` make one from a function.
 
+    See Also
+    --------
+    LinearLoss
+        Linear losses, such as those of a portfolio.
+    CallableLoss
+        A loss given by a function with its derivative.
+    TorchLoss
+        A loss given by a PyTorch function.
+
     Examples
     --------
     >>> import certeq as ce
@@ -49,30 +58,133 @@ class Loss(ABC):
 
     @abstractmethod
     def evaluate(self, theta: Floats, batch: Any = None) -> tuple[Floats, Product]:
-        """Return the losses, and q -> sum_i q_i grad F_i at the same theta: work that both need is done once."""
+        """Return the losses, and q -> sum_i q_i grad F_i at the same theta: work that both need is done once.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+
+        Returns
+        -------
+        losses : array (m,)
+            F_i(theta) for every sample of the batch.
+        product : callable
+            Takes q (m,) and returns sum_i q_i grad F_i(theta) (d,).
+        """
 
     def losses(self, theta: Floats, batch: Any = None) -> Floats:
-        """Return F_i(theta) for every sample of the batch."""
+        """Return F_i(theta) for every sample of the batch.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+
+        Returns
+        -------
+        array (m,)
+            One loss per sample.
+        """
         return self.evaluate(theta, batch)[0]
 
     def gradient(self, theta: Floats, batch: Any, q: Floats) -> Floats:
-        """Return sum_i q_i grad F_i(theta), the vector-Jacobian product."""
+        """Return sum_i q_i grad F_i(theta), the vector-Jacobian product.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array, tuple of arrays or None
+            Samples; those that the loss holds if None.
+        q : array (m,)
+            Weights of the samples, such as the tilt.
+
+        Returns
+        -------
+        array (d,)
+            The weighted sum of gradients.
+        """
         return self.evaluate(theta, batch)[1](q)
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:
-        """Return the matrix whose rows are grad F_i(theta)."""
+        """Return the matrix whose rows are grad F_i(theta).
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+
+        Returns
+        -------
+        array (m, d)
+            The Jacobian.
+        """
         raise TypeError(f"{self!r} offers no Jacobian; second-order methods need one. Use method='sg'.")
 
     def jacobian_product(self, theta: Floats, batch: Any, v: Floats) -> Floats:
-        """Return grad F_i(theta).v for every sample."""
+        """Return grad F_i(theta).v for every sample.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array, tuple of arrays or None
+            Samples; those that the loss holds if None.
+        v : array (d,)
+            A direction.
+
+        Returns
+        -------
+        array (m,)
+            The derivatives of the losses along v.
+        """
         return np.asarray(self.jacobian(theta, batch) @ v)
 
     def hessian_product(self, theta: Floats, batch: Any, q: Floats, v: Floats) -> Floats:
-        """Return sum_i q_i F_i''(theta) v."""
+        """Return sum_i q_i F_i''(theta) v.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array, tuple of arrays or None
+            Samples; those that the loss holds if None.
+        q : array (m,)
+            Weights of the samples, such as the tilt.
+        v : array (d,)
+            A direction.
+
+        Returns
+        -------
+        array (d,)
+            The weighted sum of Hessians, times v.
+        """
         raise TypeError(f"{self!r} offers no second derivative; TorchLoss or a built-in loss does.")
 
     def hessian(self, theta: Floats, batch: Any, q: Floats) -> Floats:
-        """Return sum_i q_i F_i''(theta), as a matrix."""
+        """Return sum_i q_i F_i''(theta), as a matrix.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+        batch : array, tuple of arrays or None
+            Samples; those that the loss holds if None.
+        q : array (m,)
+            Weights of the samples, such as the tilt.
+
+        Returns
+        -------
+        array (d, d)
+            The weighted sum of Hessians.
+        """
         columns = [self.hessian_product(theta, batch, q, unit) for unit in np.eye(theta.size)]
         total: Floats = np.stack(columns, axis=1)
         return 0.5 * (total + total.T)
@@ -80,33 +192,118 @@ class Loss(ABC):
     # -- constants of the theory, where they exist --------------------------------------------------------------
 
     def smoothness(self, batch: Any = None) -> float:
-        """L_F, a Lipschitz constant of every grad F_i; +inf where none is known."""
+        """The constant L_F, a Lipschitz constant of every grad F_i.
+
+        Parameters
+        ----------
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+
+        Returns
+        -------
+        float
+            The constant; +inf where none is known.
+        """
         return float("inf")
 
     def lipschitz(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
-        """M, a bound on every norm of grad F_i within ``diameter`` of ``theta``; +inf where none is known."""
+        """The constant M, a bound on every norm of grad F_i within ``diameter`` of ``theta``.
+
+        Parameters
+        ----------
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+        theta : array (d,), optional
+            Center of the region in which the bound holds.
+        diameter : float
+            Largest distance from theta.
+
+        Returns
+        -------
+        float
+            The bound; +inf where none is known.
+        """
         return float("inf")
 
     def spread(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:
-        """A bound on norm(grad F_i - c) for one common c: what the curvature of OCE feels. Never above `lipschitz`."""
+        """A bound on norm(grad F_i - c) for one common c, on which the curvature of OCE depends.
+
+        Parameters
+        ----------
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+        theta : array (d,), optional
+            Center of the region in which the bound holds.
+        diameter : float
+            Largest distance from theta.
+
+        Returns
+        -------
+        float
+            The bound, never above that of `lipschitz`.
+        """
         return self.lipschitz(batch, theta, diameter)
 
     # -- checks -------------------------------------------------------------------------------------------------
 
     def dimension(self, batch: Any = None) -> int | None:
-        """Return the size of theta where the samples determine it, else None."""
+        """Return the size of theta where the samples determine it, else None.
+
+        Parameters
+        ----------
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+
+        Returns
+        -------
+        int or None
+            The size of theta.
+        """
         return None
 
     def features(self, batch: Any = None) -> Floats | None:
-        """Return the matrix X where the losses depend on X theta alone, else None."""
+        """Return the matrix X where the losses depend on X theta alone, else None.
+
+        Parameters
+        ----------
+        batch : array or tuple of arrays, optional
+            Samples; those that the loss holds if None.
+
+        Returns
+        -------
+        array (m, d) or None
+            The matrix X.
+        """
         return None
 
     def check_samples(self, samples: Any) -> Any:
-        """Return samples as this loss wants them, or say what is wrong with them."""
+        """Return samples as this loss takes them, or say what is wrong with them.
+
+        Parameters
+        ----------
+        samples : array or tuple of arrays
+            Samples as the caller gave them.
+
+        Returns
+        -------
+        array or tuple of arrays
+            Samples that `evaluate` takes as a batch.
+        """
         return samples
 
     def lay_out(self, samples: Any) -> Any:
-        """Return samples in the memory layout that is quickest to go through again and again as a whole."""
+        """Return samples in the memory layout that is quickest to go through again and again as a whole.
+
+        Parameters
+        ----------
+        samples : array or tuple of arrays
+            Samples that have been checked.
+
+        Returns
+        -------
+        array or tuple of arrays
+            The same samples, copied where that pays.
+        """
         return samples
 
     def _own(self, batch: Any) -> Any:
@@ -126,7 +323,9 @@ class Objective:
     --------
     >>> import numpy as np, certeq as ce
     >>> from certeq.optimize.losses import LinearLoss
-    >>> at = Objective(LinearLoss([[0.0, 2.0], [1.0, 1.0]]), ce.CVaR(0.5)).evaluate(np.array([0.5, 0.5]))
+    >>> at = Objective(LinearLoss([[0.0, 2.0], [1.0, 1.0]]), ce.CVaR(0.5)).evaluate(
+    ...     np.array([0.5, 0.5])
+    ... )
     >>> at.value, at.gradient
     (1.0, array([0.5, 1.5]))
     """

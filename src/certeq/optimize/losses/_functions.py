@@ -67,6 +67,15 @@ class CallableLoss(_FunctionLoss):
     smoothness, lipschitz : float, optional
         L_F and M, if you know them: the step sizes of the regimes need them.
 
+    See Also
+    --------
+    TorchLoss
+        A loss given by a PyTorch function.
+    Loss
+        Base class of losses.
+    minimize
+        Minimize the OCE of losses over a feasible set.
+
     Notes
     -----
     For a PyTorch function without a derivative use `TorchLoss`.
@@ -80,7 +89,8 @@ class CallableLoss(_FunctionLoss):
     >>> def distance(theta, xi):
     ...     error = theta - xi
     ...     return (error**2).sum(axis=1), 2 * error
-    >>> loss = CallableLoss(distance, samples=np.array([[0.0, 0.0], [2.0, 2.0]]), convex=True)
+    >>> points = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> loss = CallableLoss(distance, samples=points, convex=True)
     >>> loss.losses(np.array([1.0, 0.0]))
     array([1., 5.])
     >>> loss.gradient(np.array([1.0, 0.0]), None, np.array([0.5, 0.5]))
@@ -137,8 +147,19 @@ class TorchLoss(_FunctionLoss):
     function : callable
         Takes theta, a float64 tensor (d,), and the batch as tensors (a tuple of tensors for a tuple of samples);
         returns the losses, a tensor (m,).
-    samples, convex, smoothness, lipschitz
-        As in `CallableLoss`.
+    samples : array or tuple of arrays, optional
+        The samples it is a function of, if they are to be held here.
+    convex : bool
+        Whether every loss is convex in theta. Only then is a gap a certificate; nothing here can check it.
+    smoothness, lipschitz : float, optional
+        L_F and M, if you know them: the step sizes of the regimes need them.
+
+    See Also
+    --------
+    CallableLoss
+        A loss given by a function with its derivative.
+    certeq.torch.OCELoss
+        OCE as a criterion for training.
 
     Notes
     -----
@@ -151,7 +172,9 @@ class TorchLoss(_FunctionLoss):
     --------
     >>> from certeq import TorchLoss
     >>> import numpy as np
-    >>> loss = TorchLoss(lambda theta, xi: ((theta - xi) ** 2).sum(dim=1), samples=np.zeros((2, 3)))
+    >>> def distance(theta, xi):
+    ...     return ((theta - xi) ** 2).sum(dim=1)
+    >>> loss = TorchLoss(distance, samples=np.zeros((2, 3)))
     >>> loss.gradient(np.ones(3), None, np.array([0.5, 0.5]))
     array([2., 2., 2.])
     """

@@ -29,6 +29,15 @@ class LinearLoss(Loss):
         those of a benchmark with returns y, ``LinearLoss(-X, offset=y)``. Other samples and batches of such a loss have
         the offset as their last column.
 
+    See Also
+    --------
+    SquaredLoss
+        Squared errors of a linear model.
+    CallableLoss
+        A loss given by a function with its derivative.
+    minimize
+        Minimize the OCE of losses over a feasible set.
+
     Notes
     -----
     The gradient of OCE is :math:`A^\top q`. L_F = 0, and the curvature of OCE is at most
@@ -70,7 +79,18 @@ class LinearLoss(Loss):
         return np.dot(A, theta), lambda q: np.dot(q, A)
 
     def extended(self, theta: Floats) -> Floats:
-        """Theta as the samples want it: with 1 for an offset."""
+        """Append to theta the 1 that an offset is multiplied by, where the loss has one.
+
+        Parameters
+        ----------
+        theta : array (d,)
+            The point.
+
+        Returns
+        -------
+        array (d,) or (d + 1,)
+            The vector that rows of the samples are multiplied by.
+        """
         return np.append(theta, 1.0) if self.has_offset else theta
 
     def jacobian(self, theta: Floats, batch: Any = None) -> Floats:
@@ -86,7 +106,7 @@ class LinearLoss(Loss):
         return np.zeros((theta.size, theta.size))
 
     def smoothness(self, batch: Any = None) -> float:
-        """0."""
+        """The constant 0: the gradients do not depend on theta."""
         return 0.0
 
     def lipschitz(self, batch: Any = None, theta: Floats | None = None, diameter: float = float("inf")) -> float:

@@ -242,6 +242,15 @@ class SquaredLoss(PredictorLoss):
     y : array (n,), optional
         Targets. Leave both out when samples ``(X, y)`` come from a stream.
 
+    See Also
+    --------
+    LinearLoss
+        Linear losses, such as those of a portfolio.
+    LogisticLoss
+        Logistic losses of a linear classifier.
+    certeq.learn.OCERegressor
+        Linear regression on an OCE of squared errors.
+
     Notes
     -----
     L_F = 2 max norm(x_i)**2. The gradient is bounded on a bounded feasible set only.
@@ -284,6 +293,13 @@ class LogisticLoss(PredictorLoss):
         One row per sample. Append a column of ones for an intercept.
     y : array (n,), optional
         Labels, -1 and 1 or 0 and 1. Leave both out when samples ``(X, y)`` come from a stream.
+
+    See Also
+    --------
+    SquaredLoss
+        Squared errors of a linear model.
+    certeq.learn.OCEClassifier
+        Logistic regression on an OCE of cross-entropies.
 
     Notes
     -----

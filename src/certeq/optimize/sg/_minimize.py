@@ -174,7 +174,14 @@ def minimize_sg(
     >>> from certeq.optimize.domains import Simplex
     >>> from certeq.optimize.losses import LinearLoss
     >>> A = np.random.default_rng(0).normal(size=(500, 3)) * [1.0, 2.0, 3.0]
-    >>> found = minimize_sg(LinearLoss(A), ce.CVaR(0.1), domain=Simplex(), batch="full", iterations=2000, rng=0)
+    >>> found = minimize_sg(
+    ...     LinearLoss(A),
+    ...     ce.CVaR(0.1),
+    ...     domain=Simplex(),
+    ...     batch="full",
+    ...     iterations=2000,
+    ...     rng=0,
+    ... )
     >>> found.gap < 0.05
     True
     """

@@ -55,10 +55,31 @@ class Schedule:
 
 
 def constant(c: float) -> Schedule:
-    """alpha_k = c.
+    """Constant steps alpha_k = c.
 
     Not for CVaR or another risk that is not smooth: the iterates then hover instead of settling.
 
+    Parameters
+    ----------
+    c : float
+        The step, above 0.
+
+    Returns
+    -------
+    callable
+        A function of the iteration k = 1, 2, ... that `certeq.minimize` takes as ``step``.
+
+    See Also
+    --------
+    inverse
+        Steps c / (k + k0).
+    inverse_sqrt
+        Steps c / sqrt(k).
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
+    Examples
+    --------
     >>> from certeq.optimize import constant
     >>> [constant(0.5)(k) for k in (1, 2, 4)]
     [0.5, 0.5, 0.5]
@@ -68,12 +89,35 @@ def constant(c: float) -> Schedule:
 
 
 def inverse(c: float, k0: float = 0.0) -> Schedule:
-    """alpha_k = c / (k + k0).
+    """Steps alpha_k = c / (k + k0).
 
     With strong convexity mu, smoothness L, c > 1/mu and k0 >= c L the squared distance falls as 1/samples when batches
     grow as k. Not without strong convexity, nor with a guess of c: if it is below 1/(2 mu) convergence is arbitrarily
     slow.
 
+    Parameters
+    ----------
+    c : float
+        The factor, above 0.
+    k0 : float
+        Shift of the iteration, at least 0.
+
+    Returns
+    -------
+    callable
+        A function of the iteration k = 1, 2, ... that `certeq.minimize` takes as ``step``.
+
+    See Also
+    --------
+    constant
+        Constant steps.
+    inverse_sqrt
+        Steps c / sqrt(k).
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
+    Examples
+    --------
     >>> from certeq.optimize import inverse
     >>> [inverse(1.0)(k) for k in (1, 2, 4)], inverse(1.0, k0=2.0)(2)
     ([1.0, 0.5, 0.25], 0.25)
@@ -83,10 +127,31 @@ def inverse(c: float, k0: float = 0.0) -> Schedule:
 
 
 def inverse_sqrt(c: float) -> Schedule:
-    """alpha_k = c / sqrt(k).
+    """Steps alpha_k = c / sqrt(k).
 
     Not for smooth problems with full batches, where a constant step is much faster.
 
+    Parameters
+    ----------
+    c : float
+        The factor, above 0.
+
+    Returns
+    -------
+    callable
+        A function of the iteration k = 1, 2, ... that `certeq.minimize` takes as ``step``.
+
+    See Also
+    --------
+    constant
+        Constant steps.
+    inverse
+        Steps c / (k + k0).
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
+    Examples
+    --------
     >>> from certeq.optimize import inverse_sqrt
     >>> [inverse_sqrt(1.0)(k) for k in (1, 4, 16)]
     [1.0, 0.5, 0.25]
@@ -99,10 +164,31 @@ def inverse_sqrt(c: float) -> Schedule:
 
 
 def growing_batch(first: int = 1) -> Schedule:
-    """m_k = first + k - 1, so m_k = k by default: what the any-time rates ask for.
+    """Batch sizes m_k = first + k - 1, so m_k = k by default: what the any-time rates ask for.
 
     Not with few samples and many steps: beyond their number a larger batch only repeats them.
 
+    Parameters
+    ----------
+    first : int
+        Size of the first batch, at least 1.
+
+    Returns
+    -------
+    callable
+        A function of the iteration k = 1, 2, ... that `certeq.minimize` takes as ``batch``.
+
+    See Also
+    --------
+    constant_batch
+        Batches of constant size.
+    full_batch
+        All samples at every step.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
+    Examples
+    --------
     >>> from certeq.optimize import growing_batch
     >>> [growing_batch()(k) for k in (1, 2, 3)]
     [1, 2, 3]
@@ -112,10 +198,31 @@ def growing_batch(first: int = 1) -> Schedule:
 
 
 def constant_batch(m: int) -> Schedule:
-    """m_k = m.
+    """Constant batch sizes m_k = m.
 
     Not where the last digits matter: the bias of the gradient estimate, of order 1/m, then never goes away.
 
+    Parameters
+    ----------
+    m : int
+        Batch size, at least 1.
+
+    Returns
+    -------
+    callable
+        A function of the iteration k = 1, 2, ... that `certeq.minimize` takes as ``batch``.
+
+    See Also
+    --------
+    growing_batch
+        Batches that grow by one at every step.
+    full_batch
+        All samples at every step.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
+
+    Examples
+    --------
     >>> from certeq.optimize import constant_batch
     >>> constant_batch(64)(1000)
     64
@@ -125,7 +232,21 @@ def constant_batch(m: int) -> Schedule:
 
 
 def full_batch() -> Schedule:
-    """m_k = n, all samples at every iteration; needs a fixed set of samples.
+    """All samples at every iteration, m_k = n; needs a fixed set of samples.
+
+    Returns
+    -------
+    callable
+        A function of the iteration k = 1, 2, ... that `certeq.minimize` takes as ``batch``.
+
+    See Also
+    --------
+    constant_batch
+        Batches of constant size.
+    growing_batch
+        Batches that grow by one at every step.
+    certeq.minimize
+        Minimize the OCE of losses over a feasible set.
 
     Examples
     --------
@@ -201,7 +322,7 @@ def oce_smoothness(
     theta: Floats | None = None,
     diameter: float = math.inf,
 ) -> float:
-    r"""L_OCE, a Lipschitz constant of the gradient of OCE; +inf where none is known.
+    r"""The constant L_OCE, a Lipschitz constant of the gradient of OCE; +inf where none is known.
 
     .. math:: L_{OCE} = L_F + \kappa_u M^2, \qquad
               \kappa_u = \sup\{E\,u''(X - t^*)\}, \quad M \ge \|\nabla F_i - c\| \text{ for one common } c
@@ -210,6 +331,31 @@ def oce_smoothness(
     has E abs(u') > 1, so it has a constant here only for linear losses.
 
     Not of use for CVaR and other kinked utilities, where it is +inf: take steps that fall, such as `inverse_sqrt`.
+
+    Parameters
+    ----------
+    loss : Loss
+        The losses F.
+    utility : Utility
+        The utility u.
+    samples : array or tuple of arrays, optional
+        Other samples than the loss's own.
+    theta : array (d,), optional
+        Center of the region in which the constant holds.
+    diameter : float
+        Largest distance from theta.
+
+    Returns
+    -------
+    float
+        The constant.
+
+    See Also
+    --------
+    constant
+        Constant steps.
+    certeq.hessian
+        Hessian of OCE, as a matrix.
 
     Examples
     --------
