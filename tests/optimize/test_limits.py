@@ -289,9 +289,6 @@ def test_scenarios_in_blocks():
     assert there.converged
     assert there.value == pytest.approx(here.value, abs=1e-9)
     assert there.limit_multipliers == pytest.approx(here.limit_multipliers, rel=1e-6)
-    loss = ce.LinearLoss(da.from_array(A, chunks=(500, 5)))
-    with pytest.raises(ValueError, match="one risk besides means"):
-        ce.minimize(loss, ce.Entropic(0.1), domain=ce.Simplex(), limits=[ce.Limit(loss, ce.CVaR(0.1), 1.8)])
 
 
 def test_nothing_held_is_an_answer():

@@ -413,12 +413,13 @@ class _Limited:
             if isinstance(self.functions[j], SquareFunction):
                 levels[k] = float(np.sqrt(self.levels[j] * (self.levels[j] + 2.0 * found.value)))
         shown = ", ".join(f"{level:.10g}" for level in levels)
+        excess = min(level - float(self.levels[j]) for level, j in zip(levels, which, strict=True))
         raise InfeasibleLimitsError(
             f"{named} can each be met on the feasible set, but not together: one of them is exceeded by "
-            f"{found.value:.6g} at least. Levels of {shown} can be met together.",
+            f"{excess:.6g} at least. Levels of {shown} can be met together.",
             which,
             tuple(levels),
-            found.value,
+            excess,
         )
 
     # -- multipliers and the end ------------------------------------------------------------------------------------
