@@ -165,5 +165,7 @@ def test_names_of_skfolio_lead_somewhere() -> None:
             RiskBudgetingOCE(**{name: 0.1})
     with pytest.raises(TypeError, match=r"RiskBudgetingOCE\(ce.EVaR\(0.05\)\)"):
         RiskBudgetingOCE(risk_measure=RiskMeasure.EVAR)
+    with pytest.raises(TypeError, match=r"needs a coherent one, which variance is not; skfolio's RiskBudgeting has it"):
+        RiskBudgetingOCE(risk_measure=RiskMeasure.VARIANCE)
     with pytest.raises(TypeError, match=r"Risk budgets are those of RiskBudgetingOCE"):
         MinimumOCE(risk_budget=[1.0])
