@@ -51,6 +51,10 @@ class RiskFunction:
 
     def at(self, v: Vector, slope: Vector | None = None) -> ValueAt:
         """Value and slope at v; one that is given belongs to another tilt that attains the risk."""
+        last = self.__dict__.get("_last")
+        if slope is None and last is not None and np.array_equal(v, last[0]):
+            found: ValueAt = last[1]
+            return found
         value, inner, losses, spread, own = self._in_blocks(v) if isinstance(self.A, Table) else self._in_memory(v)
         slope = own if slope is None else slope
         cost = float(self.risk.inner().cost @ np.abs(inner)) if len(inner) else abs(value)
@@ -59,7 +63,9 @@ class RiskFunction:
         if self.linear is not None:
             value, slope = value + float(self.linear @ v), slope + self.linear
             error += _EPS * (len(v) + 8.0) * float(np.abs(self.linear) @ np.abs(v))
-        return ValueAt(value, error, slope, spread)
+        found = ValueAt(value, error, slope, spread)
+        object.__setattr__(self, "_last", (v.copy(), found))  # it is often asked for again at once
+        return found
 
     def _in_memory(self, v: Vector) -> tuple[float, Vector, float, float, Vector]:
         """The risk, its inner variables, tilted sizes of the losses, their spread, and the slope of the tilt."""
