@@ -50,7 +50,7 @@ def solve_widening(
         try:
             found = solve(replace(q, lower=lower, upper=upper))
         except InfeasibleError as error:
-            if refused is not None and str(error) == str(refused):  # more room does not help
+            if refused is not None and str(error) == str(refused):  # a wider box does not help
                 raise
             refused = error
             continue
