@@ -184,6 +184,11 @@ class Table(ABC):
         """The rows with one number more each, the last: losses that nothing multiplies, for instance."""
         return _ColumnTable(self, column)
 
+    def without_column(self) -> tuple[Table, Array]:
+        """The rows without their last number, and those numbers, which are brought into memory."""
+        chosen = np.eye(self.shape[1])
+        return self.mapped(chosen[:, :-1]), self.take(np.arange(len(self)), chosen[:, -1])
+
     def where(self, row: int) -> str:
         """How a caller finds a row, for a message."""
         return f"at index {row}" if len(self.shape) == 1 else f"at scenario {row}"
@@ -349,6 +354,10 @@ class _ColumnTable(Table):
     def with_weights(self, weights: Any) -> Table:
         """The same with one weight per row."""
         return _ColumnTable(self.table.with_weights(weights), self.column)
+
+    def without_column(self) -> tuple[Table, Array]:
+        """The two as they were joined."""
+        return self.table, self.column
 
     def where(self, row: int) -> str:
         """As the table inside."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
+from certeq._table import ArrayTable
 
 RISKS = [
     ce.CVaR(0.1),
@@ -132,3 +133,9 @@ def test_what_has_no_answer_is_refused():
     cash = np.column_stack([A, np.full(len(A), -0.001)])
     with pytest.raises(ce.InfeasibleError, match="of asset 6"):
         ce.risk_budgeting(ce.LinearLoss(cash), ce.CVaR(0.1))
+
+
+def test_scenarios_in_blocks_are_refused_with_the_reason():
+    table = ArrayTable(np.ones((5, 2)))
+    with pytest.raises(TypeError, match="in memory for a risk budget.*read in blocks"):
+        ce.risk_budgeting(ce.LinearLoss(table), ce.CVaR(0.05))

@@ -289,9 +289,6 @@ def test_scenarios_in_blocks():
     assert there.converged
     assert there.value == pytest.approx(here.value, abs=1e-9)
     assert there.limit_multipliers == pytest.approx(here.limit_multipliers, rel=1e-6)
-    loss = ce.LinearLoss(da.from_array(A, chunks=(500, 5)))
-    with pytest.raises(ValueError, match="one risk besides means"):
-        ce.minimize(loss, ce.Entropic(0.1), domain=ce.Simplex(), limits=[ce.Limit(loss, ce.CVaR(0.1), 1.8)])
 
 
 def test_nothing_held_is_an_answer():
@@ -299,6 +296,96 @@ def test_nothing_held_is_an_answer():
     found = limited(A, (ce.CVaR(0.1), 1.0), objective=ce.CVaR(0.5), domain=ce.Box(-1.0, 1.0))
     assert found.converged
     assert found.value == pytest.approx(0.0, abs=1e-9)
+
+
+# -- sets without bounds ------------------------------------------------------------------------------------------
+
+
+def free_problem():
+    rng = np.random.default_rng(0)
+    market = rng.standard_t(5, size=(400, 1))
+    return -(rng.standard_t(5, size=(400, 4)) + market + [0.05, 0.1, 0.15, 0.2])
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        [(ce.CVaR(0.05), 3.0)],
+        [(ce.MeanVariance(0.05), 3.0)],
+        [(ce.EVaR(0.1), 3.0)],
+        [(ce.CVaR(0.1), 3.0), (ce.MeanVariance(0.2), 0.5)],
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("domain", [ce.Free(), ce.Box(0.0, np.inf), ce.Box(-np.inf, 0.5)], ids=repr)
+def test_limits_alone_bound_the_problem(domain, limits):
+    A = free_problem()
+    w = np.full(len(A), 1.0 / len(A))
+    found = limited(A, *limits, domain=domain)
+    assert found.converged
+    assert found.gap <= 1e-9 * abs(found.value)
+    assert found.radius >= 5.0 * np.abs(found.theta).max()
+    assert domain.contains(found.theta, 1e-12)
+    theta, root = cp.Variable(4), np.linalg.cholesky(np.cov(A.T, bias=True)).T
+    low, high = np.broadcast_to(domain.lower, 4), np.broadcast_to(domain.upper, 4)
+    rows = [theta[j] >= low[j] for j in range(4) if np.isfinite(low[j])]
+    rows += [theta[j] <= high[j] for j in range(4) if np.isfinite(high[j])]
+    for risk, level in limits:
+        assert float(ce.oce(A @ found.theta, risk)) <= level * (1.0 + 1e-9)
+        value, more = (
+            (w @ (A @ theta) + risk.beta * cp.sum_squares(root @ theta), [])
+            if isinstance(risk, ce.MeanVariance)
+            else cone(risk, A @ theta, w)
+        )
+        rows += [value <= level, *more]
+    known = cp.Problem(cp.Minimize(A.mean(axis=0) @ theta), rows).solve(solver=cp.CLARABEL)
+    # Not above, and no further below than a cone solver is accurate.
+    assert -1e-5 * abs(known) <= found.value - known <= 1e-8 * abs(known)
+
+
+def test_without_bounds_in_other_units_and_with_hedges():
+    A = free_problem()
+    known = limited(A, (ce.CVaR(0.05), 3.0), domain=ce.Free())
+    millions = limited(1e6 * A, (ce.CVaR(0.05), 3.0), domain=ce.Free())
+    assert millions.theta == pytest.approx(1e-6 * known.theta, rel=1e-6)
+    twice = limited(A[:, [0, 1, 2, 3, 3]], (ce.CVaR(0.05), 3.0), domain=ce.Free())
+    assert twice.converged
+    assert twice.value == pytest.approx(known.value, rel=1e-9)
+    # Thousands of one asset against another, from where no box of the first sizes reaches.
+    near = A[:, 0] + 1e-4 * np.random.default_rng(1).normal(size=len(A)) - 1e-5
+    hedged = limited(np.column_stack([A, near]), (ce.CVaR(0.05), 3.0), domain=ce.Free())
+    assert hedged.converged
+    assert hedged.value < known.value
+    assert np.abs(hedged.theta).max() > 100.0
+
+
+def test_a_limit_that_is_met_far_away_only():
+    """The least risk of a return of at least 500, where a unit earns some 0.2."""
+    A = free_problem()
+    found = limited(A, (ce.Mean(), -500.0), objective=ce.CVaR(0.05), domain=ce.NonNegative())
+    assert found.converged
+    assert found.limit_values[0] == pytest.approx(-500.0, rel=1e-9)
+    # Both are positively homogeneous: a hundredth of the return at a hundredth of the risk.
+    small = limited(A, (ce.Mean(), -5.0), objective=ce.CVaR(0.05), domain=ce.NonNegative())
+    assert found.value == pytest.approx(100.0 * small.value, rel=1e-8)
+
+
+def test_what_no_limit_bounds_is_refused_with_the_direction():
+    A = free_problem()
+    first = ce.LinearLoss(A * [1.0, 0.0, 0.0, 0.0])
+    with pytest.raises(ce.UnboundedError, match="unbounded under its limits.*asset [123].*no bound, row or limit") as e:
+        ce.minimize(ce.LinearLoss(A), ce.Mean(), domain=ce.Free(), limits=[ce.Limit(first, ce.CVaR(0.05), 3.0)])
+    assert A.mean(axis=0) @ e.value.direction < 0.0
+    with pytest.raises(InfeasibleLimitsError, match="least value there is"):
+        limited(A, (ce.CVaR(0.05), -50.0), domain=ce.Free())
+
+
+def test_nothing_but_zero_keeps_a_limit_of_zero():
+    A = free_problem()
+    for domain in (ce.Free(), ce.Box(-1.0, 1.0)):
+        found = limited(A, (ce.CVaR(0.05), 0.0), domain=domain)
+        assert found.value == pytest.approx(0.0, abs=1e-7)
+        assert found.limit_values[0] <= 1e-7
 
 
 # -- what cannot be met, and what is refused ----------------------------------------------------------------------
@@ -360,8 +447,6 @@ def test_what_is_refused():
         ce.minimize(loss, ce.CVaR(0.1), domain=ce.Ball(), limits=[limit])
     with pytest.raises(ValueError, match="an option of method='exact' with limits"):
         ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), limits=[limit], batch=3)
-    with pytest.raises(ce.UnboundedError, match="Limits take an objective that the feasible set bounds by itself"):
-        ce.minimize(loss, ce.Mean(), domain=ce.Free(), limits=[limit])
     with pytest.raises(ValueError, match="above 0 for a root mean square"):
         ce.Limit(loss, ce.RootMeanSquare(), 0.0)
     with pytest.raises(TypeError, match="RootMeanSquare"):

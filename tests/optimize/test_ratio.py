@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
+from certeq._table import ArrayTable
 from tests.optimize.test_budgeting import RISKS, panel
 
 REWARD = np.array([0.02, 0.01, 0.05, -0.01, 0.03, 0.04])
@@ -83,3 +84,25 @@ def test_what_is_refused():
         ce.maximize_ratio(REWARD, ce.LinearLoss(A - 1.0), ce.CVaR(0.1), domain=ce.Simplex())
     with pytest.raises(ValueError, match="reward"):
         ce.maximize_ratio(REWARD[:3], ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex())
+
+
+def test_scenarios_in_blocks(monkeypatch):
+    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
+    rng = np.random.default_rng(3)
+    R = 0.01 * (rng.standard_t(5, size=(1500, 4)) + rng.standard_t(5, size=(1500, 1)) + [0.05, 0.1, 0.15, 0.2])
+    found = []
+    for data in (-R, ArrayTable(-R)):
+        limit = ce.Limit(ce.LinearLoss(data, offset=R.mean(axis=1)), ce.RootMeanSquare(), 0.004)
+        loss = ce.LinearLoss(data)
+        found.append(ce.maximize_ratio(R.mean(axis=0), loss, ce.EVaR(0.1), domain=ce.Simplex(), limits=[limit]))
+    assert found[1].status == "converged"
+    assert found[1].ratio == pytest.approx(found[0].ratio, rel=1e-9)
+
+
+def test_a_risk_that_is_hardly_positive_is_not_refused():
+    """The first of the exact problems has few digits, which must not decide about the sign of the least risk."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(200, 1))
+    A = np.column_stack([x, -x]) + 1e-9  # half of each leaves a loss of 1e-9
+    found = ce.maximize_ratio([1.0, 1.0], ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex())
+    assert found.ratio == pytest.approx(1e9, rel=1e-5)

@@ -11,7 +11,7 @@ from skfolio import RiskMeasure
 from skfolio.exceptions import OptimizationError
 from skfolio.model_selection import WalkForward, cross_val_predict
 from skfolio.optimization import RiskBudgeting
-from skfolio.prior import EntropyPooling
+from skfolio.prior import EntropyPooling, OpinionPooling
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -79,6 +79,32 @@ def test_weights_of_scenarios_that_concentrate(sp500: pd.DataFrame) -> None:
     assert model.gap_ <= 1e-9
 
 
+def test_pooled_opinions_on_which_a_cone_solver_stalls(sp500: pd.DataFrame) -> None:
+    """The example of skfolio's OpinionPooling: Clarabel 0.11 fails on its CVaR budgeting (skfolio, issue 292)."""
+    two = EntropyPooling(mean_views=["AMD >= BAC", "JPM <= prior(JPM) * 0.8"], cvar_views=["GE == 0.12"])
+    estimators = [("one", EntropyPooling(cvar_views=["AMD == 0.10"])), ("two", two)]
+    prior = OpinionPooling(estimators=estimators, opinion_probabilities=[0.4, 0.5])
+    model = RiskBudgetingOCE(ce.CVaR(0.05), prior_estimator=prior).fit(sp500)
+    p = model.prior_estimator_.return_distribution_.sample_weight
+    assert p.max() > 50.0 * p.min()
+    losses = -(sp500.to_numpy() @ model.weights_)
+    assert model.risk_ == pytest.approx(float(ce.oce(losses, ce.CVaR(0.05), p)), rel=1e-10)
+    assert model.tilt_ @ losses == pytest.approx(model.risk_, rel=1e-9)
+    assert np.all(model.tilt_ <= p / 0.05 * (1.0 + 1e-9))  # a tilt that CVaR allows
+    shares = model.weights_ * (model.tilt_ @ -sp500.to_numpy())
+    np.testing.assert_allclose(shares, shares.mean(), rtol=1e-8)
+    assert 0.0 <= model.gap_ <= 1e-9
+
+
+def test_evar_of_a_long_panel(sp500: pd.DataFrame) -> None:
+    """2000 days of 20 assets, for which skfolio's cones fail or take long."""
+    X = sp500.iloc[-2000:]
+    model = RiskBudgetingOCE(ce.EVaR(0.05)).fit(X)
+    shares = shares_by_hand(model, X)
+    np.testing.assert_allclose(shares, shares.mean(), rtol=1e-8)
+    assert 0.0 <= model.gap_ <= 1e-9
+
+
 def test_fees_are_losses(small: pd.DataFrame) -> None:
     fees = np.array([0.0, 0.0, 0.0, 0.0, 2e-3])
     model = RiskBudgetingOCE(ce.CVaR(0.05), management_fees=fees).fit(small)
@@ -139,5 +165,7 @@ def test_names_of_skfolio_lead_somewhere() -> None:
             RiskBudgetingOCE(**{name: 0.1})
     with pytest.raises(TypeError, match=r"RiskBudgetingOCE\(ce.EVaR\(0.05\)\)"):
         RiskBudgetingOCE(risk_measure=RiskMeasure.EVAR)
+    with pytest.raises(TypeError, match=r"needs a coherent one, which variance is not; skfolio's RiskBudgeting has it"):
+        RiskBudgetingOCE(risk_measure=RiskMeasure.VARIANCE)
     with pytest.raises(TypeError, match=r"Risk budgets are those of RiskBudgetingOCE"):
         MinimumOCE(risk_budget=[1.0])

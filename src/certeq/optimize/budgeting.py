@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_array, check_instance, check_number, check_weights, probabilities
-from certeq._table import refuse_table
+from certeq._table import Table
 from certeq.optimize.domains import InfeasibleError
 from certeq.optimize.exact import solve_exact
 from certeq.optimize.exact._solve import check_limits, status_of
@@ -168,7 +168,11 @@ def risk_budgeting(
     A = loss.samples
     if A is None:
         raise ValueError(f"loss must hold its samples; found {loss!r}.")
-    refuse_table(A)
+    if isinstance(A, Table):
+        raise TypeError(
+            f"loss must hold its samples in memory for a risk budget; found {loss!r}, which is read in blocks: the "
+            "result has the tilt of every scenario. Budget a sample of its rows."
+        )
     if getattr(loss, "has_offset", False):
         raise ValueError("loss must have no offset: the risk of a multiple must be the multiple of the risk.")
     count, d = A.shape

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from certeq._table import Block, Table, summary
 from certeq.optimize.domains._rows import Constraints
-from certeq.optimize.exact import ExactResult, PanelResult, RiskPart, solve_exact, solve_panel, solve_parts
+from certeq.optimize.exact import ExactResult, PanelResult, RiskPart, solve_exact, solve_parts
 from certeq.risk.solvers import solve_long_risk, solve_risk
 from certeq.utilities import Mean, Risk
 
@@ -51,6 +51,10 @@ class RiskFunction:
 
     def at(self, v: Vector, slope: Vector | None = None) -> ValueAt:
         """Value and slope at v; one that is given belongs to another tilt that attains the risk."""
+        last = self.__dict__.get("_last")
+        if slope is None and last is not None and np.array_equal(v, last[0]):
+            found: ValueAt = last[1]
+            return found
         value, inner, losses, spread, own = self._in_blocks(v) if isinstance(self.A, Table) else self._in_memory(v)
         slope = own if slope is None else slope
         cost = float(self.risk.inner().cost @ np.abs(inner)) if len(inner) else abs(value)
@@ -59,7 +63,9 @@ class RiskFunction:
         if self.linear is not None:
             value, slope = value + float(self.linear @ v), slope + self.linear
             error += _EPS * (len(v) + 8.0) * float(np.abs(self.linear) @ np.abs(v))
-        return ValueAt(value, error, slope, spread)
+        found = ValueAt(value, error, slope, spread)
+        object.__setattr__(self, "_last", (v.copy(), found))  # it is often asked for again at once
+        return found
 
     def _in_memory(self, v: Vector) -> tuple[float, Vector, float, float, Vector]:
         """The risk, its inner variables, tilted sizes of the losses, their spread, and the slope of the tilt."""
@@ -68,28 +74,31 @@ class RiskFunction:
         found = solve_risk(x, self.p, self.risk)
         if found is None:
             raise OverflowError(f"the losses at theta are too far apart for {self.risk!r}.")
-        # Of a loss a_i.v no more than |a_i| |v| is rounded.
-        losses = float(np.abs(found.tilt) @ self.lengths) * float(np.linalg.norm(v))
+        # Of a loss a_i.v + b_i no more than |(a_i, b_i)| |(v, 1)| is rounded.
+        reach = float(np.linalg.norm(v if self.offset is None else np.append(v, 1.0)))
+        losses = float(np.abs(found.tilt) @ self.lengths) * reach
         return found.value, found.inner, losses, float(x.std()), np.asarray(found.tilt @ self.A, dtype=np.float64)
 
     def _in_blocks(self, v: Vector) -> tuple[float, Vector, float, float, Vector]:
         """The same in passes over a table."""
-        table = self.table()
-        found = solve_long_risk(table.losses(v), self.risk)
+        table, longer = self.table(), v if self.offset is None else np.append(v, 1.0)
+        found = solve_long_risk(table.losses(longer), self.risk)
         known = found.summary
-        size = max(abs(known.low), abs(known.high))
-        slope = table.reduce(TiltedRows(found.tilt(), v))
-        return found.value, found.inner, size * len(v), known.high - known.low, slope
+        kernel = TiltedRows(found.tilt(), longer, 0.5 * (known.low + known.high))
+        slope, sizes, (count, first, second) = np.split(table.reduce(kernel), [len(longer), 2 * len(longer)])
+        spread = float(np.sqrt(max(second / count - (first / count) ** 2, 0.0)))
+        return found.value, found.inner, float(sizes @ np.abs(longer)), spread, slope[: len(v)]
 
     def table(self) -> Table:
-        """Scenarios that are read in blocks, with their weights."""
+        """Scenarios that are read in blocks, with their weights; an offset is the last column."""
         found: Table = self.A if self.p is None else self.A.with_weights(self.p)
-        return found
+        return found if self.offset is None else found.with_column(self.offset)
 
     def mean(self) -> tuple[Vector, float]:
         """The mean loss as a linear function: its slope, and its value at 0."""
         if isinstance(self.A, Table):
-            return np.asarray(summary(self.table()).mean), 0.0
+            means = np.asarray(summary(self.table()).mean)
+            return (means, 0.0) if self.offset is None else (means[:-1], float(means[-1]))
         p = np.full(len(self.A), 1.0 / len(self.A)) if self.p is None else self.p
         return np.asarray(p @ self.A, dtype=np.float64), 0.0 if self.offset is None else float(p @ self.offset)
 
@@ -110,6 +119,7 @@ class RiskFunction:
         kept = self.__dict__.get("_deviation")
         if kept is None:
             each = summary(self.table()).deviation if isinstance(self.A, Table) else np.std(self.A, axis=0)
+            each = each[: self.size]
             kept = float(np.sqrt(np.mean(np.square(each))))
             object.__setattr__(self, "_deviation", kept)
         return float(kept)
@@ -167,11 +177,9 @@ class SquareFunction:
 def root_mean_square(one: RiskFunction, level: float) -> SquareFunction:
     """The function that limits sqrt(E (A v + offset)^2), from a triangular factor of as many rows as variables."""
     if isinstance(one.A, Table):
-        if one.offset is not None:
-            raise ValueError("a root mean square of scenarios that are read in blocks takes no offset.")
         table = one.table()
         R = table.reduce(_Factor()) / np.sqrt(summary(table).mass)
-        return SquareFunction(R, np.zeros(len(R)), level)
+        return SquareFunction(R[:, : one.size], np.zeros(len(R)) if one.offset is None else -R[:, -1], level)
     root = np.sqrt(np.full(len(one.A), 1.0 / len(one.A)) if one.p is None else one.p)
     beside = np.zeros(len(one.A)) if one.offset is None else one.offset
     R = _triangular(np.column_stack([one.A, beside]) * root[:, None])
@@ -248,34 +256,20 @@ def minimize_objective(
     settings: dict[str, Any] = {"tol": tol, "time_limit": time_limit, "theta0": start, **q.as_arguments()}
     rows = np.vstack(squares) if squares else None
     slopes: list[Vector | None] = [None] * len(objective.terms)
-    scale = 1.0
     found: ExactResult | PanelResult
     if not risks:
         found = solve_exact(linear[None, :], Mean(), quadratic=rows, **settings)
-    elif any(isinstance(one.A, Table) for _, _, one in risks):
-        (k, scale, one), *others = risks
-        if others or rows is not None or one.offset is not None:
-            raise ValueError(
-                "scenarios that are read in blocks take one risk besides means, in the objective and the limits "
-                "together, and no offset; bring them into memory as an array for more."
-            )
-        panel = one.table()
-        found = solve_panel(panel, one.risk, linear=linear / scale, **settings)
-        # The slope that the bound was proved with is what the multipliers balance.
-        prices = found.multipliers
-        total = prices["lower"] - prices["upper"] + prices["C"] @ q.C - prices["G"] @ q.G
-        slopes[k] = total - linear / scale
     else:
         parts = [RiskPart(one.A, one.risk, weight, one.offset, one.p) for _, weight, one in risks]
         found = solve_parts(parts, linear=linear, quadratic=rows, **settings)
         for (k, _, one), part in zip(risks, found.parts, strict=True):
-            slopes[k] = np.asarray(part.tilt @ one.A, dtype=np.float64)
-    lower = scale * found.lower_bound
+            slopes[k] = np.asarray(part.tilt @ one.A if part.slope is None else part.slope, dtype=np.float64)
+    lower = found.lower_bound
     return SumMinimum(
         found.theta,
         lower + constant - 4.0 * _EPS * (abs(constant) + abs(lower)),
         found.radius,
-        scale * found.multipliers["G"],
+        found.multipliers["G"],
         slopes,
         found.iterations,
     )
@@ -283,16 +277,23 @@ def minimize_objective(
 
 @dataclass(frozen=True)
 class TiltedRows:
-    """The kernel of sum_i q_i a_i, with q the tilt of the losses at v."""
+    """The kernel of sum_i q_i a_i and of sum_i |q_i| |a_i|, with q the tilt of the losses at v, and of their moments.
+
+    Those are the sums of 1, x - c and (x - c)^2.
+    """
 
     tilt: Any
     v: Vector
+    c: float
     wide: ClassVar[bool] = False
 
     def __call__(self, block: Block) -> Vector:
-        """The sum of a block."""
-        q = self.tilt(replace(block, rows=block.rows @ self.v))
-        return np.asarray(q @ block.rows)
+        """The sums of a block."""
+        x = block.rows @ self.v
+        q, apart = self.tilt(replace(block, rows=x)), x - self.c
+        return np.concatenate(
+            [q @ block.rows, np.abs(q) @ np.abs(block.rows), [len(x), apart.sum(), float(apart @ apart)]]
+        )
 
     def join(self, parts: Sequence[Vector]) -> Vector:
         """Add up."""

@@ -37,6 +37,7 @@ from certeq.optimize.functions import (
     time_left,
 )
 from certeq.optimize.gaps import proved_gap
+from certeq.optimize.widening import solve_widening
 
 Vector = NDArray[np.float64]
 Function = RiskFunction | SquareFunction
@@ -145,7 +146,17 @@ def solve_limited(
     """Minimize the objective over the polyhedron where every function is at most its level."""
     deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
     called = list(names) or [f"limits[{j}]" for j in range(len(limits))]
-    return _Limited(objective, limits, q, called, tol, max_iter, deadline).solve(theta0, multipliers0)
+    try:
+        return _Limited(objective, limits, q, called, tol, max_iter, deadline).solve(theta0, multipliers0)
+    except UnboundedError:
+        if not limits:
+            raise
+
+    def within(box: Constraints) -> LimitedResult:
+        return _Limited(objective, limits, box, called, tol, max_iter, deadline).solve(theta0, None)
+
+    units = [abs(level) / one.deviation for one, level in limits if one.deviation > 0.0]
+    return solve_widening(within, q, theta0, max(units, default=0.0) or 1.0, tol)
 
 
 class _Limited:
@@ -180,15 +191,7 @@ class _Limited:
         lam = None if multipliers is None or not len(self.levels) else np.maximum(multipliers, 0.0)
         free: KnownPoint | None = None
         if lam is None:
-            try:
-                found = self._minimize(self.objective, start=start)
-            except UnboundedError as error:
-                if not len(self.levels):
-                    raise
-                raise UnboundedError(
-                    f"Limits take an objective that the feasible set bounds by itself; without them: {error}",
-                    error.direction,
-                ) from None
+            found = self._minimize(self.objective, start=start)
             free = self._point(found.v)
             self.lower, self.radius = found.lower_bound, found.radius
             if self._worst(free) <= 0.0:
@@ -329,7 +332,10 @@ class _Limited:
 
     def _units(self, point: KnownPoint) -> Vector:
         """What a limit is kept relative to: its level, or the spread of its losses."""
-        return np.maximum(np.abs(self.levels), [one.spread for one in point.limits])
+        units = np.maximum(np.abs(self.levels), [one.spread for one in point.limits])
+        if units.all():
+            return units
+        return np.where(units > 0.0, units, [max(self._reach() * one.deviation, 1e-300) for one in self.functions])
 
     def _worst(self, point: KnownPoint) -> float:
         """The largest excess over a limit, in units, beyond what rounding explains."""
@@ -425,12 +431,13 @@ class _Limited:
             if isinstance(self.functions[j], SquareFunction):
                 levels[k] = float(np.sqrt(self.levels[j] * (self.levels[j] + 2.0 * found.value)))
         shown = ", ".join(f"{level:.10g}" for level in levels)
+        excess = min(level - float(self.levels[j]) for level, j in zip(levels, which, strict=True))
         raise InfeasibleLimitsError(
             f"{named} can each be met on the feasible set, but not together: one of them is exceeded by "
-            f"{found.value:.6g} at least. Levels of {shown} can be met together.",
+            f"{excess:.6g} at least. Levels of {shown} can be met together.",
             which,
             tuple(levels),
-            found.value,
+            excess,
         )
 
     # -- multipliers and the end ------------------------------------------------------------------------------------
@@ -456,13 +463,16 @@ class _Limited:
 
     def _scale(self) -> float:
         assert self.best is not None
-        at, reach = self.best.objective, 1.0
+        at = self.best.objective
         spread = at.spread
-        if spread == 0.0:  # nothing is held: what could be held says what is small
-            ends = np.maximum(np.abs(self.q.lower), np.abs(self.q.upper))
-            reach = float(ends[np.isfinite(ends)].sum()) or 1.0
-            spread = reach * sum(weight * one.deviation for weight, one in self.objective.terms)
+        if spread == 0.0:
+            spread = self._reach() * sum(weight * one.deviation for weight, one in self.objective.terms)
         return max(abs(at.value), 1e-2 * spread, self.floor, 1e-300)
+
+    def _reach(self) -> float:
+        """What could be held, which says what is small where nothing is."""
+        ends = np.maximum(np.abs(self.q.lower), np.abs(self.q.upper))
+        return float(ends[np.isfinite(ends)].sum()) or 1.0
 
     def _gap(self) -> float:
         """Of the best point, with what its distance from the limits, which is rounding, may have gained."""

@@ -21,6 +21,7 @@ from certeq.optimize.exact import ExactResult, PanelResult, solve_exact
 from certeq.optimize.extended import solve, solve_extended
 from certeq.optimize.lbfgs import minimize_lbfgs
 from certeq.optimize.losses import LinearLoss, Loss
+from certeq.optimize.losses._linear import split_offset
 from certeq.optimize.sg import minimize_sg
 from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.solution import Solution, Trace
@@ -223,7 +224,7 @@ def _minimize_terms(
     if samples is not None:
         if not isinstance(loss, Loss) or not loss.linear or callable(samples) or hasattr(samples, "__next__"):
             raise ValueError("samples must be an array beside one linear loss; terms and limits hold their own.")
-        loss = LinearLoss(samples)
+        loss = LinearLoss(*split_offset(loss.check_samples(samples))) if has_offset(loss) else LinearLoss(samples)
     known = tuple(
         name for name in inspect.signature(minimize_terms).parameters if name not in (*_SHARED, "risk", "limits")
     )

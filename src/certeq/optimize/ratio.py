@@ -199,7 +199,9 @@ def solve_ratio(
     def reward_at(v: Vector) -> float:
         return float(reward @ v) + reward_offset
 
-    first = least(risk, theta0, None)
+    first = least(risk, theta0, None, max(tol, _FEW_DIGITS))  # a bound, and where to start: both need few digits
+    if not first.lower_bound > 0.0:
+        first = least(risk, first.theta, first.limit_multipliers)
     iterations, floor = first.iterations, first.lower_bound
     if not floor > 0.0:
         raise ValueError(

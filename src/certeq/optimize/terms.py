@@ -20,6 +20,7 @@ from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum,
 from certeq.optimize.gaps import proved_gap
 from certeq.optimize.limited import LimitedResult, solve_limited
 from certeq.optimize.losses import Loss
+from certeq.optimize.losses._linear import split_offset
 from certeq.optimize.sg._minimize import check_start
 from certeq.optimize.solution import Solution, Trace
 from certeq.utilities import Risk
@@ -270,20 +271,12 @@ def _function(
     if key not in shared:
         A, offset = one.loss.samples, None
         if getattr(one.loss, "has_offset", False):  # the last column
-            if isinstance(A, Table):
-                raise ValueError(
-                    f"limits and several terms take no offset of scenarios that are read in blocks; found {one.loss!r}."
-                    " Bring them into memory as an array."
-                )
-            A, offset = np.ascontiguousarray(A[:, :-1]), np.ascontiguousarray(A[:, -1])
+            A, offset = split_offset(A)
+            A, offset = A if isinstance(A, Table) else np.ascontiguousarray(A), np.ascontiguousarray(offset)
         if extended is not None:
             if np.any(extended.center):
-                if isinstance(A, Table):
-                    raise ValueError(
-                        "limits and several terms take no set with a center for scenarios that are read in blocks. "
-                        "Bring them into memory as an array."
-                    )
-                at_center = np.asarray(A @ extended.center)
+                in_blocks = isinstance(A, Table)
+                at_center = A.take(np.arange(len(A)), extended.center) if in_blocks else np.asarray(A @ extended.center)
                 offset = at_center if offset is None else offset + at_center
             A = A.mapped(extended.matrix()) if isinstance(A, Table) else A[:, extended.index] * extended.sign
         shared[key] = (A, offset)

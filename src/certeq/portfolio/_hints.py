@@ -113,7 +113,13 @@ def _risk_of(owner: str, value: Any) -> str:
         "worst_realization": "ce.CVaR(1e-6)",
         "entropic_risk_measure": "ce.Entropic(50.0)",
     }.get(measure)
+    if owner == "RiskBudgetingOCE" and measure in ("variance", "entropic_risk_measure"):
+        return (
+            f"{words}{owner}(ce.CVaR(0.05)), {owner}(ce.EVaR(0.05)), ... A budget needs a coherent one, which "
+            f"{measure.replace('_', ' ')} is not; skfolio's RiskBudgeting has it."
+        )
     if here is not None:
         return f"{words}{owner}({here})."
+    second = "ce.EVaR(0.05)" if owner == "RiskBudgetingOCE" else "ce.Entropic(50.0)"
     other = f" {measure.replace('_', ' ')} is none of them; skfolio's optimizers have it." if measure else ""
-    return f"{words}{owner}(ce.CVaR(0.05)), {owner}(ce.Entropic(50.0)), ...{other}"
+    return f"{words}{owner}(ce.CVaR(0.05)), {owner}({second}), ...{other}"

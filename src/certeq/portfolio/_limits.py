@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from skfolio.exceptions import OptimizationError
 
 from certeq._checks import check_number
-from certeq.optimize.domains import UnboundedError
 from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum, root_mean_square
 from certeq.optimize.limited import InfeasibleLimitsError, LimitedResult, solve_limited
 from certeq.optimize.ratio import RatioSolution, solve_ratio
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Levels = tuple[float, ...]
-_WIDE = (1e2, 1e4, 1e6)  # bounds that stand for none
 
 
 def read_levels(model: MinimumOCE) -> list[Levels]:
@@ -120,30 +117,11 @@ def solve_with_limits(
             # What lowers risk - return/ratio by one raises the ratio by ratio/risk.
             multipliers = ratio.limit_multipliers * (ratio.ratio / ratio.risk)
             return LimitedAnswer(ratio.theta, ratio.ratio + ratio.gap, multipliers, ratio)
-        settings: dict[str, Any] = {"names": names, "theta0": theta0, "tol": tol, **params}
-        objective = _objective(segmented)
-        try:
-            found = solve_limited(objective, functions, q, multipliers0=prices, **settings)
-        except UnboundedError as error:
-            if not functions:
-                raise
-            found = _within_wide_bounds(q, error, lambda wide: solve_limited(objective, functions, wide, **settings))
+        settings: dict[str, Any] = {"names": names, "theta0": theta0, "multipliers0": prices, "tol": tol, **params}
+        found = solve_limited(_objective(segmented), functions, q, **settings)
     except InfeasibleLimitsError as error:
         raise OptimizationError(_explain(segmented, error)) from error
     return LimitedAnswer(found.theta, found.lower_bound, found.limit_multipliers, found)
-
-
-def _within_wide_bounds(q: Any, error: UnboundedError, solve: Callable[[Any], LimitedResult]) -> LimitedResult:
-    """Solve where nothing but the limits bounds the weights: within bounds so wide that none is near the solution.
-
-    On the way multipliers may be too small to bound anything. The gap is proved against all points within the bounds.
-    """
-    open_ended = np.isinf(q.lower) | np.isinf(q.upper)
-    for bound in _WIDE:
-        found = solve(replace(q, lower=np.maximum(q.lower, -bound), upper=np.minimum(q.upper, bound)))
-        if float(np.abs(found.theta[open_ended]).max(initial=0.0)) < 0.1 * bound:
-            return replace(found, radius=bound)
-    raise error
 
 
 def _objective(segmented: SegmentedProblem) -> WeightedSum:

@@ -101,8 +101,9 @@ class MinimumOCE(BaseOCE):
     benchmark_limits : list of (Risk, float), optional
         The same for what is lost against the benchmark y of ``fit(X, y)``, the losses y - X w net of fees and costs.
     max_tracking_error : float or array, optional
-        Limit on the root of the sum of (X w - y)^2 over n - 1, before costs, as in skfolio; of their weighted mean
-        where the prior gives weights.
+        Limit on the root of the sum of (X w - y)^2 over n - 1, before costs: skfolio's own constraint, so that both
+        keep the same portfolios out. Where the prior gives weights it is the root of their weighted mean, as that of
+        `certeq.RootMeanSquare` always is.
     unknown_names : "raise" or "ignore"
         Whether asset and group names that X does not have are refused or passed over. Cross-validation that
         leaves out assets (``MultipleRandomizedCV``) needs "ignore" with parameters by name.

@@ -157,7 +157,11 @@ class BlockDescent:
         with np.errstate(all="ignore"):
             value = float(model.inner.cost @ inner) + float(model.linear @ theta)
             value += sum(part.weight * one for part, one in zip(parts, total.values.tolist(), strict=True))
+            value += self._squares(theta)
         return BlockPoint(v, parts, value if np.isfinite(value) else np.inf, total, tuple(rows))
+
+    def _squares(self, theta: Vector) -> float:
+        return 0.0 if self.model.squares is None else self.model.squares.value(theta)
 
     def _stay(self, point: BlockPoint, kept: Sequence[KeptRows]) -> BlockPoint:
         """The same point with more rows kept."""
@@ -229,6 +233,7 @@ class BlockDescent:
         on_the_way = [here + length * (there - here) for length in _LENGTHS]
         parts = tuple([parts_at(model.inner, v[self.size :]) for v in on_the_way])
         values = np.array([model.inner.cost @ v[self.size :] + model.linear @ v[: self.size] for v in on_the_way])
+        values += [self._squares(v[: self.size]) for v in on_the_way]
         for sample, (panel, units) in enumerate(zip(self.panels, self.units, strict=True)):
             mine = tuple([k for k, term in enumerate(model.inner.terms) if term.sample == sample])
             kernel = Along(here[: self.size], there[: self.size], _LENGTHS, parts, mine, units)
@@ -307,10 +312,10 @@ class BlockDescent:
         y, z = solution.multipliers.y, solution.multipliers.z
         most = self.largest if np.isfinite(self.largest) else 1.0 + point.sums.reach
         with np.errstate(all="ignore"):  # sums that overflowed prove nothing, as the gap will say
-            bound, y, _ = linear_minimum(column_sums + model.linear, model.polyhedron, low, high, y, z)
+            bound, y, _ = linear_minimum(column_sums + model.costs(theta), model.polyhedron, low, high, y, z)
             furthest = furthest_inner(self.bounds, most, point.inner)
             constant = bound_constant(model.inner, point.parts, constants.tolist(), slopes.tolist(), furthest)
-            gap = point.value - constant - bound
+            gap = point.value + self._squares(theta) - constant - bound  # in the bound their tangent stands for them
         return BlockAnswer(point, counts, hinges, share, y, z, float(gap) if np.isfinite(gap) else np.inf)
 
     # -- no minimum ---------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def block_subproblem(
         slope[part.term.t] -= part.weight * mean
         if part.term.s is not None:
             slope[part.term.s] = slope[part.term.s] * part.s + part.weight * constant
-    g = np.concatenate([sums.column_sums + model.linear, slope])
+    g = np.concatenate([sums.column_sums + model.costs(point.theta), slope])
     B = np.zeros((len(hinges), len(g)))
     kinks = np.zeros(len(hinges))
     first, rest = 0, without_assets(point.theta, assets)
@@ -103,6 +103,9 @@ def block_subproblem(
         kinks -= B[:, :size] @ rest
     columns = np.append(assets, np.arange(size, len(g)))
     H = sums.gram[np.ix_(columns, columns)] if sums.gram is not None and np.any(sums.gram) else None
+    if model.squares is not None:
+        H = np.zeros((len(columns), len(columns))) if H is None else H
+        model.squares.add_hessian(H, assets)
     scales = scale_units(point.parts, len(slope))
     v = np.concatenate([point.theta, point.inner / scales])
     return model.around(v, assets, g[columns], H, (B[:, columns], kinks, hinges.cap), radius, inner.low / scales)

@@ -70,7 +70,8 @@ _SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
 class Certificate:
     """value - lower_bound = gap >= 0 bounds the suboptimality of theta; valid for points within ``radius``.
 
-    ``terms`` are the terms of the risk at theta, by weight, without the costs of inner variables.
+    ``terms`` are the terms of the risk at theta, by weight, without the costs of inner variables; ``slopes`` are those
+    that the bound was made of, by weight, which with the linear term add up to ``slope``.
     """
 
     value: float
@@ -81,6 +82,7 @@ class Certificate:
     y: Vector
     z: Vector
     terms: tuple[float, ...]
+    slopes: tuple[Vector, ...]
 
 
 def prove_alone(
@@ -182,10 +184,11 @@ def conclude(
     parts = parts_at(inner, v)
     value = _value(inner, parts, sums, v) + float(linear @ theta)
     shares = [_even_share(inner, part, one) for part, one in zip(parts, sums, strict=True)]
-    g = _weighted_sum(parts, [one.gradient for one in sums]) + linear
-    for part, one, share in zip(parts, sums, shares, strict=True):
+    slopes = [times(part.weight, one.gradient) for part, one in zip(parts, sums, strict=True)]
+    for k, (part, share) in enumerate(zip(parts, shares, strict=True)):
         if share > 0.0:
-            g += share * (float(inner.cost[part.term.t]) * means[part.term.sample] - part.weight * one.gradient)
+            slopes[k] = slopes[k] + share * (float(inner.cost[part.term.t]) * means[part.term.sample] - slopes[k])
+    g = sum(slopes[1:], slopes[0]) + linear
     z = np.maximum(z, 0.0)
     low, high, radius = *box, np.inf
     if not np.isfinite(high - low).all():
@@ -201,8 +204,8 @@ def conclude(
     lower = constant + bound - errors - outside
     terms = tuple([part.weight * one.value for part, one in zip(parts, sums, strict=True)])
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
-        return Certificate(value, -np.inf, np.inf, radius, g, y, z, terms)
-    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z, terms)
+        return Certificate(value, -np.inf, np.inf, radius, g, y, z, terms, tuple(slopes))
+    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z, terms, tuple(slopes))
 
 
 def _value(inner: Inner, parts: Sequence[TermAt], sums: Sequence[Evidence], v: Vector) -> float:

@@ -16,7 +16,14 @@ from certeq._threads import one_blas_thread
 from certeq.optimize.domains._rows import feasible_point, implied_box, presolve_rows
 from certeq.optimize.exact._block_descent import BlockAnswer, BlockDescent, best_inner_of
 from certeq.optimize.exact._block_model import dual_pairs
-from certeq.optimize.exact._certificate import Certificate, conclude, l1_reach, prove_alone
+from certeq.optimize.exact._certificate import (
+    Certificate,
+    conclude,
+    l1_reach,
+    prove_alone,
+    tangent_problem,
+    with_squares,
+)
 from certeq.optimize.exact._evidence import Evidence, Prove, Together
 from certeq.optimize.exact._model import LEAST_SCALE, Model, normalize
 from certeq.optimize.exact._oracle import Scenarios, Units
@@ -137,7 +144,14 @@ def solve_tables(
         if whole:
             found = solve_problem(with_scenarios(asked, scanned.drawn()), given, tol, max_iter, deadline)
             names = [name for name in PanelResult.__dataclass_fields__ if name not in ("passes", "tilt", "parts")]
-            parts = tuple([replace(part, tilt=None) for part in found.parts])
+            which = [asked.inner.terms[share.terms[0]].sample for share in asked.shares]
+            rows = [table for table, _ in scanned.drawn()]
+            parts = tuple(
+                [
+                    replace(part, tilt=None, slope=np.asarray(part.tilt @ rows[k], dtype=np.float64))
+                    for part, k in zip(found.parts, which, strict=True)
+                ]
+            )
             return PanelResult(**{name: getattr(found, name) for name in names}, passes=1, parts=parts)
         return _Solve(panels, asked, scanned, drawn, tol, max_iter, deadline).run(given)
 
@@ -288,15 +302,22 @@ class _Solve:
             inner, passes = best_inner_of(self.panels, least, theta)
             descent.passes += passes + 2
             q, masses, means = self.rows.constraints, [one.mass for one in self.units], self.scanned.centers
+            linear = tangent_problem(problem, theta).linear
             alone, _ = prove_alone(
-                self.panels, problem.inner, problem.linear, q, self.box, masses, theta, inner, model.holding, means
+                self.panels, problem.inner, linear, q, self.box, masses, theta, inner, model.holding, means
             )
+            alone = with_squares(alone, problem, self.box, theta, alone.z, model.holding)
             if alone.gap < best.certificate.gap:
                 best = _BlockProof(theta, inner, alone)
         proof, relative = best.certificate, self._relative(best.certificate)
         late, exhausted = time.perf_counter() > self.deadline, descent.iterations >= self.max_iter
         thresholds = best.inner[thresholds_of(problem.inner)]
         steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in descent.trace]
+        parts = parts_of(problem, proof, best.inner, [None] * len(problem.shares))
+        slopes = [
+            np.sum(proof.slopes[share.terms.start : share.terms.stop], axis=0) / share.factor
+            for share in problem.shares
+        ]
         return PanelResult(
             theta=best.theta,
             value=proof.value,
@@ -311,7 +332,7 @@ class _Solve:
             trace=steps,
             multipliers=multipliers_of(proof, self.rows, self.asked.polyhedron),
             radius=proof.radius,
-            parts=parts_of(problem, proof, best.inner, [None] * len(problem.shares)),
+            parts=tuple([replace(part, slope=slope) for part, slope in zip(parts, slopes, strict=True)]),
         )
 
     def _proof(
@@ -353,7 +374,9 @@ class _Solve:
         each = [iter(own) for own in found]
         sums = [next(each[part.term.sample]) for part in parts]
         means, unit = scanned.centers, model.holding
-        proof = conclude(sums, problem.inner, problem.linear, q, self.box, theta, inner, y, z, unit, means)
+        linear = tangent_problem(problem, theta).linear
+        proof = conclude(sums, problem.inner, linear, q, self.box, theta, inner, y, z, unit, means)
+        proof = with_squares(proof, problem, self.box, theta, z, unit)
         return _BlockProof(theta, inner, proof)
 
 

@@ -104,7 +104,7 @@ def solve_parts(
     Returns
     -------
     ExactResult or PanelResult
-        The latter where a table is read in blocks, then without tilts.
+        The latter where a table is read in blocks, then without tilts, but with the slope of every part.
         Value, gap and bound are those of the whole sum, and so is the proof. ``parts`` has for every part, in the order
         given, the value of its risk (not yet times its weight), its threshold, inner variables and tilt. Those of the
         result itself are these one after the other.
@@ -243,8 +243,6 @@ class _Joined:
         used = self.used
         tables: list[NDArray[np.floating]]
         if self.in_blocks:
-            if squares is not None:
-                raise ValueError("quadratic needs scenarios in memory; found a table that is read in blocks.")
             tables = [np.zeros((1, self.assets + (self.unit is not None))) for _ in used]
             masses = [np.ones(1) for _ in used]
         else:
@@ -324,6 +322,8 @@ class _Joined:
 
     def _back(self, one: _Read, found: PartResult) -> PartResult:
         power = self.powers[one.sample]
+        if found.slope is not None:
+            found = replace(found, slope=found.slope[: self.assets])
         return replace(found, value=found.value / power, threshold=found.threshold / power, inner=found.inner / power)
 
     def _alone(self, one: _Read, theta: Vector) -> PartResult:

@@ -300,12 +300,15 @@ class PartResult:
         Worst-case probabilities of its scenarios, which sum to 1: ``tilt @ A`` is a slope of the risk in theta, and
         ``tilt @ (A v + offset)`` is at most its value at any v where the risk is coherent. None of scenarios that are
         read in blocks, where it stays with them.
+    slope : array
+        Of scenarios that are read in blocks, the slope of the risk in theta that the bound was proved with.
     """
 
     value: float
     threshold: float | Vector
     inner: Vector
     tilt: Any = field(default=None, repr=False)
+    slope: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class LinearLoss(Loss):
     def _without_offset(self, A: Any) -> Any:
         if not self.has_offset:
             return A
-        return A.mapped(np.eye(A.shape[1])[:, :-1]) if isinstance(A, Table) else A[:, :-1]
+        return split_offset(A)[0]
 
     def __repr__(self) -> str:
         if self.samples is None:
@@ -181,6 +181,11 @@ def with_offset(A: Any, offset: Any) -> Any:
     else:
         column = check_array("offset", offset, size=count)
     return A.with_column(column) if isinstance(A, Table) else np.column_stack([A, column])
+
+
+def split_offset(samples: Any) -> tuple[Any, Any]:
+    """A and the offset, which is the last column of the samples."""
+    return samples.without_column() if isinstance(samples, Table) else (samples[:, :-1], samples[:, -1])
 
 
 def largest_norm(table: Table, centered: bool) -> float:
