@@ -123,7 +123,7 @@ class Result:
         Why there is no outcome.
     seconds : float
         Time that it took.
-    left_out : dict of str
+    left_out : tuple of str
         Markets whose data are not there, with the reason. Where no market is left, there is neither an outcome nor a
         failure.
 

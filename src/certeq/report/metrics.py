@@ -263,7 +263,8 @@ def intervals(
     """Confidence intervals of all seven figures of one series, by key.
 
     Those of mean, CVaR and EVaR are those of `certeq.estimate` for a time series, so that a strategy that minimizes one
-    of them has one interval wherever a report shows it; the others are percentiles of a stationary bootstrap. The same seed draws the same days for every strategy, so that two strategies' replicates are paired.
+    of them has one interval wherever a report shows it; the others are percentiles of a stationary bootstrap. The
+    same seed draws the same days for every strategy, so that two strategies' replicates are paired.
 
     Not for fewer than 60 returns or three blocks, where they are NaN: a few blocks cannot say how blocks vary.
 
