@@ -150,7 +150,7 @@ def maximize_ratio(
 
     References
     ----------
-    Dinkelbach (1967), On nonlinear fractional programming. Management Science 13(7), 492-498.
+    Dinkelbach (1967), On nonlinear fractional programming.
 
     Examples
     --------
