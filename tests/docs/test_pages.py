@@ -143,7 +143,7 @@ def test_what_docstrings_refer_to_is_in_the_bibliography():
         ):
             for entry in section.strip().split("\n\n"):
                 text = " ".join(entry.split())
-                title = re.search(r"\(\d{4}\), (.*?)(?:, doi:|, arXiv:|, fourth|\.$)", text)
+                title = re.search(r"\((?:\d{4}|manuscript)\), (.*?)(?:, doi:|, arXiv:|, fourth|\.$)", text)
                 assert title, f"{path.name}: {text}"
                 parts = [title[1], *re.findall(r"(?:doi|arXiv):\S+[^.\s]", text)]
                 assert [part for part in parts if part.lower() not in page] == [], path.name

@@ -150,8 +150,7 @@ def differences(study: AnyStudy) -> tuple[Pair, ...]:
 
     References
     ----------
-    Holm (1979), A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2),
-    65-70.
+    Holm (1979), A simple sequentially rejective multiple test procedure.
 
     Examples
     --------

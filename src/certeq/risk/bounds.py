@@ -204,8 +204,8 @@ def mae_bound(
 
     References
     ----------
-    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
-    Convergence Rates, and Applications.
+    Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
+    Algorithms, Convergence Rates, and Applications.
 
     Examples
     --------
@@ -267,8 +267,8 @@ def mse_bound_lipschitz(
 
     References
     ----------
-    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
-    Convergence Rates, and Applications.
+    Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
+    Algorithms, Convergence Rates, and Applications.
 
     Examples
     --------
@@ -350,8 +350,8 @@ def mse_bound(
 
     References
     ----------
-    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
-    Convergence Rates, and Applications.
+    Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
+    Algorithms, Convergence Rates, and Applications.
 
     Examples
     --------
@@ -402,8 +402,8 @@ def wasserstein_bound(
 
     References
     ----------
-    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
-    Convergence Rates, and Applications.
+    Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
+    Algorithms, Convergence Rates, and Applications.
 
     Examples
     --------
@@ -453,8 +453,8 @@ def gradient_mse_bound(
 
     References
     ----------
-    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
-    Convergence Rates, and Applications.
+    Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
+    Algorithms, Convergence Rates, and Applications.
 
     Examples
     --------
@@ -500,8 +500,8 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: s
 
     References
     ----------
-    Gupte, Prashanth L. A. and Bhat, Optimized Certainty Equivalent Risk Minimization Using Samples: Algorithms,
-    Convergence Rates, and Applications.
+    Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
+    Algorithms, Convergence Rates, and Applications.
 
     Examples
     --------
