@@ -7,11 +7,9 @@ the whole objective from below; the gap of a fit is the value less that bound. `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from certeq._threads import run_all
 from certeq.optimize.exact._risk import plain_form
@@ -252,7 +250,7 @@ class Curvature:
     total: Floats
     mixed: Floats
     inner: Floats
-    _factor: Any = None
+    _inverse: Floats | None = None
 
     @classmethod
     def zero(cls, samples: int, variables: int) -> Curvature:
@@ -269,20 +267,15 @@ class Curvature:
 
     def solve(self, right: Floats) -> Floats:
         """K^-1 times a vector or matrix; a variable that nothing bends stays where it is."""
-        if self._factor is None:
+        if self._inverse is None:
             diagonal = self.inner.diagonal()
             free = np.flatnonzero(diagonal > 0.0)
             scale = 1.0 / np.sqrt(diagonal[free])
-            # A multiple of rounding keeps variables apart that one sample alone bends.
+            # A multiple of rounding keeps variables apart that one sample alone bends. K has a handful of rows.
             K = self.inner[np.ix_(free, free)] * scale[:, None] * scale + 1e-14 * np.eye(len(free))
-            self._factor = free, scale, cho_factor(K, lower=True, check_finite=False) if len(free) else None
-        free, scale, factor = self._factor
-        found = np.zeros_like(right)
-        if factor is not None:
-            rows = scale[:, None] * right[free] if right.ndim == 2 else scale * right[free]
-            rows = cho_solve(factor, rows, check_finite=False)
-            found[free] = scale[:, None] * rows if right.ndim == 2 else scale * rows
-        return found
+            self._inverse = np.zeros_like(self.inner)
+            self._inverse[np.ix_(free, free)] = np.linalg.inv(K) * scale[:, None] * scale
+        return np.asarray(self._inverse @ right)
 
 
 def second_derivative(form: Form, losses: Floats, t: float) -> Floats:
