@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -34,7 +35,7 @@ from certeq.optimize.predictor import (
     smooth_gap,
 )
 from certeq.risk.solvers import solve_inner
-from certeq.utilities import Mean
+from certeq.utilities import Mean, Pieces
 from certeq.utilities.forms import Inner, Term
 
 _SERVES = 0.2  # an old Hessian is kept while each step with it shrinks the gradient at least so far
@@ -317,11 +318,16 @@ class KinkedProblem:
         """weight * s v((F - t)/s)."""
         t, s = point.at(term)
         x = (point.losses - t) / s
+        if isinstance(line := term.form.shape, Pieces):  # what is left of two lines is one, through the kink
+            at_kink = float(term.form.utility.value(np.float64(line.kink)))
+            return np.asarray((term.weight * s) * (at_kink + line.low * (x - line.kink)))
         hinges = sum((kink.jump * np.maximum(x - kink.at, 0.0) for kink in term.form.kinks), np.zeros(1))
         return np.asarray((term.weight * s) * (term.form.utility.value(x) - hinges))
 
     def _smooth_slope(self, term: Term, point: _Iterate) -> Floats:
         t, s = point.at(term)
+        if isinstance(line := term.form.shape, Pieces):
+            return np.full(len(point.losses), term.weight * line.low)
         if s == 1.0:
             return np.asarray(term.weight * term.form.smooth_slope(point.losses, t))
         return np.asarray(term.weight * term.form.smooth_slope((point.losses - t) / s))
@@ -368,11 +374,11 @@ class KinkedProblem:
                 # A gap that no longer falls although the barrier is all but gone is rounding.
                 if best[0] <= tol * size or mean_gap <= 1e-15 * size:
                     break
-            # After a short step the barrier shrinks less: the point first goes back to the central path. A term of a
-            # scale is as sharp as s is small, and has no multipliers: there Newton's method must settle first.
-            count = 2.0 * len(self.jumps) + len(self.scales)
-            if not self.scales or decrement <= 0.3 * mu:
-                mu = max(0.25 if self.scales else 0.02, min(1.0, (1.0 - went) ** 2)) * mean_gap / count
+            # Without scales each step finds its own. A term of a scale is as sharp as s is small and has no multipliers:
+            # there Newton's method must settle before the barrier shrinks, less so after a short step.
+            if decrement <= 0.3 * mu:
+                count = 2.0 * len(self.jumps) + len(self.scales)
+                mu = max(0.25, min(1.0, (1.0 - went) ** 2)) * mean_gap / count
             point, multipliers, of_scales, went, decrement = self._step(point, multipliers, of_scales, mu)
         assert best is not None
         return best[1]
@@ -385,32 +391,55 @@ class KinkedProblem:
         rest = self.jumps - multipliers
         inverse_slack = 1.0 / (slack + multipliers * point.s / rest)
         stiffness = multipliers * inverse_slack
-        shift = (mu - multipliers * slack - multipliers * (mu / rest - point.s)) * inverse_slack
         curvature = Curvature.zero(len(w), len(point.v))
         tilt = w * multipliers.sum(axis=0)
-        in_v = self.inner.cost - self.moves.T @ ((multipliers + shift) @ w)  # the derivative in inner variables
+        smooth_in_v = self.inner.cost.copy()  # the derivative in inner variables, but for the multipliers' part
         for j, moves in enumerate(self.moves):
             curvature.add(w * stiffness[j], [(k, moves[k : k + 1]) for k in np.flatnonzero(moves).tolist()])
         for term in self.inner.terms:
             t, s = point.at(term)
             z, own = (point.losses - t) / s, w * self._smooth_slope(term, point)
             ways = [(term.t, np.ones(1))] if term.s is None else [(term.t, np.ones(1)), (term.s, np.asarray(z))]
-            curvature.add(w * second_derivative(term.form, z, 0.0) * (term.weight / s), ways)
+            if not isinstance(term.form.shape, Pieces):
+                curvature.add(w * second_derivative(term.form, z, 0.0) * (term.weight / s), ways)
             tilt += own
-            in_v[term.t] -= float(own.sum())
+            smooth_in_v[term.t] -= float(own.sum())
             if term.s is not None:
-                in_v[term.s] += float(w @ self._smooth_value(term, point)) / s - float(own @ z)
-        in_v[self.scales] -= mu / scales
+                smooth_in_v[term.s] += float(w @ self._smooth_value(term, point)) / s - float(own @ z)
         curvature.inner[self.scales, self.scales] += of_scales / scales
-        # d/dv: in_v - M along + K dv = 0; eliminated, it leaves the matrix of `hessian`.
-        aim = tilt + w * shift.sum(axis=0) + curvature.solve(in_v) @ curvature.mixed
-        right = objective.gradient(point.theta, point.slopes, aim)
-        step = -inverse(objective, point.slopes, np.maximum(tilt, 0.0), curvature)(right)
-        along = np.einsum("ik,ik->i", point.slopes, objective.scores(step))
-        dv = curvature.solve(curvature.mixed @ along - in_v)
-        change = along - (self.moves @ dv)[:, None]
-        d_multipliers = stiffness * change + shift
-        ds = (mu - rest * point.s + point.s * d_multipliers) / rest
+        solve = inverse(objective, point.slopes, np.maximum(tilt, 0.0), curvature)
+
+        def towards(first: Floats | float, second: Floats | float) -> tuple[Any, ...]:
+            """The step to products of slack and multipliers, and of s and what is left of these, as given."""
+            shift = (first - multipliers * slack - multipliers * (second / rest - point.s)) * inverse_slack
+            in_v = smooth_in_v - self.moves.T @ ((multipliers + shift) @ w)
+            in_v[self.scales] -= mu / scales
+            # d/dv: in_v - M along + K dv = 0; eliminated, it leaves the matrix of `hessian`.
+            aim = tilt + w * shift.sum(axis=0) + curvature.solve(in_v) @ curvature.mixed
+            right = objective.gradient(point.theta, point.slopes, aim)
+            step = -solve(right)
+            along = np.einsum("ik,ik->i", point.slopes, objective.scores(step))
+            dv = curvature.solve(curvature.mixed @ along - in_v)
+            change = along - (self.moves @ dv)[:, None]
+            d_multipliers = stiffness * change + shift
+            ds = (second - rest * point.s + point.s * d_multipliers) / rest
+            decrement = -float(np.vdot(step, right)) + float(in_v @ curvature.solve(in_v))
+            return step, dv, change, d_multipliers, ds, decrement
+
+        first: Floats | float = mu
+        second: Floats | float = mu
+        if not self.scales:  # as far as a step without a barrier would go, and its products, to second order
+            _, _, change, d_multipliers, ds, _ = towards(0.0, 0.0)
+            dual = min(_longest(multipliers, d_multipliers), _longest(rest, -d_multipliers))
+            length = min(_longest(point.s, ds), _longest(slack, ds - change))
+            now = float((w * (multipliers * slack + rest * point.s)).sum())
+            m = multipliers + dual * d_multipliers
+            then = float(
+                (w * (m * (slack + length * (ds - change)) + (self.jumps - m) * (point.s + length * ds))).sum()
+            )
+            mu = max(1e-3, (then / now) ** 3) * now / (2.0 * len(self.jumps))
+            first, second = mu - d_multipliers * (ds - change), mu + d_multipliers * ds
+        step, dv, change, d_multipliers, ds, decrement = towards(first, second)
         d_of_scales = (mu - of_scales * (scales + dv[self.scales])) / scales
         # Multipliers and the rest move by their own length; the primal part by one that lowers the barrier function.
         dual = min(
@@ -426,7 +455,6 @@ class KinkedProblem:
             length *= 0.5
         else:
             there, length = point, 0.0
-        decrement = -float(np.vdot(step, right)) + float(in_v @ curvature.solve(in_v))
         return there, multipliers + dual * d_multipliers, of_scales + dual * d_of_scales, min(length, dual), decrement
 
     def _moved(self, point: _Iterate, length: float, step: Floats, dv: Floats, ds: Floats) -> _Iterate:
