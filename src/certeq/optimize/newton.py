@@ -374,7 +374,7 @@ class KinkedProblem:
                 # A gap that no longer falls although the barrier is all but gone is rounding.
                 if best[0] <= tol * size or mean_gap <= 1e-15 * size:
                     break
-            # Without scales each step finds its own. A term of a scale is as sharp as s is small and has no multipliers:
+            # Without scales each step finds its own. A term of a scale is as sharp as s is small, without multipliers:
             # there Newton's method must settle before the barrier shrinks, less so after a short step.
             if decrement <= 0.3 * mu:
                 count = 2.0 * len(self.jumps) + len(self.scales)
