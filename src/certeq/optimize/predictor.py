@@ -141,12 +141,12 @@ class LinearObjective:
         for term in self.inner.terms:
             t, s = at.inner[term.t], 1.0 if term.s is None else at.inner[term.s]
             z = at.losses if term.s is None else (at.losses - t) / s
-            bend = second_derivative(term.form, z, t if term.s is None else 0.0) * (term.weight / s)
-            bend = bend / bend.size if self.weights is None else self.weights * bend
+            diagonal = second_derivative(term.form, z, t if term.s is None else 0.0) * (term.weight / s)
+            diagonal = diagonal / diagonal.size if self.weights is None else self.weights * diagonal
             ways = [(term.t, np.ones(1))]
             if term.s is not None and s > self.inner.low[term.s]:
                 ways.append((term.s, np.asarray(z)))
-            found.add(bend, ways)
+            found.add(diagonal, ways)
         return found
 
     def hessian(self, slopes: Floats, tilt: Floats, curvature: Curvature | None) -> Floats:
@@ -181,8 +181,8 @@ class LinearObjective:
         sums = np.zeros_like(slopes)
         if curvature is not None:
             along = np.einsum("ik,ik->i", slopes, change)
-            bent = curvature.total * along - curvature.solve(curvature.mixed @ along) @ curvature.mixed
-            sums += bent[:, None] * slopes
+            weighed = curvature.total * along - curvature.solve(curvature.mixed @ along) @ curvature.mixed
+            sums += weighed[:, None] * slopes
         for k in range(outputs):
             for l in range(outputs):
                 sums[:, k] += tilt * self.loss.curvature(slopes, k, l) * change[:, l]
@@ -257,21 +257,21 @@ class Curvature:
         """Of a linear risk."""
         return cls(np.zeros(samples), np.zeros((variables, samples)), np.zeros((variables, variables)))
 
-    def add(self, bend: Floats, ways: list[tuple[int, Floats]]) -> None:
+    def add(self, diagonal: Floats, ways: list[tuple[int, Floats]]) -> None:
         """Add the curvature of a function of F - sum_j way_j v_j, given which variables move it and how."""
-        self.total += bend
+        self.total += diagonal
         for j, way in ways:
-            self.mixed[j] += bend * way
+            self.mixed[j] += diagonal * way
             for l, other in ways:
-                self.inner[j, l] += float(np.sum(bend * way * other))
+                self.inner[j, l] += float(np.sum(diagonal * way * other))
 
     def solve(self, right: Floats) -> Floats:
-        """K^-1 times a vector or matrix; a variable that nothing bends stays where it is."""
+        """K^-1 times a vector or matrix; a variable without curvature stays where it is."""
         if self._inverse is None:
             diagonal = self.inner.diagonal()
             free = np.flatnonzero(diagonal > 0.0)
             scale = 1.0 / np.sqrt(diagonal[free])
-            # A multiple of rounding keeps variables apart that one sample alone bends. K has a handful of rows.
+            # A multiple of rounding keeps variables apart whose curvature is that of one sample.
             K = self.inner[np.ix_(free, free)] * scale[:, None] * scale + 1e-14 * np.eye(len(free))
             self._inverse = np.zeros_like(self.inner)
             self._inverse[np.ix_(free, free)] = np.linalg.inv(K) * scale[:, None] * scale
