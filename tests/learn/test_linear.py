@@ -61,9 +61,11 @@ def test_mean_is_logistic_regression(data, target, weighted, class_weight):
 def objectives(data, utility):
     X, weight = data["X"], data["weight"] + 0.1
     shares = weight / weight.sum()
-    yield LinearObjective(X, SquaredScore(data["real"]), shares, utility, 0.01, True)
-    yield LinearObjective(X, LogisticScore(np.where(data["two"] == "yes", 1.0, -1.0)), None, utility, 0.01, False)
-    yield LinearObjective(X, SoftmaxScore(data["three"], 3), shares, utility, 0.01, True)
+    yield LinearObjective(X, SquaredScore(data["real"]), shares, utility.inner(), 0.01, True)
+    yield LinearObjective(
+        X, LogisticScore(np.where(data["two"] == "yes", 1.0, -1.0)), None, utility.inner(), 0.01, False
+    )
+    yield LinearObjective(X, SoftmaxScore(data["three"], 3), shares, utility.inner(), 0.01, True)
 
 
 def test_derivatives(data, utility):

@@ -10,27 +10,31 @@ from numpy.typing import NDArray
 
 from certeq._checks import check_choice, check_instance, check_number, check_weights
 from certeq.optimize.predictor import Floats
+from certeq.risk.solvers import needs_sorting
 from certeq.utilities import Entropic, Risk, Utility
 
 
-def as_utility(utility: Any) -> Utility:
-    """Return the utility, Entropic(1.0) for None; a class or a name is refused with what to write instead."""
+def as_risk(utility: Any) -> Risk:
+    """Return the risk, Entropic(1.0) for None; a class or a name is refused with what to write instead."""
     if utility is None:
         return Entropic(beta=1.0)
-    hint = ""
-    if isinstance(utility, Risk):
-        hint = ", which has more inner variables: network estimators and oce_scorer take it, this one does not"
-    check_instance("utility", utility, Utility, "a Utility such as certeq.CVaR(0.05), or None", hint)
-    own: Utility = copy.deepcopy(utility)  # a utility may remember facts about itself; a parameter must not change
-    own.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
+    check_instance("utility", utility, Risk, "a Utility such as certeq.CVaR(0.05), another risk, or None")
+    own: Risk = copy.deepcopy(utility)  # a utility may remember facts about itself; a parameter must not change
+    if isinstance(own, Utility):
+        own.anchor  # noqa: B018  (a sum whose slopes never reach 1 says so here)
     return own
 
 
-def as_risk(utility: Any) -> Risk:
-    """The same of any risk, for estimators that ask for its value and gradient alone."""
-    if isinstance(utility, Risk) and not isinstance(utility, Utility):
-        return copy.deepcopy(utility)
-    return as_utility(utility)
+def as_linear_risk(utility: Any) -> Risk:
+    """The same for a linear model, whose method needs inner variables: a distortion is refused."""
+    risk = as_risk(utility)
+    if needs_sorting(risk):
+        raise TypeError(
+            f"utility must have inner variables; found {risk!r}, an average of all CVaRs, whose second derivatives a "
+            "linear model has no use for. A certeq.Mixture of a few CVaRs comes near it; network estimators and "
+            "oce_scorer take it as it is."
+        )
+    return risk
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> Floats | None:

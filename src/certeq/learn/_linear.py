@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from certeq._checks import check_count, check_number
 from certeq.learn._checks import (
-    as_utility,
+    as_linear_risk,
     check_classes,
     check_sample_weight,
     combine_weights,
@@ -26,7 +26,7 @@ from certeq.optimize.newton import solve_linear
 from certeq.optimize.predictor import Floats, LinearObjective, LogisticScore, ScoreLoss, SoftmaxScore, SquaredScore
 from certeq.risk import UnitWarning, oce, tilt
 from certeq.risk.solvers import blindness_of, depends_on_unit
-from certeq.utilities import Entropic, Utility
+from certeq.utilities import Entropic, Mixture, Risk, Utility
 
 _PER_PARAMETER = 5  # samples for each from which on a fit should rest on more of them than it has parameters
 
@@ -47,7 +47,7 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         X: Floats,
         loss: ScoreLoss,
-        utility: Utility,
+        utility: Risk,
         weight: Floats | None,
         penalty: float,
         center: float,
@@ -66,7 +66,7 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 X, loss, weight = X[counts], loss.take(np.flatnonzero(counts)), weight[counts]
             if float(weight.min()) < float(weight.max()):
                 shares = weight / total
-        objective = LinearObjective(X, loss, shares, utility, penalty / total, bool(self.fit_intercept))
+        objective = LinearObjective(X, loss, shares, utility.inner(), penalty / total, bool(self.fit_intercept))
         cold = np.zeros(objective.shape)
         if self.fit_intercept:
             cold[:, -1] = center
@@ -76,7 +76,7 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
         warm = start is not None
         fitted = solve_linear(objective, cold if start is None else start, tol, max_iter, scale, rng, warm)
         if not fitted.converged:
-            what = f"gap {fitted.gap:.2g}" if utility.kinks else f"gradient norm {fitted.gradient_norm:.2g}"
+            what = f"gap {fitted.gap:.2g}" if not utility.is_smooth else f"gradient norm {fitted.gradient_norm:.2g}"
             warnings.warn(
                 f"{type(self).__name__} stopped after {fitted.iterations} iterations with {what}, above tol. Scale the "
                 "features, raise max_iter or tol, or soften the utility (utility.scaled).",
@@ -88,7 +88,7 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.gap_ = fitted.gap
         self.converged_ = fitted.converged
         self.objective_ = fitted.value
-        self.threshold_ = fitted.threshold
+        self.threshold_ = fitted.thresholds if isinstance(utility, Mixture) else float(fitted.thresholds[0])
         return fitted.theta
 
     def _previous(self, objective: LinearObjective) -> Floats | None:
@@ -117,18 +117,20 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    utility : Utility, optional
-        Risk measure. Squared errors have the squared units of y: ``utility.scaled`` chooses the size of a squared
-        error that matters. The default is ``Entropic(1.0).scaled(v)`` with v the variance of y, so that y in other
-        units gives the same fit; a utility of your own that does not suit the size of the errors is warned of.
+    utility : Utility or another risk, optional
+        Risk measure: a utility, a ball of one, `certeq.EVaR`, `certeq.HMCR` or a `certeq.Mixture`. A distortion is
+        refused: it has no inner variables for the method to step in. Squared errors have the squared units of y:
+        ``utility.scaled`` chooses the size of a squared error that matters. The default is ``Entropic(1.0).scaled(v)``
+        with v the variance of y, so that y in other units gives the same fit; a utility of your own that does not suit
+        the size of the errors is warned of.
     alpha : float
         Strength of the ridge, at least 0. The intercept is not penalized.
     fit_intercept : bool
         Whether to fit b.
     tol : float
-        A smooth utility has converged when no entry of the gradient exceeds tol times its largest entry at the best
-        constant prediction by the mean; one with kinks (CVaR) when the duality gap is at most tol times the spread
-        of the losses.
+        A fit has converged when the duality gap is at most tol times the spread of the losses, as a conic solver has
+        it; without kinks also when no entry of the gradient exceeds tol times its largest entry at the best constant
+        prediction by the mean.
     max_iter : int
         Limit on Newton or interior-point steps.
     warm_start : bool
@@ -154,7 +156,7 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     converged_ : bool
         Whether ``tol`` was met; a ``ConvergenceWarning`` says so where it was not.
     objective_, threshold_ : float
-        Value of the objective and t* of the training losses.
+        Value of the objective and t* of the training losses; a mixture has one for each of its risks.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
@@ -171,11 +173,11 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Smooth utilities: Newton's method on the objective with t eliminated and its exact Hessian
-    (``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. With many rows it starts on a
-    few of them, and where u is sharp compared with the losses it starts with a wider one. Utilities with kinks: a
-    primal-dual interior-point method with the same matrix. Not for sparse X, nor
-    where outliers are mistakes: they would get even more weight.
+    Risks without kinks: Newton's method on the objective with t, and the scale s of a ball, eliminated and its exact
+    Hessian (for a utility ``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. With many
+    rows it starts on a few of them, and where u is sharp compared with the losses it starts with a wider one. Risks
+    with kinks, or whose scale tends to 0: a primal-dual interior-point method with the same matrix. Not for sparse X,
+    nor where outliers are mistakes: they would get even more weight.
 
     On data a tenth of which follows another distribution (1000 training and 10,000 test samples, 5 features, 20 seeds),
     ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors
@@ -200,7 +202,7 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         *,
         alpha: float = 1.0,
         fit_intercept: bool = True,
-        tol: float = 1e-6,
+        tol: float = 1e-9,
         max_iter: int = 200,
         warm_start: bool = False,
         random_state: Any = None,
@@ -244,10 +246,10 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
             warn_of_units(utility, np.square(y - center), self.losses(X, y), weight, theta.size)
         return self
 
-    def _utility_for(self, variance: float) -> Utility:
+    def _utility_for(self, variance: float) -> Risk:
         if self.utility is None and 0.0 < variance < np.inf:
             return Entropic(1.0).scaled(variance)
-        return as_utility(self.utility)
+        return as_linear_risk(self.utility)
 
     def predict(self, X: Any) -> Floats:
         """Return Xc + b.
@@ -285,13 +287,17 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         return np.asarray(np.square(predicted - y))
 
 
-def warn_of_units(utility: Utility, constant: Floats, fitted: Floats, weight: Floats | None, parameters: int) -> None:
+def warn_of_units(utility: Risk, constant: Floats, fitted: Floats, weight: Floats | None, parameters: int) -> None:
     """Say where a utility hardly sees the errors of the best constant, or too few of those of a fit.
 
     Where the largest error alone is minimized, one more of them than there are parameters are equal. A fit that rests
     on no more is warned of if units are to blame: if the utility in the unit of the errors would see more of them.
     """
-    if not depends_on_unit(utility) or len(fitted) < _PER_PARAMETER * (parameters + 1):
+    if (
+        not isinstance(utility, Utility)
+        or not depends_on_unit(utility)
+        or len(fitted) < _PER_PARAMETER * (parameters + 1)
+    ):
         return
     shares = None if weight is None else weight / weight.sum()
     reason = blindness_of(constant, shares, utility, float(oce(constant, utility, shares)))
@@ -305,7 +311,7 @@ def warn_of_units(utility: Utility, constant: Floats, fitted: Floats, weight: Fl
         warnings.warn(reason, UnitWarning, stacklevel=3)
 
 
-def _effective_number(losses: Floats, utility: Utility, shares: Floats | None) -> float:
+def _effective_number(losses: Floats, utility: Risk, shares: Floats | None) -> float:
     """How many samples the tilt rests on."""
     return 1.0 / float(np.square(tilt(losses, utility, shares)).sum())
 
@@ -375,8 +381,8 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
 
     Parameters
     ----------
-    utility : Utility, optional
-        Risk measure; ``Entropic(beta=1.0)`` by default.
+    utility : Utility or another risk, optional
+        Risk measure, as in `OCERegressor`; ``Entropic(beta=1.0)`` by default.
     C : float
         Inverse strength of the penalty, above 0; ``inf`` for none. The intercept is not penalized.
     fit_intercept : bool
@@ -384,8 +390,8 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
     class_weight : None, "balanced" or dict
         Weights of the classes, multiplied with the samples' own.
     tol : float
-        A smooth utility has converged when no entry of the gradient exceeds tol; one with kinks (CVaR) when the gap
-        is at most tol times the spread of the losses.
+        A fit has converged when the gap is at most tol times the spread of the losses; without kinks also when no
+        entry of the gradient exceeds tol.
     max_iter : int
         Limit on Newton or interior-point steps.
     warm_start : bool
@@ -458,7 +464,7 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
         C: float = 1.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
-        tol: float = 1e-6,
+        tol: float = 1e-9,
         max_iter: int = 200,
         warm_start: bool = False,
         random_state: Any = None,
@@ -496,7 +502,7 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
         classes, index = np.unique(y, return_inverse=True)
         check_classes(classes if weight is None else np.unique(y[weight > 0.0]))
         weight = combine_weights(weight, self.class_weight, classes, y)
-        utility = as_utility(self.utility)
+        utility = as_linear_risk(self.utility)
         theta = self._solve(X, _loss(index, len(classes)), utility, weight, 1.0 / C, 0.0, relative=False)
         self.coef_, self.intercept_ = self._split(theta, X.shape[1])
         self.classes_ = classes

@@ -48,6 +48,7 @@ _BORDER = 1e-10  # a least level so little above the one asked for is taken as t
 _STEPS = 25  # with cuts, before the dual is maximized instead
 _NEAR = 1e-6  # excess over a limit, in units, at which a proof is tried
 _KNOWN = 60  # points that are kept
+_DUST = 1e-12  # of what could be held: nothing is, but for rounding
 _PATIENCE = 6  # steps for which a cut without a multiplier is kept
 
 
@@ -464,8 +465,8 @@ class _Limited:
     def _scale(self) -> float:
         assert self.best is not None
         at = self.best.objective
-        spread = at.spread
-        if spread == 0.0:
+        spread, held = at.spread, float(np.abs(self.best.v).sum())
+        if held <= _DUST * self._reach():
             spread = self._reach() * sum(weight * one.deviation for weight, one in self.objective.terms)
         return max(abs(at.value), 1e-2 * spread, self.floor, 1e-300)
 

@@ -1,27 +1,32 @@
-r"""Minimize an OCE of a linear predictor's losses: Newton's method, and an interior-point method where u has kinks.
+r"""Minimize a risk of a linear predictor's losses: Newton's method, and an interior-point method where it has kinks.
 
-Newton's method takes a few exact second-order steps, and uses old Hessians as long as they serve. Utilities with kinks,
-such as CVaR, take a primal-dual interior-point method. With u = v + sum_j a_j (x - k_j)^+, v smooth, the problem is
+Newton's method takes a few exact second-order steps, and uses old Hessians as long as they serve. Risks with kinks,
+such as CVaR, take a primal-dual interior-point method. With u = v + sum_j a_j (x - k_j)^+, v smooth, the problem of an
+OCE is
 
 .. math:: \min_{\theta, t, s}\; t + E[v(F - t)] + \sum_j a_j E[s_j] + \text{ridge},
-          \qquad s_j \ge F - t - k_j,\; s_j \ge 0.
+          \qquad s_j \ge F - t - k_j,\; s_j \ge 0,
 
-Each step solves the system of Newton's method, with the multipliers' part in place of u'': the same small matrix as
-for a smooth utility. The multipliers give a lower bound on the minimum, hence the gap.
+and that of a risk with more terms and scales has all of their inner variables in place of t. Each step solves the
+system of Newton's method, with the multipliers' part in place of u'': the same small matrix as without kinks, as inner
+variables are eliminated from it. The multipliers give a lower bound on the minimum, hence the gap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from certeq._threads import one_blas_thread
+from certeq.optimize.exact._risk import alone, has_kinks, scales_of, thresholds_of, with_least
 from certeq.optimize.predictor import (
     DENSE,
     At,
+    Curvature,
     Floats,
     LinearObjective,
     gap_of,
@@ -29,11 +34,15 @@ from certeq.optimize.predictor import (
     second_derivative,
     smooth_gap,
 )
-from certeq.utilities.forms import form
+from certeq.risk.solvers import solve_inner
+from certeq.utilities import Mean, Pieces
+from certeq.utilities.forms import Inner, Term
 
 _SERVES = 0.2  # an old Hessian is kept while each step with it shrinks the gradient at least so far
 Solve = Callable[[Floats], Floats]
 _NEAR = 0.995  # how far towards a bound a step may go
+_FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
+_ROUGH = 0.05  # of its first gradient, how small that of a start need be
 
 
 def solve_linear(
@@ -47,20 +56,28 @@ def solve_linear(
 ) -> Fitted:
     """Minimize from theta; with ``warm``, theta is trusted to be near the solution.
 
-    A smooth utility has converged when no entry of the gradient exceeds tol*scale, one with kinks when the gap is at
-    most tol times the spread of the losses.
+    It has converged when the gap is at most tol times the spread of the losses; without kinks also when no entry of the
+    gradient exceeds tol*scale.
     """
     with np.errstate(under="ignore"), one_blas_thread():
-        if objective.utility.kinks:
-            return KinkedProblem(objective).solve(theta, tol, max_iter)
+        least = 1e-9 * spread(objective, objective.loss.evaluate(objective.scores(theta))[0])
         solve, spent = None, 0
+        if not warm and (has_kinks(objective.inner) or scales_of(objective.inner)):
+            theta, spent = _least_mean(objective, theta, max_iter // 4)
+        if has_kinks(objective.inner):
+            return KinkedProblem(objective, least).solve(theta, tol, max_iter, spent)
         if not warm:
-            theta, solve, spent = _start(objective, theta, tol * scale, max_iter, rng)
-        reached = minimize(objective, theta, tol * scale, max_iter - spent, solve=solve)
-        at = reached.at
+            theta, solve, steps = _start(objective, theta, tol * scale, max_iter - spent, rng)
+            spent += steps
+        bounded = _bounded(objective, theta)
+        reached = minimize(bounded, theta, tol * scale, max_iter - spent, solve=solve)
+        at, spent = reached.at, spent + reached.iterations
+        if np.any(at.inner <= bounded.inner.low):  # a scale on its way to 0: the risk has kinks there
+            return KinkedProblem(objective, least).solve(at.theta, tol, max_iter, spent)
         gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
-    iterations = spent + reached.iterations
-    return Fitted(at.theta, at.value, at.threshold, reached.gradient_norm, gap, iterations, reached.converged)
+        converged = reached.converged or gap <= tol * spread(objective, at.losses, least)
+    thresholds = at.inner[thresholds_of(objective.inner)]
+    return Fitted(at.theta, at.value, thresholds, reached.gradient_norm, gap, spent, converged)
 
 
 @dataclass(frozen=True)
@@ -69,11 +86,25 @@ class Fitted:
 
     theta: Floats
     value: float
-    threshold: float
+    thresholds: Floats  # one for each term of the risk
     gradient_norm: float
     gap: float
     iterations: int
     converged: bool
+
+
+def spread(objective: LinearObjective, losses: Floats, least: float = 1e-300) -> float:
+    """The standard deviation of the losses, or a tenth of their mean: what a gap is compared with."""
+    w = objective.shares()
+    center = float(w @ losses)
+    return max(float(np.sqrt(w @ np.square(losses - center))), 0.1 * abs(center), least)
+
+
+def _least_mean(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[Floats, int]:
+    """Where the mean of the losses is about least, and the steps this took: a start for risks that have their unit."""
+    mean = objective.with_inner(Mean().inner())
+    reached = minimize(mean, theta, _ROUGH * float(np.abs(mean.evaluate(theta).gradient).max()), max_iter)
+    return reached.at.theta, reached.iterations
 
 
 def _start(
@@ -86,6 +117,7 @@ def _start(
         return theta, None, spent
     part = objective.take(np.sort(rng.permutation(n)[:few]))
     theta, spent = _widened(part, theta, max_iter // 4)
+    part = _bounded(part, theta)
     reached = minimize(part, theta, max(tol, 1e-4), max_iter // 4)
     return reached.at.theta, reached.solve, spent + reached.iterations
 
@@ -96,27 +128,44 @@ def _widened(objective: LinearObjective, theta: Floats, max_iter: int) -> tuple[
     The curvature of u then rests on very few samples: its quadratic model holds in a tiny neighborhood only, and
     Newton's method from afar crawls.
     """
-    scale, utility = 1.0, objective.utility
+    scale, fixed = 1.0, [term for term in objective.inner.terms if term.s is None]
     enough = min(0.02 * len(objective.X), 2.0 * objective.size)
+    objective = _bounded(objective, theta)
     wide = objective
-    for _ in range(20):
-        curvature = wide.curvature(wide.evaluate(theta))
+    for _ in range(20 if fixed else 0):
+        curvature = wide.curvature(wide.evaluate(theta)).total
         square = float(curvature @ curvature)
         if square == 0.0 or float(curvature.sum()) ** 2 >= enough * square:
             break
         scale *= 4.0
-        wide = objective.with_utility(utility.scaled(scale))
+        wide = objective.with_inner(_wider(objective.inner, scale))
     spent = 0
     while scale > 1.0 and spent < max_iter:
-        wide = objective.with_utility(utility.scaled(scale))
-        rough = 0.05 * float(np.abs(wide.evaluate(theta).gradient).max())
+        wide = objective.with_inner(_wider(objective.inner, scale))
+        rough = _ROUGH * float(np.abs(wide.evaluate(theta).gradient).max())
         reached = minimize(wide, theta, rough, max_iter - spent)
         theta, spent = reached.at.theta, spent + reached.iterations
         scale /= 4.0
     return theta, spent
 
 
-# -- smooth utilities -------------------------------------------------------------------------------------------------
+def _wider(inner: Inner, scale: float) -> Inner:
+    """The risk with its utilities in a larger unit of loss; a term with a scale finds its own."""
+    terms = tuple(term if term.s is not None else replace(term, form=term.form.scaled(scale)) for term in inner.terms)
+    return Inner(inner.cost, inner.low, inner.high, terms)
+
+
+def _bounded(objective: LinearObjective, theta: Floats) -> LinearObjective:
+    """The objective with scales not much below those at theta; itself where s is no variable."""
+    which = scales_of(objective.inner)
+    if not which:
+        return objective
+    losses = objective.loss.evaluate(objective.scores(theta))[0]
+    low = np.maximum(objective.risk(losses).inner[which] / _FALL, 1e-3 * spread(objective, losses))
+    return objective.with_inner(with_least(objective.inner, low))
+
+
+# -- without kinks ----------------------------------------------------------------------------------------------------
 
 
 def minimize(
@@ -189,7 +238,7 @@ def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> t
     return None
 
 
-def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Floats) -> Solve:
+def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Curvature | None) -> Solve:
     """g -> H^-1 g at a point, made definite where it is not."""
     if objective.size > DENSE:
         return _conjugate_gradients(objective, slopes, tilt, curvature)
@@ -211,7 +260,9 @@ def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature:
     return lambda g: np.asarray((scale * cho_solve(factor, scale * g.ravel(), check_finite=False)).reshape(shape))
 
 
-def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Floats) -> Solve:
+def _conjugate_gradients(
+    objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Curvature | None
+) -> Solve:
     def solve(g: Floats) -> Floats:
         x = np.zeros_like(g)
         residual, direction = g.copy(), g.copy()
@@ -235,158 +286,262 @@ def _conjugate_gradients(objective: LinearObjective, slopes: Floats, tilt: Float
     return solve
 
 
-# -- utilities with kinks ---------------------------------------------------------------------------------------------
+# -- with kinks -------------------------------------------------------------------------------------------------------
 
 
 class KinkedProblem:
-    """The objective with its kinks split off; ``multipliers`` below are per unit of sample weight, in (0, a_j)."""
+    """The objective with its kinks split off, and scales that may tend to 0.
 
-    def __init__(self, objective: LinearObjective) -> None:
-        self.objective, self.utility = objective, objective.utility
+    ``jumps`` are those of the kinks of all terms, one after the other, times the weights of the terms; ``multipliers``
+    below are per unit of sample weight, between 0 and them. ``least`` is the spread of losses that are hardly any.
+    """
+
+    def __init__(self, objective: LinearObjective, least: float) -> None:
+        self.objective, self.inner, self.least = objective, objective.inner, least
         self.w = objective.shares()
-        self.form = form(self.utility)
-        self.kinks, self.jumps = self.form.kink_locations[:, None], self.form.jumps[:, None]
-        self._least = 1e-300
+        kinks = [(term, kink) for term in self.inner.terms for kink in term.form.kinks]
+        self.owner = [term for term, _ in kinks]
+        self.jumps = np.array([term.weight * kink.jump for term, kink in kinks]).reshape(-1, 1)
+        # A kink of s u((F - t)/s) is where F = t + s k: how the inner variables move it, and where it is beside them.
+        self.moves, self.fixed = np.zeros((len(kinks), len(self.inner.cost))), np.zeros((len(kinks), 1))
+        for j, (term, kink) in enumerate(kinks):
+            self.moves[j, term.t] = 1.0
+            if term.s is None:
+                self.fixed[j] = kink.at
+            else:
+                self.moves[j, term.s] = kink.at
+        self.scales = scales_of(self.inner)
 
     # -- the smooth part ----------------------------------------------------------------------------------------
 
-    def _smooth_value(self, x: Floats) -> Floats:
-        hinges = (self.jumps * np.maximum(x - self.kinks, 0.0)).sum(axis=0)
-        return np.asarray(self.utility.value(x) - hinges)
+    def _smooth_value(self, term: Term, point: _Iterate) -> Floats:
+        """weight * s v((F - t)/s)."""
+        t, s = point.at(term)
+        x = (point.losses - t) / s
+        if isinstance(line := term.form.shape, Pieces):  # what is left of two lines is one, through the kink
+            at_kink = float(term.form.utility.value(np.float64(line.kink)))
+            return np.asarray((term.weight * s) * (at_kink + line.low * (x - line.kink)))
+        hinges = sum((kink.jump * np.maximum(x - kink.at, 0.0) for kink in term.form.kinks), np.zeros(1))
+        return np.asarray((term.weight * s) * (term.form.utility.value(x) - hinges))
+
+    def _smooth_slope(self, term: Term, point: _Iterate) -> Floats:
+        t, s = point.at(term)
+        if isinstance(line := term.form.shape, Pieces):
+            return np.full(len(point.losses), term.weight * line.low)
+        if s == 1.0:
+            return np.asarray(term.weight * term.form.smooth_slope(point.losses, t))
+        return np.asarray(term.weight * term.form.smooth_slope((point.losses - t) / s))
 
     def _over(self, point: _Iterate) -> Floats:
         """F - t - k, one row per kink."""
-        return np.asarray(point.losses - point.t - self.kinks)
+        return np.asarray(point.losses - (self.moves @ point.v)[:, None] - self.fixed)
 
     def _barrier(self, point: _Iterate, mu: float) -> float:
         """The objective of a stage, s included; +inf outside."""
-        slack = point.s - self._over(point)
-        if not (slack.min() > 0.0 and point.s.min() > 0.0):
+        slack, scales = point.s - self._over(point), point.v[self.scales]
+        if not ((slack > 0.0).all() and (point.s > 0.0).all() and (scales > 0.0).all()):
             return float("inf")
-        total = self._smooth_value(point.losses - point.t) + (self.jumps * point.s).sum(axis=0)
-        total -= mu * (np.log(point.s) + np.log(slack)).sum(axis=0)
-        return point.t + float(self.w @ total) + self.objective.ridge(point.theta)
+        total = (self.jumps * point.s).sum(axis=0) - mu * (np.log(point.s) + np.log(slack)).sum(axis=0)
+        for term in self.inner.terms:
+            total += self._smooth_value(term, point)
+        fixed = float(self.inner.cost @ point.v) - mu * float(np.log(scales).sum())
+        return fixed + float(self.w @ total) + self.objective.ridge(point.theta)
 
     # -- the method ---------------------------------------------------------------------------------------------
 
-    def solve(self, theta: Floats, tol: float, max_iter: int) -> Fitted:
+    def solve(self, theta: Floats, tol: float, max_iter: int, spent: int = 0) -> Fitted:
         """Step until the gap, or its estimate, is at most tol times the spread of the losses."""
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
-        self._least = 1e-9 * self._spread(losses)  # a perfect fit has no spread of its own to be measured by
-        _, t = self.objective.risk(losses)
-        point = _Iterate(theta, t, np.zeros(0), losses, slopes)
-        mu = 0.2 * self._spread(losses)
+        size = spread(self.objective, losses, self.least)
+        v = self.objective.risk(losses).inner
+        v[self.scales] = np.maximum(v[self.scales], 0.1 * size)
+        point = _Iterate(theta, v, np.zeros(0), losses, slopes)
+        mu = 3.0 * size
         # On the central path in s and the multipliers, whatever theta and t.
         over, reach = self._over(point), 2.0 * mu / self.jumps
         point.s = 0.5 * (over + reach + np.sqrt(over * over + reach * reach))
         multipliers = np.clip(mu / (point.s - over), 1e-12 * self.jumps, (1.0 - 1e-12) * self.jumps)
+        of_scales = mu / v[self.scales]
         best: tuple[float, Fitted] | None = None
-        went = 0.0
-        for iteration in range(max_iter + 1):
-            slack = point.s - self._over(point)
-            mean_gap = float((self.w * (multipliers * slack + (self.jumps - multipliers) * point.s)).sum())
-            if iteration == max_iter or mean_gap <= 4.0 * tol * self._spread(point.losses):
+        went, decrement = 0.0, np.inf
+        for iteration in range(spent, max_iter + 1):
+            slack, size = point.s - self._over(point), spread(self.objective, point.losses, self.least)
+            products = self.w * (multipliers * slack + (self.jumps - multipliers) * point.s)
+            mean_gap = float(products.sum()) + float(of_scales @ point.v[self.scales])
+            if iteration == max_iter or mean_gap <= 4.0 * tol * size:
                 found = self._certified(point, multipliers, iteration, tol)
                 best = found if best is None or not found[0] >= best[0] else best
                 # A gap that no longer falls although the barrier is all but gone is rounding.
-                if best[0] <= tol * self._spread(point.losses) or mean_gap <= 1e-15 * self._spread(point.losses):
+                if best[0] <= tol * size or mean_gap <= 1e-15 * size:
                     break
-            # After a short step the barrier shrinks less: the point first goes back to the central path.
-            mu = max(0.1, min(1.0, (1.0 - went) ** 2)) * mean_gap / (2.0 * len(self.jumps))
-            point, multipliers, went = self._step(point, multipliers, mu)
+            # Without scales each step finds its own. A term of a scale is as sharp as s is small, without multipliers:
+            # there Newton's method must settle before the barrier shrinks, less so after a short step.
+            if decrement <= 0.3 * mu:
+                count = 2.0 * len(self.jumps) + len(self.scales)
+                mu = max(0.25, min(1.0, (1.0 - went) ** 2)) * mean_gap / count
+            point, multipliers, of_scales, went, decrement = self._step(point, multipliers, of_scales, mu)
         assert best is not None
         return best[1]
 
-    def _step(self, point: _Iterate, multipliers: Floats, mu: float) -> tuple[_Iterate, Floats, float]:
+    def _step(
+        self, point: _Iterate, multipliers: Floats, of_scales: Floats, mu: float
+    ) -> tuple[_Iterate, Floats, Floats, float, float]:
+        w, objective, scales = self.w, self.objective, point.v[self.scales]
         slack = point.s - self._over(point)
         rest = self.jumps - multipliers
-        smooth = np.asarray(self.form.smooth_slope(point.losses, point.t))
         inverse_slack = 1.0 / (slack + multipliers * point.s / rest)
         stiffness = multipliers * inverse_slack
-        shift = (mu - multipliers * slack - multipliers * (mu / rest - point.s)) * inverse_slack
-        curvature = self.w * (second_derivative(self.utility, point.losses, point.t) + stiffness.sum(axis=0))
-        tilt = self.w * (smooth + multipliers.sum(axis=0))
-        aim = tilt + self.w * shift.sum(axis=0)
-        # d/dt: 1 - sum(aim) - curvature.(g.dtheta) + total*dt = 0; eliminated, it leaves `hessian`'s centered matrix.
-        total, off = float(curvature.sum()), 1.0 - float(aim.sum())
-        right = self.objective.gradient(point.theta, point.slopes, aim)
-        right += self.objective.weighted_sum((curvature * (off / total))[:, None] * point.slopes)
-        step = -inverse(self.objective, point.slopes, np.maximum(tilt, 0.0), curvature)(right)
-        along = np.einsum("ik,ik->i", point.slopes, self.objective.scores(step))
-        dt = (float(curvature @ along) - off) / total
-        d_multipliers = stiffness * (along - dt) + shift
-        ds = (mu - rest * point.s + point.s * d_multipliers) / rest
+        curvature = Curvature.zero(len(w), len(point.v))
+        tilt = w * multipliers.sum(axis=0)
+        smooth_in_v = self.inner.cost.copy()  # the derivative in inner variables, but for the multipliers' part
+        for j, moves in enumerate(self.moves):
+            curvature.add(w * stiffness[j], [(k, moves[k : k + 1]) for k in np.flatnonzero(moves).tolist()])
+        for term in self.inner.terms:
+            t, s = point.at(term)
+            z, own = (point.losses - t) / s, w * self._smooth_slope(term, point)
+            ways = [(term.t, np.ones(1))] if term.s is None else [(term.t, np.ones(1)), (term.s, np.asarray(z))]
+            if not isinstance(term.form.shape, Pieces):
+                curvature.add(w * second_derivative(term.form, z, 0.0) * (term.weight / s), ways)
+            tilt += own
+            smooth_in_v[term.t] -= float(own.sum())
+            if term.s is not None:
+                smooth_in_v[term.s] += float(w @ self._smooth_value(term, point)) / s - float(own @ z)
+        curvature.inner[self.scales, self.scales] += of_scales / scales
+        solve = inverse(objective, point.slopes, np.maximum(tilt, 0.0), curvature)
+
+        def towards(first: Floats | float, second: Floats | float) -> tuple[Any, ...]:
+            """The step to products of slack and multipliers, and of s and what is left of these, as given."""
+            shift = (first - multipliers * slack - multipliers * (second / rest - point.s)) * inverse_slack
+            in_v = smooth_in_v - self.moves.T @ ((multipliers + shift) @ w)
+            in_v[self.scales] -= mu / scales
+            # d/dv: in_v - M along + K dv = 0; eliminated, it leaves the matrix of `hessian`.
+            aim = tilt + w * shift.sum(axis=0) + curvature.solve(in_v) @ curvature.mixed
+            right = objective.gradient(point.theta, point.slopes, aim)
+            step = -solve(right)
+            along = np.einsum("ik,ik->i", point.slopes, objective.scores(step))
+            dv = curvature.solve(curvature.mixed @ along - in_v)
+            change = along - (self.moves @ dv)[:, None]
+            d_multipliers = stiffness * change + shift
+            ds = (second - rest * point.s + point.s * d_multipliers) / rest
+            decrement = -float(np.vdot(step, right)) + float(in_v @ curvature.solve(in_v))
+            return step, dv, change, d_multipliers, ds, decrement
+
+        first: Floats | float = mu
+        second: Floats | float = mu
+        if not self.scales:  # as far as a step without a barrier would go, and its products, to second order
+            _, _, change, d_multipliers, ds, _ = towards(0.0, 0.0)
+            dual = min(_longest(multipliers, d_multipliers), _longest(rest, -d_multipliers))
+            length = min(_longest(point.s, ds), _longest(slack, ds - change))
+            now = float((w * (multipliers * slack + rest * point.s)).sum())
+            m = multipliers + dual * d_multipliers
+            then = float(
+                (w * (m * (slack + length * (ds - change)) + (self.jumps - m) * (point.s + length * ds))).sum()
+            )
+            mu = max(1e-3, (then / now) ** 3) * now / (2.0 * len(self.jumps))
+            first, second = mu - d_multipliers * (ds - change), mu + d_multipliers * ds
+        step, dv, change, d_multipliers, ds, decrement = towards(first, second)
+        d_of_scales = (mu - of_scales * (scales + dv[self.scales])) / scales
         # Multipliers and the rest move by their own length; the primal part by one that lowers the barrier function.
-        dual = min(_longest(multipliers, d_multipliers), _longest(rest, -d_multipliers))
-        length = min(_longest(point.s, ds), _longest(slack, ds - (along - dt)))
+        dual = min(
+            _longest(multipliers, d_multipliers), _longest(rest, -d_multipliers), _longest(of_scales, d_of_scales)
+        )
+        length = min(_longest(point.s, ds), _longest(slack, ds - change), _longest(scales, dv[self.scales]))
         before = self._barrier(point, mu)
-        noise = 1e-13 * max(abs(before), self._spread(point.losses))
+        noise = 1e-13 * max(abs(before), spread(objective, point.losses, self.least))
         for _ in range(40):
-            there = self._moved(point, length, step, dt, ds)
+            there = self._moved(point, length, step, dv, ds)
             if self._barrier(there, mu) <= before + noise:
                 break
             length *= 0.5
         else:
             there, length = point, 0.0
-        return there, multipliers + dual * d_multipliers, min(length, dual)
+        return there, multipliers + dual * d_multipliers, of_scales + dual * d_of_scales, min(length, dual), decrement
 
-    def _moved(self, point: _Iterate, length: float, step: Floats, dt: float, ds: Floats) -> _Iterate:
+    def _moved(self, point: _Iterate, length: float, step: Floats, dv: Floats, ds: Floats) -> _Iterate:
         theta = point.theta + length * step
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
-        moved = _Iterate(theta, point.t + length * dt, point.s + length * ds, losses, slopes)
+        moved = _Iterate(theta, point.v + length * dv, point.s + length * ds, losses, slopes)
         # F is not linear: s follows it where the slack of the linear model has gone.
         slack = (1.0 - _NEAR * length) * (point.s - self._over(point))
         moved.s = np.maximum(moved.s, self._over(moved) + slack)
         return moved
 
-    def _spread(self, losses: Floats) -> float:
-        center = float(self.w @ losses)
-        spread = float(np.sqrt(self.w @ np.square(losses - center)))
-        return max(spread, 0.1 * abs(center), self._least)
-
     # -- the bound ----------------------------------------------------------------------------------------------
 
     def _certified(self, point: _Iterate, multipliers: Floats, iterations: int, tol: float) -> tuple[float, Fitted]:
-        """OCE at theta against t + E[v(F-t)] + E[sum_j m_j (F-t-k_j)], which never exceeds it anywhere.
+        """The risk at theta against a supporting plane of it, which never exceeds it anywhere.
 
         The gap is proved, see `lower_bound`. The number beside it is the same to second order in the gradient, and
         there without a penalty too: the method stops by the less of the two.
         """
         objective, w = self.objective, self.w
-        x = point.losses - point.t
-        smooth = np.asarray(self.form.smooth_slope(point.losses, point.t))
-        # The tilt must sum to 1; the multipliers give way towards 0 or towards their jumps.
-        off = 1.0 - float(w @ smooth) - float((w * multipliers).sum())
-        if off < 0.0:
-            multipliers = multipliers * max(0.0, 1.0 + off / float((w * multipliers).sum()))
-        else:
-            rest = self.jumps - multipliers
-            multipliers = multipliers + rest * min(1.0, off / float((w * rest).sum()))
-        tilt = w * (smooth + multipliers.sum(axis=0))
-        exact, threshold = objective.risk(point.losses)
-        lower = point.t + float(w @ (self._smooth_value(x) + (multipliers * (x - self.kinks)).sum(axis=0)))
+        lower, tilt = 0.0, np.zeros(len(w))
+        for term in self.inner.terms:
+            own = multipliers[[j for j, owner in enumerate(self.owner) if owner is term]]
+            plane, part = self._supported(term, point, own)
+            lower, tilt = lower + plane, tilt + part
+        solved = objective.risk(point.losses)
         gradient = objective.gradient(point.theta, point.slopes, tilt)
-        value, norm = exact + objective.ridge(point.theta), float(np.abs(gradient).max())
+        value, norm = solved.value + objective.ridge(point.theta), float(np.abs(gradient).max())
         # The plane lies where the tilt's own weighted losses are least: one Newton step on them, for squares exact.
-        step = inverse(objective, point.slopes, np.maximum(tilt, 0.0), np.zeros(len(w)))(gradient)
+        step = inverse(objective, point.slopes, np.maximum(tilt, 0.0), None)(gradient)
         bound = lower_bound(objective, tilt, lower, point.losses, point.slopes)
         if np.isfinite(bound):
             losses, slopes = objective.loss.evaluate(objective.scores(point.theta - step))
             plane = lower + float(tilt @ (losses - point.losses))
             bound = max(bound, lower_bound(objective, tilt, plane, losses, slopes))
         gap = gap_of(objective, value, bound, point.losses)
-        estimate = min(gap, exact - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
-        good = estimate <= tol * self._spread(point.losses)
-        return estimate, Fitted(point.theta, value, threshold, norm, gap, iterations, good)
+        estimate = min(gap, solved.value - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
+        good = estimate <= tol * spread(objective, point.losses, self.least)
+        thresholds = solved.inner[thresholds_of(self.inner)]
+        return estimate, Fitted(point.theta, value, thresholds, norm, gap, iterations, good)
+
+    def _supported(self, term: Term, point: _Iterate, multipliers: Floats) -> tuple[float, Floats]:
+        """A supporting plane of one term, as its value at the losses and its tilt.
+
+        With neither kinks nor a scale it is the term's own. Otherwise multipliers give way, towards 0 or their jumps,
+        until the tilt has the right sum. It supports t + E[v(F-t)] + E[sum_j m_j (F-t-k_j)] then, or with a scale q.F
+        if its divergence costs no more than s does; else it is mixed with the even tilt, as far as convexity asks.
+        """
+        share, t, w = float(self.inner.cost[term.t]), point.at(term)[0], self.w
+        if term.s is None and not term.form.kinks:
+            solved = solve_inner(point.losses, self.objective.weights, alone(self.inner, term))
+            return (-np.inf, np.zeros(len(w))) if solved is None else (solved.value, solved.tilt)
+        smooth = self._smooth_slope(term, point)
+        jumps = np.array([term.weight * kink.jump for kink in term.form.kinks]).reshape(-1, 1)
+        off = share - float(w @ smooth) - float((w * multipliers).sum())
+        if not term.form.kinks:
+            smooth = smooth * (share / (share - off)) if share > off else np.full(len(w), share)
+        elif off < 0.0:
+            multipliers = multipliers * max(0.0, 1.0 + off / float((w * multipliers).sum()))
+        else:
+            rest = jumps - multipliers
+            multipliers = multipliers + rest * min(1.0, off / float((w * rest).sum()))
+        slopes = smooth + multipliers.sum(axis=0)
+        if term.s is None:
+            over = point.losses - t - term.form.kink_locations[:, None]
+            hinges = (multipliers * over).sum(axis=0)
+            return share * t + float(w @ (self._smooth_value(term, point) + hinges)), w * slopes
+        even, cost, u = share / term.weight, float(self.inner.cost[term.s]), term.form.utility
+        least, most = (
+            term.weight * float(w @ np.asarray(u.conjugate(y))) for y in (even + 0.0 * w, slopes / term.weight)
+        )
+        if not most <= cost:
+            slopes = share + (cost - least) / (most - least) * (slopes - share)
+        return float(w @ (slopes * point.losses)), w * slopes
 
 
 @dataclass
 class _Iterate:
     theta: Floats
-    t: float
+    v: Floats  # inner variables
     s: Floats  # (kinks, n), above max(0, F - t - k)
     losses: Floats
     slopes: Floats
+
+    def at(self, term: Term) -> tuple[float, float]:
+        """Threshold and scale of a term."""
+        return float(self.v[term.t]), 1.0 if term.s is None else float(self.v[term.s])
 
 
 def _longest(a: Floats, da: Floats) -> float:

@@ -1,4 +1,4 @@
-"""OCE of the losses of a linear predictor plus half a ridge, with exact first and second derivatives.
+"""Risk of the losses of a linear predictor plus half a ridge, with exact first and second derivatives.
 
 A loss is a convex function of the scores X theta: squared error, logistic, softmax. `lower_bound` bounds the minimum of
 the whole objective from below; the gap of a fit is the value less that bound. `certeq.optimize.newton` minimizes it.
@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._threads import run_all
+from certeq.optimize.exact._risk import plain_form
 from certeq.optimize.gaps import proved_gap
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.losses._predictor import LogisticScore, ScoreLoss, SoftmaxScore, SquaredScore
-from certeq.risk.solvers import SolvedRows, solve_rows
-from certeq.utilities import Utility
-from certeq.utilities.forms import form
+from certeq.risk.solvers import SolvedInner, solve_inner, solve_rows
+from certeq.utilities.forms import Form, Inner
 
 __all__ = [
     "DENSE",
     "At",
+    "Curvature",
     "Floats",
     "LinearObjective",
     "LogisticScore",
@@ -43,33 +44,35 @@ _SUM = 1e-12  # how far a tilt's sum may be from 1 before it is no tilt
 
 
 class LinearObjective:
-    r"""theta -> OCE_u(F_i(X theta)) + (penalty/2) norm(coef)**2 with t eliminated.
+    r"""theta -> rho(F_i(X theta)) + (penalty/2) norm(coef)**2, rho a risk whose inner variables are eliminated.
 
     theta has one row per output: the coefficients and, last, the intercept if there is one. The derivatives are
 
-    .. math:: \nabla = \sum_i q_i \nabla F_i, \qquad \nabla^2 = E[u'\,F''] + E[u'']\,\mathrm{Cov}_w(\nabla F),
+    .. math:: \nabla = \sum_i q_i \nabla F_i, \qquad \nabla^2 = \sum_i q_i \nabla^2 F_i + J^\top \nabla^2\rho(F)\, J,
 
-    q the tilt and w = u''/E[u''], all at F - t*. Weights sum to 1; None means equal ones.
+    q the tilt, J the gradients of the losses and the second derivative of the risk that of `Curvature`. For an OCE they
+    are E[u' F''] + E[u''] Cov_w(grad F), w = u''/E[u''] at F - t*. Weights sum to 1; None means equal ones.
     """
 
     def __init__(
-        self, X: Floats, loss: ScoreLoss, weights: Floats | None, utility: Utility, penalty: float, intercept: bool
+        self, X: Floats, loss: ScoreLoss, weights: Floats | None, inner: Inner, penalty: float, intercept: bool
     ) -> None:
-        self.X, self.loss, self.weights, self.utility = X, loss, weights, utility
+        self.X, self.loss, self.weights, self.inner = X, loss, weights, inner
         self.penalty, self.intercept = penalty, intercept
         self.columns = X.shape[1]
         self.shape = (loss.outputs, self.columns + intercept)
         self.size = self.shape[0] * self.shape[1]
+        self._plain = plain_form(inner)
 
-    def with_utility(self, utility: Utility) -> LinearObjective:
-        """Return the same losses under another utility."""
-        return LinearObjective(self.X, self.loss, self.weights, utility, self.penalty, self.intercept)
+    def with_inner(self, inner: Inner) -> LinearObjective:
+        """Return the same losses under another risk."""
+        return LinearObjective(self.X, self.loss, self.weights, inner, self.penalty, self.intercept)
 
     def take(self, rows: NDArray[np.intp]) -> LinearObjective:
         """Return the objective on some of the samples."""
         weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
         loss = self.loss.take(rows)
-        return LinearObjective(self.X[rows], loss, weights, self.utility, self.penalty, self.intercept)
+        return LinearObjective(self.X[rows], loss, weights, self.inner, self.penalty, self.intercept)
 
     # -- first order --------------------------------------------------------------------------------------------
 
@@ -88,19 +91,27 @@ class LinearObjective:
         """Return the sample weights, equal ones written out."""
         return np.full(len(self.X), 1.0 / len(self.X)) if self.weights is None else self.weights
 
-    def risk(self, losses: Floats) -> tuple[float, float]:
-        """Return OCE and t* of losses under the sample weights."""
-        solved = self._solved(losses)
-        return float(solved.value[0]), float(solved.threshold[0])
+    def risk(self, losses: Floats) -> SolvedInner:
+        """Return the risk of losses under the sample weights, its inner variables and its tilt."""
+        if self._plain is None:
+            found = solve_inner(losses, self.weights, self.inner)
+            if found is not None:
+                return found
+            far = np.full(len(losses), np.nan)  # losses that are not finite, or too far apart
+            return SolvedInner(np.inf, np.full(len(self.inner.cost), np.nan), far)
+        # Not `solve_vector`: where every t on a stretch is as good, this one stays near the quantile, where u has the
+        # curvature that Newton's method needs.
+        weights = None if self.weights is None else self.weights[None, :]
+        solved = solve_rows(losses[None, :], weights, self._plain.utility)
+        return SolvedInner(float(solved.value[0]), np.array(solved.threshold), solved.tilt()[0])
 
     def evaluate(self, theta: Floats) -> At:
-        """Return value, gradient, tilt and threshold at theta."""
+        """Return value, gradient, tilt and inner variables at theta."""
         losses, slopes = self.loss.evaluate(self.scores(theta))
-        solved = self._solved(losses)
-        tilt = solved.tilt()[0]
-        value = float(solved.value[0]) + self.ridge(theta)
-        gradient = self.gradient(theta, slopes, tilt)
-        return At(theta, value, gradient, losses, slopes, tilt, float(solved.threshold[0]))
+        solved = self.risk(losses)
+        value = solved.value + self.ridge(theta)
+        gradient = self.gradient(theta, slopes, solved.tilt)
+        return At(theta, value, gradient, losses, slopes, solved.tilt, solved.inner)
 
     def scores(self, theta: Floats) -> Floats:
         """Return the linear scores (n, k)."""
@@ -122,31 +133,36 @@ class LinearObjective:
             sums[:, self.columns] = a.sum(axis=0)
         return sums
 
-    def _solved(self, losses: Floats) -> SolvedRows:
-        # Not `solve_vector`: where every t on a stretch is as good, this one stays near the quantile, where u has the
-        # curvature that Newton's method needs.
-        return solve_rows(losses[None, :], None if self.weights is None else self.weights[None, :], self.utility)
-
     # -- second order -------------------------------------------------------------------------------------------
 
-    def curvature(self, at: At) -> Floats:
-        """w_i u''(F_i - t*)."""
-        curvature = second_derivative(self.utility, at.losses, at.threshold)
-        return curvature / curvature.size if self.weights is None else self.weights * curvature
+    def curvature(self, at: At) -> Curvature:
+        """The second derivative of the risk at a point; a scale at its lower bound stays there."""
+        found = Curvature.zero(len(at.losses), len(at.inner))
+        for term in self.inner.terms:
+            t, s = at.inner[term.t], 1.0 if term.s is None else at.inner[term.s]
+            z = at.losses if term.s is None else (at.losses - t) / s
+            diagonal = second_derivative(term.form, z, t if term.s is None else 0.0) * (term.weight / s)
+            diagonal = diagonal / diagonal.size if self.weights is None else self.weights * diagonal
+            ways = [(term.t, np.ones(1))]
+            if term.s is not None and s > self.inner.low[term.s]:
+                ways.append((term.s, np.asarray(z)))
+            found.add(diagonal, ways)
+        return found
 
-    def hessian(self, slopes: Floats, tilt: Floats, curvature: Floats) -> Floats:
+    def hessian(self, slopes: Floats, tilt: Floats, curvature: Curvature | None) -> Floats:
         """Return the Hessian as a matrix over theta.ravel(); a direction that changes nothing is made definite."""
         outputs, width = self.shape
         H = np.empty((outputs, width, outputs, width))
         for k in range(outputs):
             for l in range(k + 1):
-                weight = tilt * self.loss.curvature(slopes, k, l) + curvature * slopes[:, k] * slopes[:, l]
+                weight = tilt * self.loss.curvature(slopes, k, l)
+                if curvature is not None:
+                    weight += curvature.total * slopes[:, k] * slopes[:, l]
                 H[k, :, l, :] = self._gram(weight)
                 H[l, :, k, :] = H[k, :, l, :]
-        total = float(curvature.sum())
-        if total > 0.0:
-            center = self.weighted_sum(curvature[:, None] * slopes).ravel()
-            H -= (np.outer(center, center) / total).reshape(H.shape)
+        if curvature is not None:
+            mixed = np.array([self.weighted_sum(column[:, None] * slopes).ravel() for column in curvature.mixed])
+            H -= (mixed.T @ curvature.solve(mixed)).reshape(H.shape)
         penalized = np.arange(self.columns)
         for k in range(outputs):
             H[k, penalized, k, penalized] += self.penalty
@@ -158,15 +174,15 @@ class LinearObjective:
                 H[:, j, :, j] += height / outputs
         return H.reshape(self.size, self.size)
 
-    def hessian_product(self, slopes: Floats, tilt: Floats, curvature: Floats, v: Floats) -> Floats:
+    def hessian_product(self, slopes: Floats, tilt: Floats, curvature: Curvature | None, v: Floats) -> Floats:
         """Return the Hessian times v (both in the shape of theta): two passes over X, no matrix."""
         outputs = self.shape[0]
         change = self.scores(v)
-        along = np.einsum("ik,ik->i", slopes, change)
-        total = float(curvature.sum())
-        if total > 0.0:
-            along -= float(curvature @ along) / total
-        sums = (curvature * along)[:, None] * slopes
+        sums = np.zeros_like(slopes)
+        if curvature is not None:
+            along = np.einsum("ik,ik->i", slopes, change)
+            weighed = curvature.total * along - curvature.solve(curvature.mixed @ along) @ curvature.mixed
+            sums += weighed[:, None] * slopes
         for k in range(outputs):
             for l in range(outputs):
                 sums[:, k] += tilt * self.loss.curvature(slopes, k, l) * change[:, l]
@@ -219,13 +235,54 @@ class At:
     losses: Floats
     slopes: Floats
     tilt: Floats
-    threshold: float
+    inner: Floats
 
 
-def second_derivative(utility: Utility, losses: Floats, t: float) -> Floats:
+@dataclass
+class Curvature:
+    r"""Second derivatives of a risk in the losses F and its inner variables v, before v is eliminated.
+
+    A term weight * E[s u((F - t)/s)] has u''/s times those of F - t - s z in (F, t, s), z its argument. So with D their
+    sum on the diagonal (``total``), M the mixed ones (``mixed``, one row per variable, with the opposite sign) and K
+    those in v (``inner``), the risk itself, a minimum over v, has D - M^T K^-1 M.
+    """
+
+    total: Floats
+    mixed: Floats
+    inner: Floats
+    _inverse: Floats | None = None
+
+    @classmethod
+    def zero(cls, samples: int, variables: int) -> Curvature:
+        """Of a linear risk."""
+        return cls(np.zeros(samples), np.zeros((variables, samples)), np.zeros((variables, variables)))
+
+    def add(self, diagonal: Floats, ways: list[tuple[int, Floats]]) -> None:
+        """Add the curvature of a function of F - sum_j way_j v_j, given which variables move it and how."""
+        self.total += diagonal
+        for j, way in ways:
+            self.mixed[j] += diagonal * way
+            for l, other in ways:
+                self.inner[j, l] += float(np.sum(diagonal * way * other))
+
+    def solve(self, right: Floats) -> Floats:
+        """K^-1 times a vector or matrix; a variable without curvature stays where it is."""
+        if self._inverse is None:
+            diagonal = self.inner.diagonal()
+            free = np.flatnonzero(diagonal > 0.0)
+            scale = 1.0 / np.sqrt(diagonal[free])
+            # A multiple of rounding keeps variables apart whose curvature is that of one sample.
+            K = self.inner[np.ix_(free, free)] * scale[:, None] * scale + 1e-14 * np.eye(len(free))
+            self._inverse = np.zeros_like(self.inner)
+            self._inverse[np.ix_(free, free)] = np.linalg.inv(K) * scale[:, None] * scale
+        return np.asarray(self._inverse @ right)
+
+
+def second_derivative(form: Form, losses: Floats, t: float) -> Floats:
     """u''(losses - t), by differences of the slope where the utility does not know it."""
+    utility = form.utility
     if utility.has_curvature:
-        return np.asarray(form(utility).curvature(losses, t))
+        return np.asarray(form.curvature(losses, t))
     x = losses - t
     step = 1e-5 * (1.0 + np.abs(x))
     difference = np.asarray(utility.slope(x + step)) - np.asarray(utility.slope(x - step))
@@ -236,7 +293,7 @@ def second_derivative(utility: Utility, losses: Floats, t: float) -> Floats:
 
 
 def smooth_gap(objective: LinearObjective, at: At, further: Floats | None) -> float:
-    """The gap of a fit under a smooth utility; ``further`` is a step that may lead to a better bound."""
+    """The gap of a fit under a risk without kinks; ``further`` is a step that may lead to a better bound."""
     bound = lower_bound(objective, at.tilt, at.value - objective.ridge(at.theta), at.losses, at.slopes)
     if further is not None and np.isfinite(bound):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -276,7 +333,7 @@ def lower_bound(objective: LinearObjective, q: Floats, plane: float, losses: Flo
     """
     if not (float(q.min()) >= 0.0 and abs(1.0 - float(q.sum())) <= _SUM):
         return -np.inf
-    size = abs(plane) + float(q @ np.abs(losses))
+    size = abs(plane) + float(q @ np.abs(losses)) + objective.loss.unit
     least = plane - float(q @ losses) - _ROUNDING * size  # no loss is below 0
     if objective.penalty > 0.0:
         a, conjugate = objective.loss.dual(slopes, q, objective.intercept)
@@ -292,7 +349,7 @@ def lower_bound(objective: LinearObjective, q: Floats, plane: float, losses: Flo
 def _below(objective: LinearObjective, q: Floats, slopes: Floats) -> float:
     """How far the q-weighted squares can fall from where their slopes are given: |g|^2 / (2 least eigenvalue)."""
     g = objective.weighted_sum(q[:, None] * slopes).ravel()
-    H = objective.hessian(slopes, q, np.zeros(len(q)))
+    H = objective.hessian(slopes, q, None)
     scale = 1.0 / np.sqrt(np.where(H.diagonal() > 0.0, H.diagonal(), 1.0))
     values = np.linalg.eigvalsh(H * scale[:, None] * scale)
     least = float(values[0]) - 1e-13 * len(values) * float(values[-1])  # what eigenvalues are known to

@@ -28,6 +28,7 @@ from certeq.utilities.forms import Form, Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+_DUST = 2e-12  # a start so small beside the furthest point of the set holds nothing but rounding
 LEAST_SCALE = 1e-13  # of a scale s, where losses have size 1: it adds that times its cost to the minimum
 
 
@@ -294,9 +295,8 @@ def without_assets(theta: Vector, assets: Index) -> Vector:
 def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:
     """Divide losses by their spread and holdings by the size of a feasible point, and rows by their length."""
     q = problem.polyhedron
-    holding = float(np.abs(start).sum())
-    if holding == 0.0:
-        corner = 0.5 * l1_reach(q, low, high)
+    holding, corner = float(np.abs(start).sum()), 0.5 * l1_reach(q, low, high)
+    if holding <= _DUST * corner < np.inf or holding == 0.0:
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding
     c_norm, g_norm = q.lengths()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
+from scipy.special import xlog1py, xlogy
 
 from certeq._checks import check_array
 from certeq.optimize.losses._base import Floats, Loss, Product, refuse_width
@@ -21,6 +21,8 @@ class ScoreLoss(ABC):
 
     #: how many scores a sample has
     outputs: int = 1
+    #: beside the size of the losses, what the rounding of losses and conjugates is relative to
+    unit: float = 0.0
 
     @abstractmethod
     def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
@@ -95,7 +97,7 @@ class LogisticScore(ScoreLoss):
             up, down = (float((q * miss)[self.y == label].sum()) for label in (1.0, -1.0))
             if max(up, down) > 0.0:
                 miss = miss * np.where(self.y == (1.0 if up > down else -1.0), min(up, down) / max(up, down), 1.0)
-        return (-self.y * miss)[:, None], xlogy(miss, miss) + xlogy(1.0 - miss, 1.0 - miss)
+        return (-self.y * miss)[:, None], xlogy(miss, miss) + xlog1py(1.0 - miss, -miss)
 
     def take(self, rows: NDArray[np.intp]) -> LogisticScore:
         """Return the loss of some of the samples."""
@@ -104,6 +106,8 @@ class LogisticScore(ScoreLoss):
 
 class SoftmaxScore(ScoreLoss):
     """ln(sum_k exp(s_k)) - s_y for whole labels y from 0 to k - 1."""
+
+    unit = 1.0  # a probability near 1 is known to one rounding, whatever its logarithm
 
     def __init__(self, y: NDArray[np.intp], outputs: int) -> None:
         self.y, self.outputs = y, outputs
