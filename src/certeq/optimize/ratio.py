@@ -150,8 +150,7 @@ def maximize_ratio(
 
     References
     ----------
-    Dinkelbach (1967), On nonlinear fractional programming. Management Science 13(7), 492-498,
-    doi:10.1287/mnsc.13.7.492.
+    Dinkelbach (1967), On nonlinear fractional programming, doi:10.1287/mnsc.13.7.492.
 
     Examples
     --------
