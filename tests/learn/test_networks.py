@@ -19,7 +19,6 @@ from certeq.learn import (
     OCEClassifier,
     OCENetworkClassifier,
     OCENetworkRegressor,
-    OCERegressor,
     oce_scorer,
 )
 from tests.learn.test_held_out import classification, regression
