@@ -194,7 +194,7 @@ def _threshold(result: Estimate) -> str:
 
 def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
     table = Table(show_header=False, title=None)
-    # A long sentence would take their width from the labels, however much room there is.
+    # A long sentence would take their width from the labels, however much space there is.
     table.add_column(no_wrap=get_terminal_size().columns >= 60)
     table.add_column()
     doubtful = " (see the warning below)" if result.warnings else ""

@@ -465,8 +465,8 @@ class _Limited:
     def _scale(self) -> float:
         assert self.best is not None
         at = self.best.objective
-        spread, held = at.spread, float(np.abs(self.best.v).sum())
-        if held <= _DUST * self._reach():
+        spread, size = at.spread, float(np.abs(self.best.v).sum())
+        if size <= _DUST * self._reach():
             spread = self._reach() * sum(weight * one.deviation for weight, one in self.objective.terms)
         return max(abs(at.value), 1e-2 * spread, self.floor, 1e-300)
 
