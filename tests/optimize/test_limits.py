@@ -455,3 +455,12 @@ def test_what_is_refused():
         ce.Limit(ce.SquaredLoss(np.ones((3, 2)), np.ones(3)), ce.CVaR(0.1), 1.0)
     with pytest.raises(ValueError, match="hold its samples"):
         ce.Limit(ce.LinearLoss(), ce.CVaR(0.1), 1.0)
+
+
+def test_a_slack_limit_where_the_least_risk_is_that_of_nothing():
+    a = np.array([-0.76, 0.04, 0.44, 1.41, 0.0, 0.49, 0.39, -0.69])
+    found = limited(
+        np.column_stack([a, a]), (ce.CVaR(0.5), 9.0), objective=ce.CVaR(0.3), domain=ce.Box([-1.0, -1.0], [0.7, 0.7])
+    )
+    assert found.converged
+    assert found.value == pytest.approx(0.0, abs=1e-12)

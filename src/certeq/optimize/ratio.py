@@ -23,7 +23,7 @@ from certeq.utilities import Risk
 Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 _NEAR = 0.05  # a relative change of the ratio after which the next point is near
-_FEW_DIGITS = 1e-6  # enough of a step that another will follow
+_FEW_DIGITS = 1e-4  # enough of a step that another will follow
 _STEPS = 50  # Dinkelbach's method takes four or five
 
 
