@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import certeq.utilities as ce
+from certeq.optimize import L1Ball, LinearLoss, LongShort, Simplex, minimize
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
 from certeq.risk import oce, threshold
@@ -378,15 +379,15 @@ def test_weights_over_twenty_decades(utility, squares, seed):
 @pytest.mark.parametrize("risk", [ce.EVaR(0.05), ce.HMCR(2, 0.1), ce.MonotoneMeanVariance(2).ball(0.5)], ids=repr)
 def test_a_risk_with_a_scale_where_nothing_can_move(risk):
     losses = np.array([[1.0], [2.0], [0.0]])
-    found = ce.minimize(ce.LinearLoss(losses), risk, domain=ce.Simplex())
+    found = minimize(LinearLoss(losses), risk, domain=Simplex())
     assert found.converged
-    assert found.value == pytest.approx(ce.oce(losses[:, 0], risk), rel=1e-9)
+    assert found.value == pytest.approx(oce(losses[:, 0], risk), rel=1e-9)
 
 
 def test_one_scenario_over_a_ball_whose_center_is_the_start():
     """The least value of a.theta is a.center - radius max |a|; the start holds nothing but rounding."""
     a, center = np.array([[0.1, -1.5, 0.0, 0.1]]), np.array([-0.1, 1.3, -1.1, -0.6])
-    found = ce.minimize(ce.LinearLoss(a), ce.CVaR(0.1), domain=ce.L1Ball(2.2, center))
+    found = minimize(LinearLoss(a), ce.CVaR(0.1), domain=L1Ball(2.2, center))
     assert found.converged
     assert found.value == pytest.approx(float(a[0] @ center) - 2.2 * 1.5, rel=1e-9)
 
@@ -394,6 +395,6 @@ def test_one_scenario_over_a_ball_whose_center_is_the_start():
 @pytest.mark.parametrize("utility", [ce.Entropic(), ce.LeakyCVaR(0.1)], ids=repr)
 @pytest.mark.parametrize("rows", [5, 7, 20])
 def test_equal_scenarios_long_and_short(utility, rows):
-    found = ce.minimize(ce.LinearLoss(np.tile([0.3, -1.5, 0.7], (rows, 1))), utility, domain=ce.LongShort(1.3, 0.3))
+    found = minimize(LinearLoss(np.tile([0.3, -1.5, 0.7], (rows, 1))), utility, domain=LongShort(1.3, 0.3))
     assert found.converged
-    assert found.value == pytest.approx(ce.oce([-2.16], utility), abs=1e-9)
+    assert found.value == pytest.approx(oce([-2.16], utility), abs=1e-9)
