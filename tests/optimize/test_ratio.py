@@ -106,3 +106,40 @@ def test_a_risk_that_is_hardly_positive_is_not_refused():
     A = np.column_stack([x, -x]) + 1e-9  # half of each leaves a loss of 1e-9
     found = ce.maximize_ratio([1.0, 1.0], ce.LinearLoss(A), ce.CVaR(0.1), domain=ce.Simplex())
     assert found.ratio == pytest.approx(1e9, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_multiple_of_reward_one_is_where_the_method_begins(seed):
+    """Coherent risks: three exact problems, over any set with a budget, find what many from another start find."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(2, 8))
+    A = rng.standard_t(4, size=(200, d)) + rng.normal(size=(200, 1))
+    reward, offset = rng.normal(0.02, 0.03, size=d), float(rng.choice([0.0, -0.002]))
+    reward[0] = 0.05
+    rows = np.vstack([np.eye(d)[0], rng.normal(size=d)])
+    domain = [
+        ce.Simplex(),
+        ce.CappedSimplex(upper=0.8),
+        ce.LongShort(1.3, 0.3),
+        ce.Polyhedron(lower=-0.2, upper=1.0, C=np.ones((1, d)), c=1.0, A=rows, b=[0.7, 1.5]),
+    ][seed % 4]
+    risk = [ce.CVaR(0.1), ce.EVaR(0.2), ce.HMCR(2.0, 0.1)][seed % 3]
+    found = ce.maximize_ratio(reward, ce.LinearLoss(A), risk, domain=domain, reward_offset=offset)
+    assert found.status == "converged"
+    assert domain.contains(found.theta, 1e-12)
+    assert found.iterations <= 5
+    start = domain.project(rng.normal(size=d))
+    again = ce.maximize_ratio(reward, ce.LinearLoss(A), risk, domain=domain, reward_offset=offset, theta0=start)
+    assert found.ratio == pytest.approx(again.ratio, rel=2e-9)
+
+
+def test_sets_without_bounds():
+    """The bound names the radius it holds within; where the ratio rises for ever, that is said."""
+    rng = np.random.default_rng(0)
+    loss, free = ce.LinearLoss(rng.normal(size=(300, 4))), ce.Polyhedron(-np.inf, np.inf, C=np.ones((1, 4)), c=1.0)
+    found = ce.maximize_ratio([0.2, 0.2, 0.25, 0.22], loss, ce.CVaR(0.1), domain=free)
+    assert found.status == "converged"
+    assert np.isfinite(found.radius)
+    assert ce.maximize_ratio([0.2, 0.2, 0.25, 0.22], loss, ce.CVaR(0.1), domain=ce.Simplex()).radius == np.inf
+    with pytest.raises(ce.UnboundedError, match="no point of the feasible set has the largest ratio.*of asset 1.*Add"):
+        ce.maximize_ratio([-0.1, -0.2, -0.05, 0.01], loss, ce.CVaR(0.1), domain=free)

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq._checks import check_array, check_number
-from certeq.optimize.domains import Domain
-from certeq.optimize.domains._rows import Constraints
+from certeq.optimize.domains import Domain, UnboundedError
+from certeq.optimize.domains._rows import Constraints, onto_rows
 from certeq.optimize.exact._solve import check_limits, status_of
-from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum, time_left
+from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum, minimize_objective, time_left
 from certeq.optimize.limited import LimitedResult, solve_limited
 from certeq.optimize.losses import Loss
 from certeq.optimize.terms import Limit, RiskTerm, read_decision
@@ -50,6 +50,8 @@ class RatioSolution:
         Exact solves.
     seconds : float
         Wall-clock time.
+    radius : float
+        On a set that nothing bounds: the gap is proved against every point whose entries are that near.
 
     See Also
     --------
@@ -79,6 +81,7 @@ class RatioSolution:
     status: str
     iterations: int
     seconds: float
+    radius: float = np.inf
 
 
 def maximize_ratio(
@@ -148,8 +151,13 @@ def maximize_ratio(
     minimum is :math:`-\varepsilon` and no risk on the set is below :math:`\rho_0`, no ratio is above
     :math:`m (1 + \varepsilon/\rho_0)`. It converges superlinearly, and every solve starts from the last one.
 
+    Where the risk is coherent, :math:`\rho(A\theta)/(r^\top\theta + r_0)` is the risk of a multiple of :math:`\theta`
+    whose reward is 1. Without limits and constant terms the least risk of such multiples, one exact solve, is where the
+    method begins (Charnes and Cooper 1962); its first step then proves the ratio.
+
     References
     ----------
+    Charnes and Cooper (1962), Programming with linear fractional functionals, doi:10.1002/nav.3800090303.
     Dinkelbach (1967), On nonlinear fractional programming, doi:10.1287/mnsc.13.7.492.
 
     Examples
@@ -201,7 +209,7 @@ def solve_ratio(
     first = least(risk, theta0, None, max(tol, _FEW_DIGITS))  # a bound, and where to start: both need few digits
     if not first.lower_bound > 0.0:
         first = least(risk, first.theta, first.limit_multipliers)
-    iterations, floor = first.iterations, first.lower_bound
+    iterations, floor, radius = first.iterations, first.lower_bound, first.radius
     if not floor > 0.0:
         raise ValueError(
             f"the risk must be positive on the whole feasible set for a ratio; found {first.value:.6g} at a point of "
@@ -209,25 +217,43 @@ def solve_ratio(
         )
     v = first.theta
     if reward_at(v) <= 0.0:  # from where the reward is largest
-        richest = least(WeightedSum([], -reward, constant=-reward_offset), v, None)
-        iterations, v = iterations + richest.iterations, richest.theta
-        if -richest.lower_bound <= 0.0 or reward_at(v) <= 0.0:
+        try:
+            richest = least(WeightedSum([], -reward, constant=-reward_offset), v, None)
+            iterations, v, most = iterations + richest.iterations, richest.theta, -richest.lower_bound
+        except UnboundedError as error:  # somewhere on that way it is positive
+            gain = float(reward @ error.direction)
+            v, most = v + (1.0 - 2.0 * reward_at(v) / gain) * error.direction, np.inf
+        if most <= 0.0 or reward_at(v) <= 0.0:
             raise ValueError(
                 f"the reward must be positive somewhere on the feasible set; found {reward_at(v):.6g} at most."
             )
     if theta0 is not None and reward_at(theta0) * risk.at(v).value > reward_at(v) * risk.at(theta0).value:
         v = theta0
+    near = theta0 is not None
+    start = None if near or limits else _homogeneous_start(risk, reward, reward_offset, q, v, floor, tol, deadline)
+    if start is not None and reward_at(start) * risk.at(v).value > reward_at(v) * risk.at(start).value:
+        iterations, v, near = iterations + 1, start, True
     best, upper, found, prices = v, np.inf, first, None
     ratio = reward_at(v) / risk.at(v).value
-    stalled, near = 0, theta0 is not None
+    stalled = 0
     for _ in range(max_iter):
         linear, constant = risk.linear - reward / ratio, risk.constant - reward_offset / ratio
         # From a point far away the exact solver takes longer than from one of its own.
         digits = tol if near else max(tol, _FEW_DIGITS)
-        found = least(replace(risk, linear=linear, constant=constant), v if near else None, prices, digits)
+        try:
+            found = least(replace(risk, linear=linear, constant=constant), v if near else None, prices, digits)
+        except UnboundedError as error:
+            way = ", ".join(f"{step:+.3g} of asset {i}" for i, step in enumerate(error.direction) if step)
+            raise UnboundedError(
+                f"no point of the feasible set has the largest ratio: it rises above {ratio:.6g} as theta goes on for "
+                f"ever along {way}. Add bounds.",
+                error.direction,
+            ) from error
         iterations, v, prices = iterations + found.iterations, found.theta, found.limit_multipliers
         rounding = 4.0 * _EPS * (float(np.abs(reward) @ np.abs(v)) + abs(reward_offset)) / ratio
-        upper = min(upper, ratio * (1.0 + max(0.0, rounding - found.lower_bound) / floor))
+        bound = ratio * (1.0 + max(0.0, rounding - found.lower_bound) / floor)
+        if bound < upper:
+            upper, radius = bound, min(first.radius, found.radius)
         at = risk.at(v)
         new = reward_at(v) / at.value
         near = abs(new - ratio) <= _NEAR * ratio
@@ -251,4 +277,51 @@ def solve_ratio(
         status="converged" if status == "optimal" else status,
         iterations=iterations,
         seconds=0.0,
+        radius=radius,
     )
+
+
+def _homogeneous_start(
+    risk: WeightedSum,
+    reward: Vector,
+    reward_offset: float,
+    q: Constraints,
+    known: Vector,
+    floor: float,
+    tol: float,
+    deadline: float,
+) -> Vector | None:
+    """The point of largest ratio, found as the multiple y of a point v whose reward is 1 and whose risk is least.
+
+    None where the risk of a multiple is not that multiple of the risk, and where no row of the set says which multiple
+    y is. No proof rests on it. A ``known`` point and a ``floor`` of the risk say how large a multiple can be.
+    """
+    homogeneous = risk.squares is None and risk.constant == 0.0
+    homogeneous &= all(
+        isinstance(one, RiskFunction) and one.offset is None and one.risk.is_coherent for _, one in risk.terms
+    )
+    sized = np.flatnonzero(q.c)
+    if not homogeneous or not len(sized):
+        return None
+    multiple = q.C[sized[0]] / q.c[sized[0]]  # times y: how many times v it is
+    most = risk.at(known).value / (floor * (float(reward @ known) + reward_offset))
+    others = np.delete(np.arange(len(q.c)), sized[0])
+    C = np.vstack([q.C[others] - np.outer(q.c[others], multiple), reward + reward_offset * multiple])
+    c = np.append(np.zeros(len(others)), 1.0)
+    unit = np.eye(len(reward))
+    below = (q.lower != 0.0) & (q.lower > -np.inf)
+    # Shares of a whole that cannot be negative cannot be more than the whole either.
+    shares = bool(np.all(q.lower >= 0.0)) and bool(np.all(multiple >= 0.0))
+    above = (q.upper != 0.0) & (q.upper < np.inf) & ~(shares & (multiple * q.upper >= 1.0))
+    finite = q.b < np.inf
+    G = np.vstack([
+        q.G[finite] - np.outer(q.b[finite], multiple),
+        np.outer(q.lower[below], multiple) - unit[below],
+        unit[above] - np.outer(q.upper[above], multiple),
+    ])  # fmt: skip
+    cone = Constraints(most * np.minimum(q.lower, 0.0), most * np.maximum(q.upper, 0.0), C, c, G, np.zeros(len(G)))
+    # The solver's own start is better than the known point, which is far from the largest ratio.
+    y = minimize_objective(risk, cone, None, tol, time_left(deadline)).v
+    v = onto_rows(q, y / float(multiple @ y))
+    allowed = 4.0 * _EPS * len(v) * (np.abs(q.G) @ np.abs(v) + np.abs(q.b))
+    return v if np.all(q.G @ v <= q.b + allowed) else None
