@@ -10,8 +10,8 @@ import pytest
 import certeq.utilities as ce
 from certeq.optimize.exact import solve_exact
 from certeq.optimize.exact._evidence import _by_runs, evidence_in_memory
-from certeq.optimize.exact._oracle import Scenarios
 from certeq.optimize.exact._problem import read_problem
+from certeq.optimize.exact._scenarios import Scenarios
 from certeq.utilities.forms import form
 
 BETA = 0.5

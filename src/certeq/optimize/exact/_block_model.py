@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.exact._model import Model, scale_units, without_assets
-from certeq.optimize.exact._oracle import KeptRows, Sums, Units
 from certeq.optimize.exact._risk import TermAt, all_kinks
+from certeq.optimize.exact._scenarios import KeptRows, Sums, Units
 from certeq.optimize.qp import Subproblem
 from certeq.utilities.forms import Form
 

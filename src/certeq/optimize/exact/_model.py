@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact._certificate import l1_reach
-from certeq.optimize.exact._oracle import Scenarios
 from certeq.optimize.exact._problem import Problem, Squares
 from certeq.optimize.exact._risk import (
     SampleRows,
@@ -22,6 +21,7 @@ from certeq.optimize.exact._risk import (
     times,
     with_least,
 )
+from certeq.optimize.exact._scenarios import Scenarios
 from certeq.optimize.qp import Subproblem
 from certeq.utilities import Utility
 from certeq.utilities.forms import Form, Inner, Term

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from certeq._table import Table
 from certeq._threads import one_blas_thread
 from certeq.optimize.domains._rows import feasible_point, implied_box, presolve_rows
-from certeq.optimize.exact._block_descent import BlockAnswer, BlockDescent, best_inner_of
 from certeq.optimize.exact._block_model import dual_pairs
+from certeq.optimize.exact._block_oracle import BlockAnswer, BlockOracle, best_inner_of
 from certeq.optimize.exact._certificate import (
     Certificate,
     conclude,
@@ -26,7 +26,6 @@ from certeq.optimize.exact._certificate import (
 )
 from certeq.optimize.exact._evidence import Evidence, Prove, Together
 from certeq.optimize.exact._model import LEAST_SCALE, Model, normalize
-from certeq.optimize.exact._oracle import Scenarios, Units
 from certeq.optimize.exact._problem import PartResult, Problem, read_problem, read_start
 from certeq.optimize.exact._recession import UnboundedDirection
 from certeq.optimize.exact._risk import (
@@ -39,6 +38,7 @@ from certeq.optimize.exact._risk import (
     with_least,
 )
 from certeq.optimize.exact._scales import ASIDE, FALL, FIRST_SCALE, past_two
+from certeq.optimize.exact._scenarios import Scenarios, Units
 from certeq.optimize.exact._solve import (
     ABOVE_ROUNDING,
     FEW_DIGITS,
@@ -212,23 +212,23 @@ class _Solve:
         self.unit = max(model.loss, plain.loss)
         model = plain if model.holding < _LITTLE * plain.holding else model
         largest = scanned.biggest * l1_reach(self.rows.constraints, *self.box) / model.loss
-        descent = BlockDescent(self.panels, model, self.units, movable_assets(model), largest, deadline)
+        oracle = BlockOracle(self.panels, model, self.units, movable_assets(model), largest, deadline)
         try:
-            answer, size = self._descend(descent, model, start, scanned)
+            answer, size = self._descend(oracle, model, start, scanned)
             for _ in range(_RESCUES):
-                late = descent.iterations >= self.max_iter or time.perf_counter() > deadline
+                late = oracle.iterations >= self.max_iter or time.perf_counter() > deadline
                 if late or answer.gap <= self.tol * size:
                     break
                 # Where u is steep a few of the worst scenarios decide, and no draw holds them all.
                 part = self._with_worst(answer.point.theta)
-                descent.passes += 1
+                oracle.passes += 1
                 better = from_a_part(problem, part.drawn(), self.tol, deadline)
                 if better is None:
                     break
-                answer, size = self._descend(descent, model, self._feasible(better), part, size)
+                answer, size = self._descend(oracle, model, self._feasible(better), part, size)
         except UnboundedDirection as found_direction:
             raise unbounded_error(problem, found_direction.direction) from None
-        return self._result(descent, model, answer)
+        return self._result(oracle, model, answer)
 
     def _feasible(self, given: Vector | None) -> Vector:
         return feasible_point(self.rows, *self.box, given, self.order, FEW)
@@ -245,7 +245,7 @@ class _Solve:
         return Scanned(each)
 
     def _descend(
-        self, descent: BlockDescent, model: Model, start: Vector, drawn: Scanned, size: float | None = None
+        self, oracle: BlockOracle, model: Model, start: Vector, drawn: Scanned, size: float | None = None
     ) -> tuple[BlockAnswer, float]:
         """An answer from a start, and the size of the objective, which a relative gap is relative to."""
         theta = start / model.holding
@@ -253,33 +253,33 @@ class _Solve:
         if size is None:
             size = min(1.0, max(abs(float(bounded.inner.cost @ inner) + float(model.linear @ theta)), 1e-2))
         # A tilt sums to 1 up to rounding, which the largest loss multiplies: no step makes a gap less than that.
-        rounding = min(2e-15 * descent.largest, 0.1 * self.tol * size)
+        rounding = min(2e-15 * oracle.largest, 0.1 * self.tol * size)
         target, v = max(1e-2 * self.tol * size, rounding), np.append(theta, inner)
         if scales_of(model.inner):
-            descent.restart(bounded)
-        answer = descent.run(v, width, target, self.max_iter)
+            oracle.restart(bounded)
+        answer = oracle.run(v, width, target, self.max_iter)
         which, before = scales_of(model.inner), None
-        while which and answer.gap <= self.tol * size and descent.iterations < self.max_iter:
+        while which and answer.gap <= self.tol * size and oracle.iterations < self.max_iter:
             # The minimum under a bound on s: where s is at it, the bound falls until it says nothing.
-            least = descent.model.inner.low[which]
+            least = oracle.model.inner.low[which]
             at_bound = (answer.point.inner[which] <= least) & (least > LEAST_SCALE)
             if not at_bound.any() or time.perf_counter() > self.deadline:
                 break
-            if before is not None and self._at_zero(descent, model, before, answer.point.theta, answer):
+            if before is not None and self._at_zero(oracle, model, before, answer.point.theta, answer):
                 break
             before = answer.point.theta
-            descent.restart(model.with_inner(with_least(model.inner, np.maximum(least / FALL, LEAST_SCALE))))
-            answer = descent.run(answer.point.v, width, target, self.max_iter)
+            oracle.restart(model.with_inner(with_least(model.inner, np.maximum(least / FALL, LEAST_SCALE))))
+            answer = oracle.run(answer.point.v, width, target, self.max_iter)
         return answer, size
 
-    def _at_zero(self, descent: BlockDescent, model: Model, before: Vector, theta: Vector, answer: BlockAnswer) -> bool:
+    def _at_zero(self, oracle: BlockOracle, model: Model, before: Vector, theta: Vector, answer: BlockAnswer) -> bool:
         """Whether the point where two minima under falling bounds on s lead, as s tends to 0, is the minimum.
 
         Where all losses are one number at the minimum, the way there is a straight line, along which no tilt changes:
         that of a small s proves it.
         """
         end = past_two(model, before, theta)
-        found = self._proof(descent, model, answer, tidied(self.problem, model, end))
+        found = self._proof(oracle, model, answer, tidied(self.problem, model, end))
         self.best = min(self.best or found, found, key=lambda one: one.certificate.gap)
         return self._is_good(found.certificate)
 
@@ -289,18 +289,18 @@ class _Solve:
     def _relative(self, found: Certificate) -> float:
         return found.gap / max(abs(found.value), 1e-2 * self.unit)
 
-    def _result(self, descent: BlockDescent, model: Model, answer: BlockAnswer) -> PanelResult:
+    def _result(self, oracle: BlockOracle, model: Model, answer: BlockAnswer) -> PanelResult:
         """The proof in the caller's units, from theta, inner variables and multipliers alone."""
         problem = self.problem
         best = self.best
         if best is None or not self._is_good(best.certificate):
-            found = self._proof(descent, model, answer)
+            found = self._proof(oracle, model, answer)
             best = found if best is None or found.certificate.gap < best.certificate.gap else best
         if not self._is_good(best.certificate):
             # Where s is nearly 0 the tilt has as many digits as s is longer than the roundings of losses.
             theta, least = best.theta, with_least(problem.inner, FEW_DIGITS * model.loss)
             inner, passes = best_inner_of(self.panels, least, theta)
-            descent.passes += passes + 2
+            oracle.passes += passes + 2
             q, masses, means = self.rows.constraints, [one.mass for one in self.units], self.scanned.centers
             linear = tangent_problem(problem, theta).linear
             alone, _ = prove_alone(
@@ -310,9 +310,9 @@ class _Solve:
             if alone.gap < best.certificate.gap:
                 best = _BlockProof(theta, inner, alone)
         proof, relative = best.certificate, self._relative(best.certificate)
-        late, exhausted = time.perf_counter() > self.deadline, descent.iterations >= self.max_iter
+        late, exhausted = time.perf_counter() > self.deadline, oracle.iterations >= self.max_iter
         thresholds = best.inner[thresholds_of(problem.inner)]
-        steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in descent.trace]
+        steps = [(value * model.loss, gap * model.loss, seconds, size) for value, gap, seconds, size in oracle.trace]
         parts = parts_of(problem, proof, best.inner, [None] * len(problem.shares))
         slopes = [
             np.sum(proof.slopes[share.terms.start : share.terms.stop], axis=0) / share.factor
@@ -327,8 +327,8 @@ class _Solve:
             threshold=float(thresholds[0]) if len(thresholds) == 1 else thresholds,
             inner=best.inner,
             status=status_of(relative <= self.tol, exhausted, late),
-            iterations=descent.iterations,
-            passes=descent.passes + 2,
+            iterations=oracle.iterations,
+            passes=oracle.passes + 2,
             trace=steps,
             multipliers=multipliers_of(proof, self.rows, self.asked.polyhedron),
             radius=proof.radius,
@@ -336,7 +336,7 @@ class _Solve:
         )
 
     def _proof(
-        self, descent: BlockDescent, model: Model, answer: BlockAnswer, moved: Vector | None = None
+        self, oracle: BlockOracle, model: Model, answer: BlockAnswer, moved: Vector | None = None
     ) -> _BlockProof:
         """The proof of an answer, in the caller's units; or, by its supporting lines, that of a point ``moved``."""
         problem, point, scanned, q = self.problem, answer.point, self.scanned, self.rows.constraints
@@ -347,7 +347,7 @@ class _Solve:
             theta = moved
             least = 0.1 * LEAST_SCALE * model.loss
             inner, passes = best_inner_of(self.panels, with_least(problem.inner, least), theta)
-            descent.passes += passes + 1
+            oracle.passes += passes + 1
             for term in problem.inner.terms:  # off the losses, so that no support is taken for one
                 if term.s is not None and inner[term.s] <= least:
                     inner[term.s] = max(inner[term.s], ABOVE_ROUNDING * abs(inner[term.t]))

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.exact._descent import Answer, Descent, Supported
+from certeq.optimize.exact._memory_oracle import Answer, MemoryOracle, Supported
 from certeq.optimize.exact._model import LEAST_SCALE, Model, Point
 from certeq.optimize.exact._risk import TermAt, scales_of, with_least
 from certeq.utilities import CVaR, Mean
@@ -43,45 +43,45 @@ def _with_least(model: Model, point: Point, least: Vector) -> tuple[Model, Point
     return model, model.at(point.theta, point.losses, point.inner)
 
 
-def with_smaller_scales(descent: Descent, answer: Answer, tolerance: float, max_iter: int) -> Iterator[Answer]:
+def with_smaller_scales(oracle: MemoryOracle, answer: Answer, tolerance: float, max_iter: int) -> Iterator[Answer]:
     """Answers nearer the minimum, for as long as a scale is at its bound: at s = 0, then under lower and lower bounds.
 
-    ``descent`` is that of the answer, and goes on.
+    ``oracle`` is that of the answer, and goes on.
     """
     at_zero: Answer | None = None
     before: Answer | None = None
     while True:
-        model, which = descent.model, scales_of(descent.model.inner)
+        model, which = oracle.model, scales_of(oracle.model.inner)
         least = model.inner.low[which]
         at_bound = (answer.point.inner[which] <= least) & (least > LEAST_SCALE)
-        if not at_bound.any() or descent.iterations >= max_iter:
+        if not at_bound.any() or oracle.iterations >= max_iter:
             return
         if before is not None:
-            yield _where_it_leads(descent, before, answer)
+            yield _where_it_leads(oracle, before, answer)
         before = answer
         if at_zero is None:
             ended = {term.s for term, ends in zip(_scaled_terms(model.inner), at_bound, strict=True) if ends}
-            at_zero = _at_zero(descent, answer, ended, tolerance, max_iter)
+            at_zero = _at_zero(oracle, answer, ended, tolerance, max_iter)
             if at_zero is not None:
                 yield at_zero
-        descent.restart(*_with_least(model, answer.point, np.maximum(least / FALL, LEAST_SCALE)))
-        answer = descent.run(tolerance, max_iter - descent.iterations, answer.assets, warm=True)
+        oracle.restart(*_with_least(model, answer.point, np.maximum(least / FALL, LEAST_SCALE)))
+        answer = oracle.run(tolerance, max_iter - oracle.iterations, answer.assets, warm=True)
         yield answer
         if at_zero is not None:  # its point with the tilt of a small s: several tilts may be possible at s = 0
             lines = tuple(replace(one, moved=True) for one in answer.supported)
             yield replace(at_zero, supported=lines, y=answer.y, z=answer.z, iterations=answer.iterations)
 
 
-def _where_it_leads(descent: Descent, before: Answer, answer: Answer) -> Answer:
+def _where_it_leads(oracle: MemoryOracle, before: Answer, answer: Answer) -> Answer:
     """The point where two minima under falling bounds on s lead, as s tends to 0, with the lines of the second.
 
     Where all losses are one number at the minimum, the way there is a straight line, along which no tilt changes.
     """
-    model, here = descent.model, answer.point.theta
+    model, here = oracle.model, answer.point.theta
     end = past_two(model, before.point.theta, here)
     free = model.with_inner(with_least(model.inner, LEAST_SCALE))
     lines = tuple(replace(one, moved=True) for one in answer.supported)
-    return replace(answer, point=free.evaluate(descent.feasible(end), answer.point.inner), supported=lines)
+    return replace(answer, point=free.evaluate(oracle.feasible(end), answer.point.inner), supported=lines)
 
 
 def past_two(model: Model, before: Vector, theta: Vector) -> Vector:
@@ -97,10 +97,10 @@ def _scaled_terms(inner: Inner) -> list[Term]:
 
 
 def _at_zero(
-    descent: Descent, answer: Answer, ended: set[int | None], tolerance: float, max_iter: int
+    oracle: MemoryOracle, answer: Answer, ended: set[int | None], tolerance: float, max_iter: int
 ) -> Answer | None:
     """The minimum with the given scales at 0, as an answer of the model itself; None where u grows too fast for it."""
-    model = descent.model
+    model = oracle.model
     terms = []
     kept = [j for j in range(len(model.inner.cost)) if j not in ended]
     for term in model.inner.terms:
@@ -114,11 +114,11 @@ def _at_zero(
     inner = model.inner
     limited = model.with_inner(Inner(inner.cost[kept], inner.low[kept], inner.high[kept], tuple(terms)))
     start = limited.at(answer.point.theta, answer.point.losses)
-    steps = Descent(limited, start, descent.movable, descent.deadline)
-    found = steps.run(tolerance, max(max_iter - descent.iterations, 1), answer.assets)
-    descent.iterations += found.iterations
-    descent.trace += found.trace
-    found = replace(found, iterations=descent.iterations, trace=descent.trace)
+    steps = MemoryOracle(limited, start, oracle.movable, oracle.deadline)
+    found = steps.run(tolerance, max(max_iter - oracle.iterations, 1), answer.assets)
+    oracle.iterations += found.iterations
+    oracle.trace += found.trace
+    found = replace(found, iterations=oracle.iterations, trace=oracle.trace)
     return _with_scales(model, found, kept, ended)
 
 

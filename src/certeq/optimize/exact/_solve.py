@@ -25,10 +25,9 @@ from certeq.optimize.domains._rows import (
     restore,
 )
 from certeq.optimize.exact._certificate import Certificate, conclude, prove_alone, tangent_problem, with_squares
-from certeq.optimize.exact._descent import Answer, Descent
 from certeq.optimize.exact._evidence import evidence_in_memory, tilt_of
+from certeq.optimize.exact._memory_oracle import Answer, MemoryOracle
 from certeq.optimize.exact._model import LEAST_SCALE, Model, normalize
-from certeq.optimize.exact._oracle import Scenarios
 from certeq.optimize.exact._problem import (
     ExactResult,
     PartResult,
@@ -51,6 +50,7 @@ from certeq.optimize.exact._risk import (
     with_least,
 )
 from certeq.optimize.exact._scales import ASIDE, bounded_scales, with_smaller_scales
+from certeq.optimize.exact._scenarios import Scenarios
 from certeq.optimize.exact._start import at_once, first_point
 from certeq.optimize.exact._working_set import FEW
 from certeq.utilities import Risk
@@ -455,14 +455,14 @@ def _descend(
         model, point = bounded_scales(model, model.evaluate(theta))
     else:
         model, point, assets = first_point(model, theta, movable, deadline)
-    descent = Descent(model, point, movable, deadline)
+    oracle = MemoryOracle(model, point, movable, deadline)
     size = min(1.0, max(abs(point.value), 1e-2))
     # A tilt sums to 1 up to rounding, which the largest loss multiplies: no step makes an estimated gap less than that.
     rounding = min(2e-15 * float(np.abs(point.losses).max()), 1e-2 * tol * size)
     target = max(1e-3 * tol * size, 2e-15 * max(1.0, abs(point.value)), rounding)
-    answer = descent.run(target, max_iter, assets, warm)
+    answer = oracle.run(target, max_iter, assets, warm)
     yield answer
-    yield from with_smaller_scales(descent, answer, target, max_iter)
+    yield from with_smaller_scales(oracle, answer, target, max_iter)
 
 
 def unbounded_error(problem: Problem, along: Vector) -> UnboundedError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certeq._table import Block, Table, first_bad, summary
 from certeq._table import Index as Ids
-from certeq.optimize.exact._descent import Answer, Descent, Supported
+from certeq.optimize.exact._memory_oracle import Answer, MemoryOracle, Supported
 from certeq.optimize.exact._model import Model, Point
 from certeq.optimize.exact._risk import has_kinks, is_quadratic, scales_of, times
 from certeq.optimize.exact._scales import bounded_scales
@@ -70,7 +70,7 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
         if solution is not None:
             theta, assets = solution.v[: len(theta)], movable
         else:
-            answer = Descent(easy, easy.evaluate(theta), movable, deadline).run(_ROUGHLY, 50)
+            answer = MemoryOracle(easy, easy.evaluate(theta), movable, deadline).run(_ROUGHLY, 50)
             theta, assets = answer.point.theta, answer.assets
     model, point = bounded_scales(model, model.evaluate(theta))
     scale, inner = _comfortable_scale(model, point, len(movable))
@@ -79,7 +79,7 @@ def first_point(model: Model, theta: Vector, movable: Index, deadline: float) ->
     wide, warm = _widened(model, scale), False
     point = wide.at(theta, point.losses, inner)
     while scale > 1.0:
-        answer = Descent(wide, point, movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
+        answer = MemoryOracle(wide, point, movable, deadline).run(_ON_THE_WAY, 30, assets, warm)
         assets, warm = answer.assets, True
         for factor in (4.0, 2.0, 1.5):
             narrower = max(scale / factor, 1.0)

@@ -1,4 +1,4 @@
-"""The outer method for tables read in blocks: each step is one read, and the rows near a kink alone are kept."""
+"""Tables read in blocks as the outer method asks for them: a step is one read, rows near a kink alone are kept."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from certeq._table import Table
 from certeq.optimize.exact._block_model import BlockPoint, KeptHinges, block_subproblem, dual_pairs, pair_up
 from certeq.optimize.exact._certificate import distance, linear_minimum
-from certeq.optimize.exact._descent import bound_constant
+from certeq.optimize.exact._descent import TraceRow, bound_constant, descend
 from certeq.optimize.exact._model import Model, scale_units
-from certeq.optimize.exact._oracle import (
+from certeq.optimize.exact._recession import next_radius
+from certeq.optimize.exact._risk import all_kinks, alone, bounds_of_inner, furthest_inner, parts_at, scales_of
+from certeq.optimize.exact._scenarios import (
     Along,
     KeptRows,
     Look,
@@ -25,8 +27,6 @@ from certeq.optimize.exact._oracle import (
     join_rows,
     no_rows,
 )
-from certeq.optimize.exact._recession import next_radius
-from certeq.optimize.exact._risk import all_kinks, alone, bounds_of_inner, furthest_inner, parts_at, scales_of
 from certeq.optimize.qp import Subproblem, SubSolution, solve_rescaled, solve_subproblem
 from certeq.risk.solvers import solve_long, solve_long_inner
 from certeq.utilities.forms import Inner, Term
@@ -35,6 +35,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 _KEPT = 1 << 25  # bytes of rows near a kink that are kept
 _NARROW = 1e-9  # so near a kink, where losses have size 1, a row is on it: they may all be 0 but for rounding
+_STALLS = 8  # steps without a smaller gap after which none is expected
 _LENGTHS = tuple(0.5**k for k in range(1, 16))
 
 
@@ -50,13 +51,20 @@ class BlockAnswer:
     z: Vector
     gap: float
 
+    @property
+    def size(self) -> int:
+        """How many rows are kept."""
+        return sum(len(rows) for rows in self.point.kept)
 
-class BlockDescent:
-    """Minimize a model whose scenarios are tables, one for each sample, from a feasible start.
+
+class BlockOracle:
+    """A model whose scenarios are tables, one for each sample, and the point that was reached.
 
     The step's model is that of the solver in memory: a quadratic, and hinges for the rows near a kink. Those rows are
     the only ones that are kept; all others enter by their sums.
     """
+
+    progress = 1.0
 
     def __init__(
         self,
@@ -77,7 +85,7 @@ class BlockDescent:
         self.widths = (0.0,) * self.kinks
         self.radius = 10.0
         self.passes = self.iterations = 0
-        self.trace: list[tuple[float, float, float, int]] = []
+        self.trace: list[TraceRow] = []
         self.best: BlockAnswer | None = None
 
     def restart(self, model: Model) -> None:
@@ -86,51 +94,51 @@ class BlockDescent:
 
     def run(self, v: Vector, width: float, tolerance: float, max_iter: int) -> BlockAnswer:
         """Steps until the estimated gap is below ``tolerance``, relative to a loss of size 1."""
-        began = time.perf_counter()
+        self.began = time.perf_counter()
         theta = v[: self.size]
         self.origin, self.radius = theta, 10.0 * max(1.0, float(np.max(np.abs(theta), initial=0.0)))
         self.widths = (max(width, _NARROW),) * self.kinks
-        point = self._settle(self._look(v, [no_rows(self.size) for _ in self.panels]))
-        last: SubSolution | None = None
-        stalls = 0
-        for _ in range(max_iter):
-            self.iterations += 1
-            hinges = pair_up(point.kept, point.parts, self._pairing(point))
-            problem = block_subproblem(self.model, self.units, point, hinges, self.movable, self.radius)
-            scales = scale_units(point.parts, len(point.inner))
-            at = np.append(point.theta[self.movable], point.inner / scales)
-            if len(hinges):
-                solution = solve_rescaled(problem, at, max(self._spread(point, hinges), *self.widths))
-            else:
-                solution = last = solve_subproblem(problem, at, last)
-                if not problem.is_feasible(solution.v):
-                    solution = SubSolution(at, solution.multipliers, solution.partition, False, solution.iterations)
-            target = point.v.copy()
-            target[self.movable] = solution.v[: len(self.movable)]
-            target[self.size :] = np.maximum(solution.v[len(self.movable) :] * scales, self.model.inner.low)
-            self._watch(problem, solution, point)
-            self._widen(point, target)
-            fresh = self._look(target, point.kept)
-            counts = tuple([len(kept) for kept in point.kept])
-            answer = self._evidence(fresh, counts, solution, hinges)
-            whole = fresh.value <= point.value + 1e-13 * (1.0 + abs(point.value))
-            if not whole and not answer.gap <= tolerance:
-                fresh = self._shorter(point, target, fresh)
-                answer = self._evidence(fresh, counts, solution, hinges)
-            stalls = stalls + 1 if self.best is not None and not answer.gap < self.best.gap else 0
-            if self.best is None or answer.gap < self.best.gap:
-                self.best = answer
-            kept = sum(len(rows) for rows in fresh.kept)
-            self.trace.append((answer.point.value, answer.gap, time.perf_counter() - began, kept))
-            if self.best.gap <= tolerance or time.perf_counter() > self.deadline or stalls >= 8:
-                break
-            point = self._settle(fresh)
-        assert self.best is not None
-        if self.curved and self.best.gap > tolerance:  # no proof, but at least the best t for the theta there is
-            settled = self._settled(self.best.point)
-            if settled.value < self.best.point.value:
-                return replace(self.best, point=settled)
-        return self.best
+        self.point = self._settle(self._look(v, [no_rows(self.size) for _ in self.panels]))
+        self.last: SubSolution | None = None
+        best = descend(self, tolerance, max_iter)
+        if self.curved and best.gap > tolerance:  # no proof, but at least the best t for the theta there is
+            settled = self._settled(best.point)
+            if settled.value < best.point.value:
+                return replace(best, point=settled)
+        return best
+
+    def step(self, tolerance: float) -> BlockAnswer:
+        """Solve the model, and read the tables where it leads to; once more, nearer, where that is no better."""
+        point = self.point
+        hinges = pair_up(point.kept, point.parts, self._pairing(point))
+        problem = block_subproblem(self.model, self.units, point, hinges, self.movable, self.radius)
+        scales = scale_units(point.parts, len(point.inner))
+        at = np.append(point.theta[self.movable], point.inner / scales)
+        if len(hinges):
+            solution = solve_rescaled(problem, at, max(self._spread(point, hinges), *self.widths))
+        else:
+            solution = self.last = solve_subproblem(problem, at, self.last)
+            if not problem.is_feasible(solution.v):
+                solution = SubSolution(at, solution.multipliers, solution.partition, False, solution.iterations)
+        target = point.v.copy()
+        target[self.movable] = solution.v[: len(self.movable)]
+        target[self.size :] = np.maximum(solution.v[len(self.movable) :] * scales, self.model.inner.low)
+        self._watch(problem, solution, point)
+        self._widen(point, target)
+        fresh = self._look(target, point.kept)
+        counts = tuple([len(kept) for kept in point.kept])
+        answer = self._evidence(fresh, counts, solution, hinges)
+        whole = fresh.value <= point.value + 1e-13 * (1.0 + abs(point.value))
+        if whole or answer.gap <= tolerance:
+            return answer
+        return self._evidence(self._shorter(point, target, fresh), counts, solution, hinges)
+
+    def prepare(self, answer: BlockAnswer, tolerance: float, stalls: int) -> bool:
+        """Go on from the answer's point, with few enough rows."""
+        if stalls >= _STALLS:
+            return False
+        self.point = self._settle(answer.point)
+        return True
 
     # -- points -------------------------------------------------------------------------------------------------
 
