@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import certeq.utilities as ce
-from certeq.optimize import L1Ball, LinearLoss, Simplex, minimize
+from certeq.optimize import L1Ball, LinearLoss, LongShort, Simplex, minimize
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
 from certeq.risk import oce, threshold
@@ -390,3 +390,11 @@ def test_one_scenario_over_a_ball_whose_center_is_the_start():
     found = minimize(LinearLoss(a), ce.CVaR(0.1), domain=L1Ball(2.2, center))
     assert found.converged
     assert found.value == pytest.approx(float(a[0] @ center) - 2.2 * 1.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(), ce.LeakyCVaR(0.1)], ids=repr)
+@pytest.mark.parametrize("rows", [5, 7, 20])
+def test_equal_scenarios_long_and_short(utility, rows):
+    found = minimize(LinearLoss(np.tile([0.3, -1.5, 0.7], (rows, 1))), utility, domain=LongShort(1.3, 0.3))
+    assert found.converged
+    assert found.value == pytest.approx(oce([-2.16], utility), abs=1e-9)

@@ -189,7 +189,7 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     scenarios = Scenarios(problem.table, problem.samples, once)
     problem, offsets = without_offsets(problem, scenarios.centers, scenarios.deviation)
     if offsets.any():
-        scenarios = Scenarios(problem.table, problem.samples, once)
+        scenarios = Scenarios(problem.table, problem.samples, once, float(np.abs(offsets).max()))
     means = cost_of_constants(problem.inner, scenarios.centers)
     order = np.argsort(problem.linear + means + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
