@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import certeq.utilities as ce
-from certeq.optimize import L1Ball, LinearLoss, Simplex, minimize
+from certeq.optimize import Box, L1Ball, LinearLoss, LongShort, Simplex, minimize
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
 from certeq.risk import oce, threshold
@@ -390,3 +390,40 @@ def test_one_scenario_over_a_ball_whose_center_is_the_start():
     found = minimize(LinearLoss(a), ce.CVaR(0.1), domain=L1Ball(2.2, center))
     assert found.converged
     assert found.value == pytest.approx(float(a[0] @ center) - 2.2 * 1.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("utility", [ce.Entropic(), ce.LeakyCVaR(0.1)], ids=repr)
+@pytest.mark.parametrize("rows", [5, 7, 20])
+def test_equal_scenarios_long_and_short(utility, rows):
+    found = minimize(LinearLoss(np.tile([0.3, -1.5, 0.7], (rows, 1))), utility, domain=LongShort(1.3, 0.3))
+    assert found.converged
+    assert found.value == pytest.approx(oce([-2.16], utility), abs=1e-9)
+
+
+@pytest.mark.parametrize("upper", [1.0, 2.0])
+def test_a_power_norm_whose_best_is_to_hold_nothing(upper):
+    """Of equal losses the threshold of a term whose weight is not 1 is not the anchor of its utility."""
+    losses = np.random.default_rng(0).exponential(size=(1000, 1)) ** 3
+    found = minimize(LinearLoss(losses), ce.HMCR(2, 0.1), domain=Box(0.0, upper))
+    assert found.converged
+    assert found.theta.tolist() == [0.0]
+    assert found.value == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("risk", [ce.CVaR(0.05), ce.EVaR(0.05)], ids=repr)
+def test_an_edge_that_hardly_falls(risk):
+    """Of 10 scenarios both risks are the largest loss: short, the least loss of size 1e-5 beside others of size 40."""
+    losses = np.array([1.0625334367344473e-05, 6.2e-05, 9.9e-03, 0.13, 0.14, 0.7, 1.4, 5.5, 15.0, 41.3])[:, None]
+    found = minimize(LinearLoss(losses), risk, domain=Box(-1.0, 1.0))
+    assert found.converged
+    assert found.theta.tolist() == [-1.0]
+    assert found.value == pytest.approx(-losses[0, 0], abs=1e-11)
+
+
+@pytest.mark.parametrize("risk", [ce.EVaR(0.05), ce.HMCR(2, 0.1), ce.MonotoneMeanVariance(2).ball(0.5)], ids=repr)
+def test_holding_nothing_beside_losses_far_from_zero(risk):
+    """The value is 0; what is left of the gap is the rounding of losses of size 1000."""
+    losses = 1e3 + np.random.default_rng(0).normal(size=(100, 1))
+    found = minimize(LinearLoss(losses), risk, domain=Box(0.0, 1.0))
+    assert found.converged
+    assert found.gap <= 1e-13 * 1e3

@@ -107,11 +107,13 @@ def _solve_term(
     width = greatest - least
     if not math.isfinite(width):
         return None
-    if width == 0.0 or not math.isfinite(1.0 / width):  # one value, as far as floats can tell
+    low, equal = float(inner.low[term.s]), width == 0.0 or not math.isfinite(1.0 / width)
+    if equal and (low == 0.0 or term.weight == share):  # one value, as far as floats can tell
         tilt = np.full(x.shape[0], 1.0 / x.shape[0]) if weights is None else np.array(weights)
-        low = float(inner.low[term.s])
         offset = low * (float(inner.cost[term.s]) / share + facts_of(term.form).of_zero) if low > 0.0 else 0.0
         return SolvedTerm(greatest + offset, greatest - low * facts_of(term.form).anchor, low, tilt)
+    if equal:  # its slope is not 1, and its anchor not the threshold: solved like others, in units of its own
+        width = 1.0
     y = (x - greatest) / width
     if weights is not None:  # a loss without weight may lie anywhere, and must not overflow anything
         y = np.where(weights > 0, y, 0.0)

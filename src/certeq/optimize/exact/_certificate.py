@@ -71,7 +71,8 @@ class Certificate:
     """value - lower_bound = gap >= 0 bounds the suboptimality of theta; valid for points within ``radius``.
 
     ``terms`` are the terms of the risk at theta, by weight, without the costs of inner variables; ``slopes`` are those
-    that the bound was made of, by weight, which with the linear term add up to ``slope``.
+    that the bound was made of, by weight, which with the linear term add up to ``slope``. ``rounding`` is the part of
+    the gap that allows for it.
     """
 
     value: float
@@ -83,6 +84,7 @@ class Certificate:
     z: Vector
     terms: tuple[float, ...]
     slopes: tuple[Vector, ...]
+    rounding: float = 0.0
 
 
 def prove_alone(
@@ -205,7 +207,7 @@ def conclude(
     terms = tuple([part.weight * one.value for part, one in zip(parts, sums, strict=True)])
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
         return Certificate(value, -np.inf, np.inf, radius, g, y, z, terms, tuple(slopes))
-    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z, terms, tuple(slopes))
+    return Certificate(value, lower, proved_gap(value, lower), radius, g, y, z, terms, tuple(slopes), errors)
 
 
 def _value(inner: Inner, parts: Sequence[TermAt], sums: Sequence[Evidence], v: Vector) -> float:

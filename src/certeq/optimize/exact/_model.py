@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.optimize.domains._rows import Constraints
-from certeq.optimize.exact._certificate import l1_reach
+from certeq.optimize.exact._certificate import Certificate, l1_reach
 from certeq.optimize.exact._problem import Problem, Squares
 from certeq.optimize.exact._risk import (
     SampleRows,
@@ -28,6 +28,9 @@ from certeq.utilities.forms import Form, Inner, Term
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+_SMALL = 1e-2  # of the losses' spread: a value below it is small
+_ROUNDED = 1e-4  # of losses far from 0: times a tolerance of 1e-9, the roundings of a few hundred sums
+_ROUNDINGS = 2e9  # a gap of twice its own roundings is one of 1e-9
 _DUST = 2e-12  # a start so small beside the furthest point of the set holds nothing but rounding
 LEAST_SCALE = 1e-13  # of a scale s, where losses have size 1: it adds that times its cost to the minimum
 
@@ -83,6 +86,15 @@ class Model:
     holding: float  # theta in the caller's units = holding * theta here
     loss: float  # and losses likewise
     squares: Squares | None = None
+    far: float = 0.0  # how far from 0 the losses of one asset lie, in the caller's units
+
+    def relative(self, found: Certificate) -> float:
+        """The gap beside the value; where that is about 0, beside the losses.
+
+        No step makes a gap less than the roundings that it allows for, which are large where losses lie far from 0.
+        """
+        rounded = min(_ROUNDINGS * found.rounding, _ROUNDED * self.far * self.holding)
+        return found.gap / max(abs(found.value), _SMALL * self.loss, rounded)
 
     @property
     def weights(self) -> Vector:
@@ -292,7 +304,9 @@ def without_assets(theta: Vector, assets: Index) -> Vector:
     return rest
 
 
-def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector) -> Model:
+def normalize(
+    problem: Problem, scenarios: Scenarios, start: Vector, low: Vector, high: Vector, far: float = 0.0
+) -> Model:
     """Divide losses by their spread and holdings by the size of a feasible point, and rows by their length."""
     q = problem.polyhedron
     holding, corner = float(np.abs(start).sum()), 0.5 * l1_reach(q, low, high)
@@ -311,7 +325,7 @@ def normalize(problem: Problem, scenarios: Scenarios, start: Vector, low: Vector
     linear = (problem.linear + cost_of_constants(problem.inner, scenarios.centers)) / scenarios.scale
     squares = None if problem.squares is None else problem.squares.scaled(holding / scenarios.scale)
     inner = _in_units(problem.inner, loss)
-    return Model(scenarios, inner, linear, rows, low / holding, high / holding, holding, loss, squares)
+    return Model(scenarios, inner, linear, rows, low / holding, high / holding, holding, loss, squares, far)
 
 
 def _in_units(inner: Inner, loss: float) -> Inner:

@@ -325,7 +325,8 @@ class ExactResult:
         No feasible point has a value below ``lower_bound = value - gap``. Found from theta, a tilt and multipliers
         by weak duality, with every rounding error allowed for; not a solver's residual.
     relative_gap : float
-        gap over the larger of |value| and a hundredth of the losses' spread (one asset's, times what is held).
+        gap over the larger of |value| and a hundredth of the losses' spread (one asset's, times what is held); where
+        losses far from 0 are rounded by more than 1e-9 of that, 1e-9 is twice the allowance for rounding.
     threshold : float or array
         t* of the losses at theta; one for each term of a mixture.
     inner : array

@@ -32,10 +32,17 @@ class Scenarios:
     OCE moves with a constant, OCE(A v) = center.v + OCE((A - center) v), so centering costs nothing and spares the
     Hessian the cancellation of a large common offset; ``centers`` has one row for each sample. Where the ``covariance``
     is all that will be asked for and no asset's mean is above its deviation, there is no copy: the products of the
-    losses as they are lose nothing.
+    losses as they are lose nothing. ``taken_off`` says how large the offsets were that the losses had before, and how
+    far apart.
     """
 
-    def __init__(self, table: NDArray[np.floating], samples: SampleRows, covariance: bool = False) -> None:
+    def __init__(
+        self,
+        table: NDArray[np.floating],
+        samples: SampleRows,
+        covariance: bool = False,
+        taken_off: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
         self.table, self.samples = table, samples
         self.weights = samples.weights
         self.count, self.assets = table.shape
@@ -53,9 +60,9 @@ class Scenarios:
             )
         self.deviation = np.sqrt(square / len(samples))
         spread = float(np.sqrt(square.sum() / (self.assets * len(samples))))
-        biggest = float(np.abs(self.centers).max())
+        biggest = max(float(np.abs(self.centers).max()), taken_off[0])
         # A table of constants has no spread but rounding; its size is then the only scale there is.
-        self.scale = spread if spread > 1e-13 * biggest else (biggest or 1.0)
+        self.scale = spread if spread > 1e-13 * biggest else (taken_off[1] or biggest or 1.0)
         self._unit = self.scale  # of the copy: its products are divided, which is cheaper than to divide the copy
         if self._turned is not None and self.scale < _TINY:
             self._turned /= self.scale

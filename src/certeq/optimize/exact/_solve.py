@@ -189,11 +189,12 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     scenarios = Scenarios(problem.table, problem.samples, once)
     problem, offsets = without_offsets(problem, scenarios.centers, scenarios.deviation)
     if offsets.any():
-        scenarios = Scenarios(problem.table, problem.samples, once)
+        scenarios = Scenarios(problem.table, problem.samples, once, _sizes(problem, box, offsets))
     means = cost_of_constants(problem.inner, scenarios.centers)
     order = np.argsort(problem.linear + means + scenarios.deviation, kind="stable")
     start = feasible_point(rows, *box, given, order, FEW)
-    model = normalize(problem, scenarios, start, *box)
+    far = _sizes(problem, box, scenarios.centers + offsets)[0]
+    model = normalize(problem, scenarios, start, *box, far)
     theta, movable = start / model.holding, movable_assets(model)
     answer = None if given is not None else at_once(model, theta, movable)
     proof = None if answer is None else _prove(problem, box, model, answer)
@@ -233,6 +234,17 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
         radius=found.radius,
         parts=parts,
     )
+
+
+def _sizes(problem: Problem, box: tuple[Vector, Vector], constants: Vector) -> tuple[float, float]:
+    """How large the constants of the assets are, and how far apart: under a budget nothing else of them matters.
+
+    An asset that is fixed does not count: it may stand for a constant, in a unit of its own.
+    """
+    free = constants[:, box[1] > box[0]]
+    size = float(np.abs(free).max(initial=0.0))
+    apart = float(free.max() - free.min()) if free.size and len(problem.polyhedron.c) else 0.0
+    return size, apart or size
 
 
 def of_thresholds(inner: Inner, by_sample: Vector) -> Vector:
@@ -282,8 +294,7 @@ def _prove(problem: Problem, box: tuple[Vector, Vector], model: Model, answer: A
     means = scenarios.centers
     found = conclude(sums, problem.inner, tangent.linear, q, box, theta, inner, y, z, model.holding, means)
     found = with_squares(found, problem, box, theta, z, model.holding)
-    relative = found.gap / max(abs(found.value), 1e-2 * model.loss)
-    return _Proof(theta, inner, [one.tilt for one in answer.supported], found, relative)
+    return _Proof(theta, inner, [one.tilt for one in answer.supported], found, model.relative(found))
 
 
 def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Model, proof: _Proof) -> _Proof:
@@ -298,7 +309,7 @@ def _without_the_solver(problem: Problem, box: tuple[Vector, Vector], model: Mod
     found = with_squares(found, problem, box, theta, found.z, model.holding)
     tilts = [tables[term.sample].elementwise(kernel) for term, kernel in zip(problem.inner.terms, kernels, strict=True)]
     if found.gap < proof.certificate.gap:
-        return _Proof(theta, inner, tilts, found, found.gap / max(abs(found.value), 1e-2 * model.loss))
+        return _Proof(theta, inner, tilts, found, model.relative(found))
     return replace(proof, tilts=tilts)
 
 

@@ -29,6 +29,7 @@ _REFINEMENTS = 4
 _ROUGH = 1e-9  # what one solve may leave in the equations, and refinement may move a variable past its bound
 _EXACT = 1e-13  # what refinement may leave in the equations of a solution that is called exact
 _ROUNDS = 12  # exchanges of active constraints; a method that has found them nearly all needs two or three
+BLOCKED = 24  # constraints that a last attempt may add, one at a time
 _PATIENCE = 4  # of these without fewer offenders than before
 
 
@@ -145,6 +146,7 @@ def polish(
     multipliers: Multipliers,
     slack: float = 1e-11,
     rounds: int = _ROUNDS,
+    blocked: int = 0,
 ) -> SubSolution | None:
     """The solution with the given constraints active, or with a few of them exchanged; None where that is not enough.
 
@@ -154,11 +156,20 @@ def polish(
 
     A hinge just off its kink, or a bound that is nearly free, is easily taken for the other thing. Whatever breaks its
     side once the equalities are solved changes it, all offenders at once while they become fewer, then the worst alone.
+
+    Where constraints are missing, so that the objective falls along the edge or face of the active ones, the one that
+    ends it is added, as the simplex method does, up to ``blocked`` times.
     """
     with np.errstate(all="ignore"):
         fewest, seen = np.inf, 0
-        for _ in range(rounds):
+        for _ in range(rounds + blocked):
             found = _solve_active(problem, partition, v, multipliers, slack)
+            if found is None and blocked > 0:
+                next_one = _with_blocking(problem, partition, v)
+                if next_one is None:
+                    return None
+                blocked, (partition, v) = blocked - 1, next_one
+                continue
             if found is None or isinstance(found, SubSolution):
                 return found
             many = found.count() < fewest
@@ -257,6 +268,47 @@ def _solve_active(
     over = np.where(partition.at_upper, np.maximum(-slope, 0.0), 0.0)
     clean = Multipliers(y, np.maximum(z, 0.0), np.clip(p, 0.0, q.cap), below, over)
     return SubSolution(np.clip(v, q.lower, q.upper), clean, partition, True, 0)
+
+
+def _with_blocking(q: Subproblem, partition: Partition, v: Vector) -> tuple[Partition, Vector] | None:
+    """The partition with the first constraint that is met where the objective falls along the active ones; v there.
+
+    None where it does not fall, or for ever.
+    """
+    fixed = partition.at_lower | partition.at_upper
+    free, tied = np.flatnonzero(~fixed), partition.side == 0
+    v = np.where(partition.at_lower, q.lower, np.where(partition.at_upper, q.upper, v))
+    slope = (q.gradient(v) + np.where(partition.side > 0, q.cap, 0.0) @ q.B)[free]
+    rows = np.concatenate([q.C, q.G[partition.tight], q.B[tied], np.zeros((0, len(v))) if q.H is None else q.H])
+    try:
+        _, values, right = np.linalg.svd(rows[:, free], full_matrices=True)
+    except np.linalg.LinAlgError:
+        return None
+    null = right[int(np.sum(values > 1e-11 * float(values.max(initial=0.0)))) :]
+    way = np.zeros(len(v))
+    way[free] = -(null @ slope) @ null
+    if not np.abs(way).max(initial=0.0) > _SLACK * float(np.abs(slope).max(initial=0.0)):
+        return None
+    # How far it is to each bound, row and kink that lies ahead; those already passed, by rounding, are met at once.
+    ahead, excess = q.B @ way, q.B @ v - q.kink
+    lengths = [
+        _reached(fixed | ~(way < 0.0), v - q.lower, -way),
+        _reached(fixed | ~(way > 0.0), q.upper - v, way),
+        _reached(partition.tight | ~(q.G @ way > 0.0), q.b - q.G @ v, q.G @ way),
+        _reached(tied | ~(ahead * partition.side < 0.0), np.abs(excess), np.abs(ahead)),
+    ]
+    first = min([float(one.min(initial=np.inf)) for one in lengths])
+    if not first < np.inf:
+        return None
+    low, high, tight, met = (one == first for one in lengths)
+    side = np.where(met, 0, partition.side).astype(np.int8)
+    return Partition(
+        partition.at_lower | low, partition.at_upper | high, partition.tight | tight, side
+    ), v + first * way
+
+
+def _reached(never: NDArray[np.bool_], apart: Vector, speed: Vector) -> Vector:
+    return np.where(never, np.inf, np.maximum(apart, 0.0) / np.where(never, 1.0, speed))
 
 
 def _beyond(violation: Vector, slack: float) -> Vector:

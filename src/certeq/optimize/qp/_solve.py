@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq.optimize.qp._active_set import pivoted, polish
+from certeq.optimize.qp._active_set import BLOCKED, pivoted, polish
 from certeq.optimize.qp._interior import CautiousMethod, InteriorMethod
 from certeq.optimize.qp._subproblem import Multipliers, Subproblem, SubSolution
 
 Vector = NDArray[np.float64]
+_TOLERANCES = (1e-7, 1e-10, 1e-13)  # of the interior point method, one after the other
 _GUESSES = 8  # exchanges of active constraints from a guess before the interior point method is asked
 
 
@@ -28,9 +29,10 @@ def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) 
         if found is not None:
             return found
     method = InteriorMethod(problem, at)
-    for tolerance in (1e-7, 1e-10, 1e-13):
+    for tolerance in _TOLERANCES:
         interior = method.run(tolerance)
-        found = polish(problem, interior.partition, interior.v, interior.multipliers)
+        blocked = BLOCKED if tolerance == _TOLERANCES[-1] else 0
+        found = polish(problem, interior.partition, interior.v, interior.multipliers, blocked=blocked)
         if found is not None:
             return SubSolution(found.v, found.multipliers, found.partition, True, interior.iterations)
     return SubSolution(
