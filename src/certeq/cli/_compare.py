@@ -49,7 +49,6 @@ from certeq.data import LEAST_ROWS, PriceData
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
 
-NAME = "compare"
 NEEDS_FILE = False
 EXAMPLES = (
     "certeq compare",
@@ -57,7 +56,6 @@ EXAMPLES = (
     "certeq compare returns.parquet --returns --no-report --json",
     "certeq compare --also evar --also 'wang shift=0.5' --focus evar",
 )
-SUMMARY = "Compare strategies on held-out data"
 AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
 # What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.

@@ -74,7 +74,7 @@ def explained() -> Iterator[None]:
         try:
             yield
         except (BadData, ImportError, OSError, OverflowError) as error:
-            fail(error)
+            fail(str(error).replace("pass force=True", "pass --force"))  # as the option is called here
         finally:
             sys.stdout.flush()  # the number first, then what is to be said about it
             for text in dict.fromkeys(str(warning.message) for warning in caught if _matters(warning)):

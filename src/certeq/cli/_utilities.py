@@ -12,8 +12,6 @@ from certeq.cli._console import cell, print_json, print_table
 from certeq.cli._options import CHOICES, RISKS, UNITS_HELP, AsJson, Choice
 from certeq.utilities import Utility
 
-NAME = "utilities"
-SUMMARY = "List the utilities, drawn"
 AFTER_OPTIONS = ""
 NEEDS_FILE = False
 EXAMPLES = ("certeq utilities", "certeq utilities --json")
