@@ -145,7 +145,7 @@ class BaseOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
 
         They read a Series by position, where `fit` reads it by name, and take no single number as previous weights.
         """
-        given = {
+        given: dict[str, Any] = {
             name: getattr(self, name, None) for name in ("previous_weights", "transaction_costs", "management_fees")
         }
         read: dict[str, Any] = {name: found.to_dict() for name, found in given.items() if has_names(found)}
