@@ -4,7 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.stats
 
+import certeq as ce
 from certeq import _checks as checks
 from certeq._backend import is_tensor
 
@@ -33,6 +35,28 @@ def test_numbers_come_back_as_floats(good):
 def test_what_is_no_number_or_out_of_range_is_refused(bad, error, text):
     with pytest.raises(error, match=text):
         checks.check_number("c", bad, above=0.0)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: ce.minimize(ce.LinearLoss(np.eye(4)), domain=ce.Polyhedron(0, 1, C=np.ones((1, 4)), c=[9.0])),
+        lambda: ce.oce(np.float64(3.0), ce.CVaR(0.05)),
+        lambda: ce.oce(np.arange(3.0), ce.CVaR(0.05), axis=np.int64(5)),
+        lambda: np.float64(-1.0) * ce.CVaR(0.05),
+        lambda: ce.Mixture(np.float64(0.5), [ce.CVaR(0.05)]),
+        lambda: ce.upper_bound(np.arange(3.0), ce.CVaR(0.05), support=(np.float64(1.0), np.float64(0.0))),
+        lambda: ce.estimate(np.arange(3.0), dependence=np.float64(2.5)),
+        lambda: ce.estimate(np.arange(3.0)).interval([np.float64(2.0)]),
+        lambda: ce.oce(scipy.stats.norm(np.float64(0.0), scale=np.float64(-1.0)), ce.CVaR(0.05)),
+        lambda: checks.check_choice("c", {"a": np.float32(2.0)}, ["x"]),
+        lambda: checks.check_count("c", np.float64(2.5)),
+    ],
+)  # fmt: skip
+def test_numbers_of_numpy_are_shown_as_numbers(refused):
+    with pytest.raises((TypeError, ValueError), match=r"\d") as error:
+        refused()
+    assert "np." not in str(error.value)
 
 
 def test_limits_of_numbers():

@@ -15,6 +15,18 @@ from numpy.typing import NDArray
 
 from certeq._backend import FloatArray, as_float, is_tensor, to_numpy
 
+
+def shown(found: Any) -> str:
+    """What was found, for a message: NumPy's scalars, also in lists and dicts, as the numbers they are.
+
+    >>> import numpy as np
+    >>> shown([np.float64(0.5), None])
+    '[0.5, None]'
+    """
+    with np.printoptions(legacy="1.25"):
+        return repr(found)
+
+
 # -- single values ----------------------------------------------------------------------------------------------------
 
 _SHORT = 1024  # entries of which a mask costs less than to set NumPy's error state
@@ -40,14 +52,14 @@ def check_number(
         return wanted or ("a finite number" if finite else "a number") + limit
 
     if isinstance(found, (bool, np.bool_, str, bytes, complex)) or not hasattr(found, "__float__"):
-        raise TypeError(f"{name} must be {words()}; found {found!r}.")
+        raise TypeError(f"{name} must be {words()}; found {shown(found)}.")
     if is_tensor(found) and found.is_meta:  # has no value yet; it is checked again where it is used
         return math.nan
     try:
         number = as_float(found)
     except (TypeError, ValueError):
         shape = np.shape(found)
-        what = f"an array of shape {shape}" if shape else repr(found)
+        what = f"an array of shape {shape}" if shape else shown(found)
         raise TypeError(f"{name} must be {words()}, a single number; found {what}.") from None
     good = number >= least and (number > above or above == -math.inf) and (number < below or below == math.inf)
     if not good or (finite and math.isinf(number)):
@@ -72,7 +84,7 @@ def check_count(name: str, found: Any, least: int = 1) -> int:
     """A whole number of at least ``least``."""
     wanted = f"a whole number of at least {least}"
     if isinstance(found, (bool, np.bool_)) or not hasattr(found, "__index__"):
-        raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+        raise TypeError(f"{name} must be {wanted}; found {shown(found)}.")
     if int(found) < least:
         raise ValueError(f"{name} must be {wanted}; found {int(found)}.")
     return int(found)
@@ -85,7 +97,7 @@ def check_choice(name: str, found: Any, known: Iterable[Any]) -> Any:
         if type(choice) is type(found) and choice == found:
             return choice
     raise ValueError(
-        f"{name} must be one of {', '.join(map(repr, choices))}; found {found!r}.{did_you_mean(found, choices)}"
+        f"{name} must be one of {', '.join(map(repr, choices))}; found {shown(found)}.{did_you_mean(found, choices)}"
     )
 
 
@@ -104,7 +116,7 @@ def check_instance(name: str, found: Any, kind: type[Any], wanted: str, hint: st
         return found
     if isinstance(found, type) and issubclass(found, kind):
         raise TypeError(f"{name} must be an instance; write {found.__name__}() rather than {found.__name__}.")
-    raise TypeError(f"{name} must be {wanted}; found {found!r}{hint}.")
+    raise TypeError(f"{name} must be {wanted}; found {shown(found)}{hint}.")
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------

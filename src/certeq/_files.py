@@ -151,7 +151,7 @@ def check_writable(path: str | Path, *, force: bool = False) -> Path:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the directory {target.parent} does not exist.")
     if target.exists() and not force:
-        raise FileExistsError(f"{target} exists already; choose another name, or pass --force to replace it.")
+        raise FileExistsError(f"{target} exists already; choose another name, or pass force=True to replace it.")
     check_folder(target)
     return target
 
@@ -192,13 +192,15 @@ def write_text(path: str | Path, text: str, *, force: bool = False) -> Path:
     >>> write_text(folder / "note.txt", "again")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileExistsError: ... exists already; choose another name, or pass --force ...
+    FileExistsError: ... exists already; choose another name, or pass force=True ...
     """
     target = check_writable(path, force=force)
     try:
         write_bytes(target, text.encode(errors="backslashreplace"), replace=force)  # names that are not UTF-8
     except FileExistsError:
-        raise FileExistsError(f"{target} appeared while the work was going on; pass --force to replace it.") from None
+        raise FileExistsError(
+            f"{target} appeared while the work was going on; pass force=True to replace it."
+        ) from None
     return target
 
 

@@ -89,6 +89,7 @@ def test_completion():
 
 @pytest.mark.parametrize(("missing", "extra", "arguments"), [
     ("typer", "certeq[cli]", ["utilities"]),
+    ("rich", "certeq[cli]", ["utilities"]),
     ("skfolio", "certeq[portfolio]", ["portfolio"]),
     ("pandas", "certeq[cli]", ["estimate", "pyproject.toml"]),
 ])  # fmt: skip
@@ -105,7 +106,8 @@ def test_a_missing_extra_is_one_line_that_names_it(tmp_path, missing, extra, arg
 def test_help_is_quick():
     code = (
         "import sys\nfrom certeq.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('pandas', 'skfolio', 'plotly', 'torch', 'sklearn') if m in sys.modules], file=sys.stderr)"
+        "heavy = 'numpy', 'scipy', 'pandas', 'skfolio', 'plotly', 'torch', 'sklearn', 'rich.table', 'certeq.data'\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stderr.strip() == "[]"

@@ -33,6 +33,20 @@ def test_files_and_table(certeq, prices, csv):
     assert json.loads((certeq.folder / "w.json").read_text())["weights"].keys() == set("ABCDEF")
 
 
+def test_a_place_that_cannot_be_written_is_named_before_the_work(certeq, prices, csv, monkeypatch):
+    from certeq import _files
+    from certeq.cli import _portfolio
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(_files, "_open_draft", refuse)
+    monkeypatch.setattr(_portfolio, "load_panel", lambda *_, **__: pytest.fail("the work had begun"))
+    for option, name in (("-o", "w.csv"), ("--report", "w.html")):
+        said = certeq.refused("portfolio", csv(prices), option, name)
+        assert said == f"error: {name}: Permission denied."
+
+
 def test_nothing_is_overwritten_unasked(certeq, prices, csv):
     target = certeq.folder / "w.csv"
     target.write_text("mine")

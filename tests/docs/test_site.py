@@ -50,7 +50,8 @@ PAGES = (
 READY = "document.readyState === 'complete'"
 # What reaches beyond the screen must lie in a box of its own that scrolls, or a phone never shows the rest.
 CUT = """
-[...document.querySelectorAll('article math, article math *, article table, article pre, article code, article img')]
+[...document.querySelectorAll('article math, article math *, article table, article pre, article code, article img, '
+  + '.bd-sidebar-secondary code')]
   .filter((e) => {
     const box = e.getBoundingClientRect();
     if (!box.width || (box.left >= -1 && box.right <= innerWidth + 1)) return false;

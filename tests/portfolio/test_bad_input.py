@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import sys
 
@@ -14,7 +15,7 @@ from skfolio.optimization import ObjectiveFunction
 from skfolio.prior import EmpiricalPrior
 
 import certeq as ce
-from certeq.portfolio import MinimumOCE, ScenarioPrior
+from certeq.portfolio import MinimumOCE, RiskBudgetingOCE, ScenarioPrior
 
 WRONG = [
     ({"utility": ce.CVaR}, TypeError, r"utility must be an instance; write CVaR\(\)"),
@@ -141,6 +142,28 @@ def test_tables(small: pd.DataFrame) -> None:
     model = MinimumOCE().fit(small)
     with pytest.raises(ValueError, match=r"feature names|features"):
         model.partial_fit(small.iloc[:, :3])
+
+
+@pytest.mark.parametrize("start", [0.8, 1.0, 60.0, 1e5])
+@pytest.mark.parametrize("rows", [2, 5, 500])
+@pytest.mark.parametrize("prior", [None, EmpiricalPrior()], ids=["scenarios", "empirical"])
+def test_prices_in_place_of_returns(start: float, rows: int, prior: object, small: pd.DataFrame) -> None:
+    prices = start * (1.0 + small).cumprod().iloc[:rows]
+    with pytest.warns(UserWarning, match=r"X looks like prices.*prices_to_returns\(X\)") as caught:
+        MinimumOCE(prior_estimator=prior).fit(prices)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"from gross returns 1 \+ r subtract 1"):
+        MinimumOCE(prior_estimator=prior).fit(1.0 + small.iloc[:rows])
+    with pytest.warns(UserWarning, match="X looks like prices"), contextlib.suppress(OptimizationError):
+        RiskBudgetingOCE(prior_estimator=prior).fit(prices)
+
+
+@pytest.mark.filterwarnings("error")
+def test_returns_that_never_lose_are_taken_in_silence(small: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+    MinimumOCE().fit(1e-4 * (1.0 + 0.1 * rng.random((100, 3))))  # rates of interest
+    MinimumOCE().fit(rng.exponential(3.0, (100, 3)))  # large gains, as unlike each other as such gains are
+    MinimumOCE().fit(np.abs(100.0 * small))  # per cent
 
 
 def test_one_asset_and_two_rows(small: pd.DataFrame) -> None:

@@ -71,6 +71,32 @@ def test_walk_forward_hands_on_previous_weights(small: pd.DataFrame) -> None:
     assert change(found) < change(free.portfolios)
 
 
+@pytest.mark.parametrize("previous", [0.05, np.float64(0.05), np.array(0.05)], ids=repr)
+def test_one_number_of_previous_weights_predicts(previous: object, small: pd.DataFrame) -> None:
+    found = MinimumOCE(previous_weights=previous, transaction_costs=1e-4).fit(small)
+    as_array = MinimumOCE(previous_weights=np.full(small.shape[1], 0.05), transaction_costs=1e-4).fit(small)
+    portfolio, expected = found.predict(small), as_array.predict(small)
+    np.testing.assert_array_equal(portfolio.previous_weights, np.full(small.shape[1], 0.05))
+    assert portfolio.turnover == expected.turnover == pytest.approx(np.abs(found.weights_ - 0.05).sum())
+    np.testing.assert_array_equal(portfolio.returns, expected.returns)
+    assert found.previous_weights is previous
+    budgeted = RiskBudgetingOCE(previous_weights=previous).fit(small)
+    assert budgeted.predict(small).turnover == pytest.approx(np.abs(budgeted.weights_ - 0.05).sum())
+
+
+def test_a_series_by_name_costs_the_predicted_portfolio_the_same_in_any_order(small: pd.DataFrame) -> None:
+    size = small.shape[1]
+    held = pd.Series(np.arange(1.0, size + 1) / size**2, index=small.columns)
+    costs, fees = 1e-3 * held, 1e-4 * held
+    expected = MinimumOCE(
+        previous_weights=held.to_dict(), transaction_costs=costs.to_dict(), management_fees=fees.to_dict()
+    )
+    turned = MinimumOCE(previous_weights=held[::-1], transaction_costs=costs[::-1], management_fees=fees[::-1])
+    portfolios = [model.fit(small).predict(small) for model in (expected, turned)]
+    np.testing.assert_allclose(portfolios[0].returns, portfolios[1].returns, rtol=0.0, atol=1e-15)
+    assert portfolios[0].turnover == pytest.approx(portfolios[1].turnover, rel=1e-12)
+
+
 def test_combinatorial_purged(small: pd.DataFrame) -> None:
     found = cross_val_predict(MinimumOCE(), small, cv=CombinatorialPurgedCV(n_folds=4, n_test_folds=2))
     assert isinstance(found, Population)

@@ -12,7 +12,7 @@ def test_writes_and_refuses(tmp_path):
     path = tmp_path / "a.txt"
     assert write_text(path, "größer\r\n") == path
     assert path.read_bytes() == "größer\r\n".encode()
-    with pytest.raises(FileExistsError, match="--force"):
+    with pytest.raises(FileExistsError, match="pass force=True"):
         write_text(path, "x")
     write_text(path, "new", force=True)
     assert path.read_text() == "new"

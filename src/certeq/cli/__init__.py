@@ -28,13 +28,13 @@ def main(arguments: list[str] | None = None) -> Any:
 def _run(arguments: list[str] | None) -> None:
     try:
         from certeq.cli._app import app
+
+        app(arguments, prog_name="certeq")
     except ImportError as error:
         if (error.name or "").split(".")[0] not in {"typer", "rich"}:
             raise
         print("error: the certeq command needs typer and rich: pip install 'certeq[cli]'", file=sys.stderr)
         raise SystemExit(1) from None
-    try:
-        app(arguments, prog_name="certeq")
     except SystemExit as end:
         try:
             sys.stdout.flush()  # here, where a full disk can be told in one line

@@ -1,17 +1,50 @@
-"""The command and its subcommands: one module each, listed here."""
+"""The command and its subcommands, listed here, one module each."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from inspect import cleandoc
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
-from certeq.cli import _compare, _estimate, _portfolio, _reproduce, _utilities
+# A module each, which is imported when its command is called: help is a list of names, and need not wait for NumPy.
+COMMANDS = {
+    "estimate": "Risk of a column, with confidence interval",
+    "portfolio": "Portfolio of least risk, with certificate",
+    "compare": "Compare strategies on held-out data",
+    "reproduce": "Rerun the paper's tables and figures",
+    "utilities": "List the utilities, drawn",
+}
+
+
+class _OnDemand(typer.core.TyperGroup):
+    """Commands that are known by name and summary until one is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and _load(str(name)), rest
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"certeq.cli._{name}")
+    lines = "\n".join(f"  {line}" for line in module.EXAMPLES)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(
+        name,
+        # A line of \b alone keeps the paragraph after it as it is written.
+        help=f"{cleandoc(module.run.__doc__ or '')}\n\n\b\nExamples:\n{lines}",
+        epilog=module.AFTER_OPTIONS or None,
+        no_args_is_help=module.NEEDS_FILE,
+    )(module.run)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="certeq",
+    cls=_OnDemand,
     help="Risk measures: estimate them with confidence intervals, minimize them with a certified optimality gap.\n\n"
     "Without a file the portfolio commands use the S&P 500 panel that comes with skfolio.",
     epilog="Exit codes: 0 all went well, 1 bad data or a failed computation, 2 bad usage.",
@@ -21,22 +54,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _module in (_estimate, _portfolio, _compare, _reproduce, _utilities):
-    _lines = "\n".join(f"  {line}" for line in _module.EXAMPLES)
-    # A line of \b alone keeps the paragraph after it as it is written.
-    _help = f"{cleandoc(_module.run.__doc__ or '')}\n\n\b\nExamples:\n{_lines}"
-    app.command(
-        _module.NAME,
-        help=_help,
-        short_help=_module.SUMMARY,
-        epilog=_module.AFTER_OPTIONS or None,
-        no_args_is_help=_module.NEEDS_FILE,
-    )(_module.run)
+for _name, _summary in COMMANDS.items():
+    app.command(_name, short_help=_summary)(lambda: None)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from certeq.risk.solvers import AVAILABLE  # here: help must not wait for it
+        from importlib.metadata import PackageNotFoundError, version  # here: help must not wait for it
+
+        from certeq.risk.solvers import AVAILABLE
 
         try:
             print(f"certeq {version('certeq')} ({'compiled' if AVAILABLE else 'not compiled: NumPy alone'})")

@@ -49,7 +49,6 @@ from certeq.data import LEAST_ROWS, PriceData
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
 
-NAME = "compare"
 NEEDS_FILE = False
 EXAMPLES = (
     "certeq compare",
@@ -57,7 +56,6 @@ EXAMPLES = (
     "certeq compare returns.parquet --returns --no-report --json",
     "certeq compare --also evar --also 'wang shift=0.5' --focus evar",
 )
-SUMMARY = "Compare strategies on held-out data"
 AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
 # What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.
@@ -260,13 +258,13 @@ def _table(study: Study, found: Figures) -> Table:
     rest = [metric for metric in METRICS if metric.key not in _FIRST]
     table.add_column("Strategy")
     for heading in (*(_FIRST[metric.key] for metric in first), "Gap", *(metric.label for metric in rest)):
-        table.add_column(heading, justify="right")
+        table.add_column(heading.replace(" %", "%"), justify="right")  # one word: lines break between words
     for strategy in study.strategies:
         if strategy.name not in found:
             blank = [cell("n/a")] * len(first), [cell("n/a")] * len(rest)
             table.add_row(cell(strategy.name), *blank[0], cell(""), *blank[1])
             continue
-        values = {key: cell(f"{value:.4f}") for key, (value, _, _) in found[strategy.name].items()}
+        values = {metric.key: cell(metric.show(found[strategy.name][metric.key][0])) for metric in METRICS}
         gap = cell("" if strategy.gap is None else f"{strategy.gap:.0e}")
         row = [*(values[metric.key] for metric in first), gap, *(values[metric.key] for metric in rest)]
         table.add_row(cell(strategy.name), *row, style="dim" if strategy.is_benchmark else "")

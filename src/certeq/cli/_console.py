@@ -74,7 +74,7 @@ def explained() -> Iterator[None]:
         try:
             yield
         except (BadData, ImportError, OSError, OverflowError) as error:
-            fail(error)
+            fail(_in_words(error))
         finally:
             sys.stdout.flush()  # the number first, then what is to be said about it
             for text in dict.fromkeys(str(warning.message) for warning in caught if _matters(warning)):
@@ -137,6 +137,13 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Any]:
             bar.update(task, advance=1, description=now or what)
 
         yield tick
+
+
+def _in_words(error: Exception) -> str:
+    """The reason, without a number of the system, and with options as they are called here."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}."
+    return str(error).replace("pass force=True", "pass --force")
 
 
 def _matters(warning: warnings.WarningMessage) -> bool:
@@ -252,10 +259,7 @@ def check_output(path: Path | None, suffixes: tuple[str, ...], option: str, *, f
         return
     if path.suffix.lower() not in suffixes:
         raise typer.BadParameter(f"{path.name!r} must end in {' or '.join(suffixes)}.", param_hint=option)
-    try:
-        check_writable(path, force=force)
-    except OSError as error:
-        raise BadData(str(error)) from None
+    check_writable(path, force=force)
 
 
 def guarded(name: object) -> str:

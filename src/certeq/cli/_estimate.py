@@ -36,8 +36,6 @@ from certeq.utilities import CVaR
 if TYPE_CHECKING:
     from certeq.risk import Estimate
 
-NAME = "estimate"
-SUMMARY = "Risk of a column, with confidence interval"
 AFTER_OPTIONS = ""
 NEEDS_FILE = True
 EXAMPLES = (

@@ -175,8 +175,8 @@ def find(name: str) -> Choice:
     if wanted in names:
         return _ALL[names[wanted]]
     close = get_close_matches(wanted, names, n=1, cutoff=0.5)
-    hint = f"did you mean {names[close[0]]!r}? " if close else ""
-    raise UnknownChoice(f"there is no utility {name!r}; {hint}There are: {', '.join(_ALL)}.")
+    hint = f"; did you mean {names[close[0]]!r}?" if close else "."
+    raise UnknownChoice(f"there is no utility {name!r}{hint} There are: {', '.join(_ALL)}.")
 
 
 def parse(text: str) -> tuple[Choice, dict[str, float | None]]:

@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from certeq.data import Frequency
     from certeq.report import Strategy, Study, Sweep
 
-NAME = "portfolio"
 NEEDS_FILE = False
 EXAMPLES = (
     "certeq portfolio prices.csv --max-weight 0.2 --output weights.csv",
@@ -93,7 +92,6 @@ EXAMPLES = (
     "certeq portfolio prices.csv --objective return --max-risk cvar=0.02",
     "certeq portfolio prices.csv --refit-every 63 --costs 0.001 --report r.html",
 )
-SUMMARY = "Portfolio of least risk, with certificate"
 AFTER_OPTIONS = UNITS_HELP
 _SHOWN = 25
 _FEW_IN_TAIL = 5.0  # rows, as in the warnings of an estimate

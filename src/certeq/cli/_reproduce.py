@@ -21,8 +21,6 @@ from certeq.cli._options import AsJson
 if TYPE_CHECKING:
     from certeq.paper import Result
 
-NAME = "reproduce"
-SUMMARY = "Rerun the paper's tables and figures"
 AFTER_OPTIONS = ""
 NEEDS_FILE = False
 EXAMPLES = (

@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from certeq.cli._console import cell, print_json, print_table
+from certeq.cli._console import cell, print_json, print_sentence, print_table
 from certeq.cli._options import CHOICES, RISKS, UNITS_HELP, AsJson, Choice
 from certeq.utilities import Utility
 
-NAME = "utilities"
-SUMMARY = "List the utilities, drawn"
 AFTER_OPTIONS = ""
 NEEDS_FILE = False
 EXAMPLES = ("certeq utilities", "certeq utilities --json")
@@ -46,7 +44,8 @@ def run(as_json: AsJson = False) -> None:
             cell("\n".join(drawn(choice))),
         )
     print_table(table)
-    print(" ".join(UNITS_HELP.split()), "Parameters written NAME=NUMBER stand behind the name: -u 'wang shift=0.5'.")
+    units = " ".join(UNITS_HELP.split())
+    print_sentence(f"{units} Parameters written NAME=NUMBER stand behind the name: -u 'wang shift=0.5'.")
 
 
 def drawn(choice: Choice, width: int = 24, rows: int = 3) -> list[str]:

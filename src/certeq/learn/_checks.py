@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_choice, check_instance, check_number, check_weights
+from certeq._checks import check_choice, check_instance, check_number, check_weights, shown
 from certeq.optimize.predictor import Floats
 from certeq.risk.solvers import needs_sorting
 from certeq.utilities import Entropic, Risk, Utility
@@ -63,9 +63,11 @@ def combine_weights(sample_weight: Floats | None, class_weight: Any, classes: ND
         check_choice("class_weight", class_weight, ["balanced"])
     elif isinstance(class_weight, dict):
         for label, weight in class_weight.items():
-            check_number(f"class_weight[{label!r}]", weight, least=0.0)
+            check_number(f"class_weight[{shown(label)}]", weight, least=0.0)
             if label not in classes:
-                raise ValueError(f"class_weight names {label!r}, which is not among the classes {classes.tolist()}.")
+                raise ValueError(
+                    f"class_weight names {shown(label)}, which is not among the classes {classes.tolist()}."
+                )
     if isinstance(class_weight, str) and sample_weight is not None:
         # Balanced means that every class has the same total weight, the samples' own weights included.
         index = np.searchsorted(classes, y)

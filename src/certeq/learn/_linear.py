@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from certeq._checks import check_count, check_number
+from certeq._checks import check_count, check_number, shown
 from certeq.learn._checks import (
     as_linear_risk,
     check_classes,
@@ -366,7 +366,7 @@ def positions(y: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp]:
     index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
     unknown = labels[classes[index] != labels].tolist()
     if unknown:
-        raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes {classes.tolist()}.")
+        raise ValueError(f"y holds {shown(unknown[0])}, which is not among the classes {classes.tolist()}.")
     return np.asarray(index, dtype=np.intp)
 
 

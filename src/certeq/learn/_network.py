@@ -22,7 +22,7 @@ from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 from torch import Tensor, nn
 
-from certeq._checks import check_choice, check_count, check_number
+from certeq._checks import check_choice, check_count, check_number, shown
 from certeq.learn._checks import as_risk
 from certeq.optimize.predictor import Floats
 from certeq.torch import OCELoss
@@ -136,7 +136,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
     def _hold_out(self, X: Any, packed: Any, strata: NDArray[Any]) -> tuple[Any, Any, Dataset]:
         fraction = check_number("validation_fraction", self.validation_fraction, above=0.0)
         if not fraction < 1.0:
-            raise ValueError(f"validation_fraction must lie strictly between 0 and 1; found {fraction!r}.")
+            raise ValueError(f"validation_fraction must lie strictly between 0 and 1; found {shown(fraction)}.")
         state = self._seed()
         counts = np.unique(strata, return_counts=True)[1]
         few = counts.min() < 2 or round(fraction * len(X)) < len(counts)
@@ -186,7 +186,7 @@ def _as_float32(X: Floats) -> Any:
         small = X.astype(np.float32)
     if not np.isfinite(small).all():
         i, j = (int(k) for k in np.argwhere(~np.isfinite(small))[0])
-        raise ValueError(f"X must fit into float32; found {X[i, j]!r} at row {i}, column {j}. Scale the features.")
+        raise ValueError(f"X must fit into float32; found {shown(X[i, j])} at row {i}, column {j}. Scale the features.")
     return small
 
 
@@ -271,7 +271,7 @@ class Batches:
 def check_hidden_sizes(hidden_sizes: Any) -> tuple[int, ...]:
     """Whole numbers above 0; none for a linear model."""
     if isinstance(hidden_sizes, (str, bytes)) or not hasattr(hidden_sizes, "__iter__"):
-        raise TypeError(f"hidden_sizes must be a tuple such as (32, 16); found {hidden_sizes!r}.")
+        raise TypeError(f"hidden_sizes must be a tuple such as (32, 16); found {shown(hidden_sizes)}.")
     return tuple(check_count("hidden_sizes", size) for size in hidden_sizes)
 
 

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
+from certeq._checks import shown
 from certeq.learn._checks import check_classes, check_sample_weight, combine_weights
 from certeq.learn._linear import ScoreClassifier, positions
 from certeq.learn._network import ClassEntropy, NetworkOCE, one_output
@@ -194,7 +195,9 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
             self.classes_ = np.unique(y if classes is None else classes)
             check_classes(self.classes_)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes must be those of the first call, {self.classes_.tolist()}; found {classes!r}.")
+            raise ValueError(
+                f"classes must be those of the first call, {self.classes_.tolist()}; found {shown(classes)}."
+            )
         labels = positions(y, self.classes_, len(y))
         weight = check_sample_weight(sample_weight, len(y))
         weight = combine_weights(weight, self.class_weight, self.classes_, y)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_array, check_instance, check_number, check_weights, probabilities
+from certeq._checks import check_array, check_instance, check_number, check_weights, probabilities, shown
 from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.domains._polyhedron import ExtendedForm, extended_form
@@ -97,7 +97,7 @@ class RiskTerm:
         check_number("weight", self.weight, above=0.0)
 
     def __repr__(self) -> str:
-        return f"RiskTerm({self.loss!r}, {self.risk!r}, weight={self.weight!r})"
+        return f"RiskTerm({self.loss!r}, {self.risk!r}, weight={shown(self.weight)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ class Limit:
             )
 
     def __repr__(self) -> str:
-        return f"Limit({self.loss!r}, {self.risk!r}, {self.level!r})"
+        return f"Limit({self.loss!r}, {self.risk!r}, {shown(self.level)})"
 
 
 def _check_loss(term: RiskTerm | Limit) -> None:
@@ -205,7 +205,7 @@ def read_decision(
     """Check the terms and limits; all are functions of one theta in the feasible set."""
     terms = _read_terms(loss, risk)
     if isinstance(limits, Limit) or not isinstance(limits, Sequence):
-        raise TypeError(f"limits must be a list of Limit; found {limits!r}.")
+        raise TypeError(f"limits must be a list of Limit; found {shown(limits)}.")
     for j, limit in enumerate(limits):
         check_instance(f"limits[{j}]", limit, Limit, "a Limit(loss, risk, level)")
     check_instance("domain", domain, Domain, "a feasible set such as Simplex()")

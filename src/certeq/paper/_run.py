@@ -260,8 +260,8 @@ def check_names(names: Iterable[str] | None) -> tuple[str, ...]:
     for name in wanted:
         if name not in _MODULES:
             close = get_close_matches(str(name).lower(), EXPERIMENTS, n=1, cutoff=0.4)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"there is no experiment {name!r}; {hint}There are: {', '.join(EXPERIMENTS)}.")
+            hint = f"; did you mean {close[0]!r}?" if close else "."
+            raise ValueError(f"there is no experiment {name!r}{hint} There are: {', '.join(EXPERIMENTS)}.")
     return tuple(name for name in EXPERIMENTS if name in wanted) if wanted else EXPERIMENTS
 
 

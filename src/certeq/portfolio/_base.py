@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +14,7 @@ from skfolio.optimization import BaseOptimization
 from sklearn.base import clone
 
 from certeq._checks import check_choice
-from certeq.portfolio._inputs import Assets, check_scenarios, check_table, make_prior
+from certeq.portfolio._inputs import Assets, check_scenarios, check_table, has_names, make_prior
 from certeq.portfolio._results import annualize
 from certeq.risk.solvers import check_risk
 from certeq.utilities import CVaR, Risk
@@ -58,7 +60,7 @@ class BaseOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
         Parameters
         ----------
         X : array-like (observations, assets)
-            Linear returns, one row per period.
+            Linear returns, one row per period, not prices.
         y : array-like, optional
             Returns of the benchmark, where there are limits against one. Passed to the prior (factors, for a factor
             model).
@@ -133,10 +135,29 @@ class BaseOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
         Its annualized figures follow the dates of X, or of what was fitted on where X is too short to tell; without
         dates they are skfolio's, of 252 days. ``portfolio_params={"annualization_factor": 12}`` overrides that.
         """
-        found = super().predict(X)
+        found = super(BaseOCE, self._as_skfolio_reads()).predict(X)
         if not {"annualization_factor", "annualized_factor"} & set(self.portfolio_params or {}):
             annualize(found, X, self._dates)
         return found
+
+    def _as_skfolio_reads(self) -> Self:
+        """This model, with weights, costs and fees as skfolio's portfolios take them.
+
+        They read a Series by position, where `fit` reads it by name, and take no single number as previous weights.
+        """
+        given: dict[str, Any] = {
+            name: getattr(self, name, None) for name in ("previous_weights", "transaction_costs", "management_fees")
+        }
+        read: dict[str, Any] = {name: found.to_dict() for name, found in given.items() if has_names(found)}
+        previous = given["previous_weights"]
+        if previous is not None and not isinstance(previous, Mapping) and np.ndim(previous) == 0:
+            read["previous_weights"] = np.full(self.n_features_in_, float(previous))
+        if not read:
+            return self
+        model = copy(self)
+        for name, value in read.items():
+            setattr(model, name, value)
+        return model
 
     def get_metadata_routing(self) -> skm.MetadataRouter:
         """Metadata of `fit` and `partial_fit` go to the prior's method of the same name."""

@@ -12,7 +12,7 @@ from skfolio.exceptions import OptimizationError
 from skfolio.prior import BasePrior
 from sklearn.exceptions import ConvergenceWarning
 
-from certeq._checks import check_choice, check_number
+from certeq._checks import check_choice, check_number, shown
 from certeq.optimize import InfeasibleError, LinearLoss, risk_budgeting
 from certeq.portfolio._base import BaseOCE, Last
 from certeq.portfolio._hints import with_hints
@@ -167,7 +167,7 @@ class RiskBudgetingOCE(BaseOCE):
         check_number("budget", self.budget, "a number above 0", above=0.0)
         check_number("tol", self.tol, "a number above 0", above=0.0)
         if not (self.solver_params is None or isinstance(self.solver_params, dict)):
-            raise TypeError(f"solver_params must be a dict or None; found {self.solver_params!r}.")
+            raise TypeError(f"solver_params must be a dict or None; found {shown(self.solver_params)}.")
         for name in self.solver_params or {}:
             check_choice("a key of solver_params", name, SOLVER_PARAMS["exact"])
         if method == "partial_fit":

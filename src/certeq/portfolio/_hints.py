@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from certeq._checks import shown
+
 _TAIL = "The tail is a parameter of the risk, as the mass alpha = 1 - beta of the worst cases: "
 _BESIDE_A_BUDGET = (
     *("min_weights", "max_weights", "max_short", "max_long", "transaction_costs", "groups", "linear_constraints"),
@@ -53,7 +55,7 @@ def with_hints(owner: str) -> Callable[[Callable[..., None]], Callable[..., None
             for name, value in given.items():
                 hint = None if name in known else hint_for(owner, name, value)
                 if hint is not None:
-                    raise TypeError(f"{owner} has no parameter {name!r}; found {value!r}. {hint}")
+                    raise TypeError(f"{owner} has no parameter {name!r}; found {shown(value)}. {hint}")
             init(self, *args, **given)
 
         return checked
@@ -80,14 +82,14 @@ def hint_for(owner: str, name: str, value: Any) -> str | None:
             return f"{_TAIL}{owner}(ce.CVaR({alpha:.6g}))."
         return f"{_TAIL}{owner}(ce.EVaR({alpha:.6g}))."
     if name in ("max_cvar", "max_evar"):
-        return f"Limits on risks are pairs: risk_limits=[(ce.{'CE'['e' in name]}VaR(0.05), {value!r})]."
+        return f"Limits on risks are pairs: risk_limits=[(ce.{'CE'['e' in name]}VaR(0.05), {shown(value)})]."
     if name in ("max_variance", "max_standard_deviation"):
         return (
             "A variance is no risk here; skfolio's MeanRisk has that limit. Near it: the mean loss and beta times the "
             "variance, risk_limits=[(ce.MeanVariance(beta), level)]."
         )
     if name == "max_worst_realization":
-        return f"The largest loss is CVaR of less than one day: risk_limits=[(ce.CVaR(1e-6), {value!r})]."
+        return f"The largest loss is CVaR of less than one day: risk_limits=[(ce.CVaR(1e-6), {shown(value)})]."
     if name == "target_weights":
         return (
             "Risk against a benchmark is limited here: benchmark_limits=[(risk, level)] or max_tracking_error=..., "

@@ -20,7 +20,7 @@ from skfolio.utils.equations import equations_to_matrix
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from certeq._checks import check_choice, check_count, check_number, did_you_mean
+from certeq._checks import check_choice, check_count, check_number, did_you_mean, shown
 from certeq.portfolio._limits import benchmark_limits, read_levels, risk_limits
 from certeq.portfolio._prior import ScenarioPrior
 from certeq.portfolio._problem import Costs, PortfolioProblem, RiskLimit, Row
@@ -91,7 +91,7 @@ class Assets:
         """
         if found is None:
             return np.full(self.count, absent)
-        if isinstance(found, Mapping) or _has_names(found):
+        if isinstance(found, Mapping) or has_names(found):
             array = self._by_name(name, dict(found.items()), default, set(beyond))
         else:
             array = self._by_position(name, found)
@@ -102,10 +102,10 @@ class Assets:
     def _by_position(self, name: str, found: Any) -> Floats:
         wanted = f"a number, {self.size} numbers (one per asset) or a dict by asset name"
         if isinstance(found, (bool, str, bytes)):
-            raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+            raise TypeError(f"{name} must be {wanted}; found {shown(found)}.")
         array = np.asarray(found)
         if array.dtype.kind not in "fiu":
-            raise TypeError(f"{name} must be {wanted}; found {found!r}.")
+            raise TypeError(f"{name} must be {wanted}; found {shown(found)}.")
         if array.ndim == 0:
             return np.full(self.count, float(array))
         if array.shape == (self.size,) and self.mask is not None:
@@ -137,7 +137,7 @@ class Assets:
                 )
 
 
-def _has_names(found: Any) -> bool:
+def has_names(found: Any) -> bool:
     """Whether this is a pandas Series indexed by names rather than by position."""
     return hasattr(found, "to_dict") and any(isinstance(key, str) for key in getattr(found, "index", ()))
 
@@ -340,7 +340,7 @@ def _equations(model: MinimumOCE, assets: Assets, distribution: ReturnDistributi
         return []
     if isinstance(equations, str) or not all(isinstance(each, str) for each in equations):
         hint = f"; write [{equations!r}]" if isinstance(equations, str) else ""
-        raise TypeError(f"linear_constraints must be a list of strings; found {equations!r}{hint}.")
+        raise TypeError(f"linear_constraints must be a list of strings; found {shown(equations)}{hint}.")
     if groups is None:
         if assets.held is None:
             raise ValueError("linear_constraints need names: pass groups, or X as a DataFrame.")
@@ -441,7 +441,7 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     check_choice("solver", model.solver, ("exact", "sg"))
     check_number("tol", model.tol, "a number above 0", above=0.0)
     if not (model.solver_params is None or isinstance(model.solver_params, dict)):
-        raise TypeError(f"solver_params must be a dict or None; found {model.solver_params!r}.")
+        raise TypeError(f"solver_params must be a dict or None; found {shown(model.solver_params)}.")
     for name in model.solver_params or {}:
         check_choice(f"a key of solver_params for solver={model.solver!r}", name, SOLVER_PARAMS[model.solver])
     if model.solver == "sg" and (levels or objective in ("maximize_return", "maximize_ratio")):
@@ -454,7 +454,7 @@ def check_settings(model: MinimumOCE, method: str) -> None:
     for name in ("l1_coef", "l2_coef"):
         if objective == "maximize_ratio" and getattr(model, name) != 0.0:
             raise ValueError(
-                f"maximize_ratio takes no {name}, which has no place in a ratio; found {getattr(model, name)!r}."
+                f"maximize_ratio takes no {name}, which has no place in a ratio; found {shown(getattr(model, name))}."
             )
     if method == "partial_fit" and benchmark_limits(model):
         raise ValueError("limits against a benchmark need fit: partial_fit does not keep the benchmark's past.")
@@ -490,7 +490,7 @@ def make_prior(found: Any) -> Any:
     if isinstance(found, BasePrior):
         return clone(found)
     hint = f"; write {found.__name__}()" if isinstance(found, type) else ""
-    raise TypeError(f"prior_estimator must be a skfolio prior such as EmpiricalPrior(); found {found!r}{hint}.")
+    raise TypeError(f"prior_estimator must be a skfolio prior such as EmpiricalPrior(); found {shown(found)}{hint}.")
 
 
 def check_table(model: BaseOCE, X: Any, first: bool) -> Any:
@@ -504,6 +504,7 @@ def check_table(model: BaseOCE, X: Any, first: bool) -> Any:
     table = validate_data(model, X, reset=first, dtype=np.float64, ensure_all_finite=False)
     if first and len(table) < 2:
         raise ValueError(f"X must have at least 2 rows, one per period; found n_samples={len(table)}.")
+    _warn_of_prices(table)
     if model.prior_estimator is not None:  # it may know what to do with gaps
         return X
     if np.isfinite(table).all():
@@ -516,6 +517,27 @@ def check_table(model: BaseOCE, X: Any, first: bool) -> Any:
     raise ValueError(
         f"X must be finite; found {what} for {name} at {when} ({int(bad.sum())} such entries in all). Fill or drop "
         "them, or use a prior that takes gaps, such as EmpiricalPrior(EWMu(), EWCovariance())."
+    )
+
+
+def _warn_of_prices(table: Floats) -> None:
+    """Warn of what looks like prices, or gross returns 1 + r, in place of returns.
+
+    Returns that never lose, of which half are above 50 %, and which hardly change from one period to the next, hardly
+    occur; rates of interest, which never lose either, are far smaller.
+    """
+    known = table[np.isfinite(table)]
+    if len(table) < 2 or not known.size or known.min() <= 0.0 or np.median(known) < 0.5:
+        return
+    changes = np.abs(np.diff(table, axis=0)) / table[:-1]
+    if not np.isfinite(changes).any() or np.nanmedian(changes) > 0.2:
+        return
+    warnings.warn(
+        "X looks like prices, and is taken for returns: every entry is above 0, half of them are above "
+        f"{np.median(known):.3g}, and rows differ little. Fit on prices_to_returns(X), from skfolio.preprocessing; "
+        "from gross returns 1 + r subtract 1.",
+        UserWarning,
+        stacklevel=6,
     )
 
 

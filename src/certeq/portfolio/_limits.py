@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skfolio.exceptions import OptimizationError
 
-from certeq._checks import check_number
+from certeq._checks import check_number, shown
 from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum, root_mean_square
 from certeq.optimize.limited import InfeasibleLimitsError, LimitedResult, solve_limited
 from certeq.optimize.ratio import RatioSolution, solve_ratio
@@ -53,13 +53,13 @@ def _pairs(name: str, found: Any, words: str) -> list[tuple[str, Risk | None, Le
     if found is None:
         return []
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Risk):
-        raise TypeError(f"{wanted}; found one pair: write [{found!r}].")
+        raise TypeError(f"{wanted}; found one pair: write {shown([found])}.")
     if not isinstance(found, (list, tuple)):
-        raise TypeError(f"{wanted}; found {found!r}.")
+        raise TypeError(f"{wanted}; found {shown(found)}.")
     pairs: list[tuple[str, Risk | None, Levels]] = []
     for k, pair in enumerate(found):
         if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[0], Risk):
-            raise TypeError(f"{wanted}; found {pair!r} at position {k}.")
+            raise TypeError(f"{wanted}; found {shown(pair)} at position {k}.")
         levels = _levels(f"the level of {name}[{k}]", pair[1])
         pairs.append((f"{name}[{k}], {words.format(risk=pair[0], level=_shown(levels))}", pair[0], levels))
     return pairs

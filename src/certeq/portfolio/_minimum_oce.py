@@ -44,8 +44,9 @@ class MinimumOCE(BaseOCE):
     r"""Minimize the optimized certainty equivalent (OCE) of a portfolio's losses.
 
     .. math:: \min_w\ \mathrm{OCE}_u\big(-r_t \cdot w + f \cdot w + \textstyle\sum_j c_j |w_j - w^0_j|\big)
-              + l_1 \|w\|_1 + l_2 \|w\|_2^2, \qquad
-              \mathrm{OCE}_u(X) = \min_t\, t + E\,u(X - t)
+              + l_1 \|w\|_1 + l_2 \|w\|_2^2,
+
+    .. math:: \mathrm{OCE}_u(X) = \min_t\, t + E\,u(X - t)
 
     or, with ``objective_function=MAXIMIZE_UTILITY``, maximize :math:`\mu \cdot w - \kappa(w) - \lambda\,\mathrm{OCE}_u
     - l_1\|w\|_1 - l_2\|w\|_2^2`, with :math:`\kappa(w)` the fees and costs above and :math:`\lambda` the risk aversion;

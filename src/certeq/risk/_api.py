@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certeq._checks import check_number, check_weight_sums
+from certeq._checks import check_number, check_weight_sums, shown
 from certeq._table import BLOCK, ArrayTable, Table, as_sample
 from certeq._threads import run_all
 from certeq.risk._distortion import SolvedInner
@@ -146,12 +146,14 @@ def _oce(x: Any, utility: Risk, weights: Any, axis: Axis, method: str, delta: fl
         settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
         return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
     if method not in ("auto", "bisect"):
-        raise ValueError(f'method must be "auto" or "bisect"; found {method!r}.')
+        raise ValueError(f'method must be "auto" or "bisect"; found {shown(method)}.')
     table = as_sample(x, weights, axis)
     known = check_risk(utility)
     if not isinstance(known, Utility):
         if method != "auto":
-            raise ValueError(f'method must be "auto" for {utility!r}, as bisection finds t alone; found {method!r}.')
+            raise ValueError(
+                f'method must be "auto" for {utility!r}, as bisection finds t alone; found {shown(method)}.'
+            )
         return check_answer("risk", _of_risk(x, known, weights, axis, table, lambda found: found.value), known)
     if method == "bisect":
         _check_slopes(known)
@@ -610,11 +612,13 @@ def _reduced(axis: Any) -> int | tuple[int, ...]:
     if axis is None:
         return 0
     if not isinstance(axis, (int, np.integer, tuple, list)):
-        raise TypeError(f"axis must be 0, 1, (0, 1) or None for a DataFrame; found {axis!r}.")
+        raise TypeError(f"axis must be 0, 1, (0, 1) or None for a DataFrame; found {shown(axis)}.")
     try:
         found = axes_of(axis, 2)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"axis must be 0, 1, (0, 1) or None for a DataFrame; found {axis!r} ({error}).") from error
+        raise ValueError(
+            f"axis must be 0, 1, (0, 1) or None for a DataFrame; found {shown(axis)} ({error})."
+        ) from error
     return found[0] if len(found) == 1 else found
 
 

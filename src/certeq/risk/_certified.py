@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certeq._checks import check_number
+from certeq._checks import check_number, shown
 from certeq._table import is_remote
 from certeq.risk._api import columns_of, is_frame, threshold
 from certeq.risk._input import Floats, as_array, as_vector, check_level, check_utility, free_to_overflow, not_finite
@@ -258,9 +258,9 @@ def _check_support(support: Any) -> tuple[float, float]:
     try:
         low, high = (float(end) for end in support)
     except (TypeError, ValueError):
-        raise TypeError(f"support must be two numbers (a, b) that bound every loss; found {support!r}.") from None
+        raise TypeError(f"support must be two numbers (a, b) that bound every loss; found {shown(support)}.") from None
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ValueError(f"support must be finite with a below b; found {support!r}.")
+        raise ValueError(f"support must be finite with a below b; found {shown(support)}.")
     return low, high
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import shown
 from certeq.risk._input import check_level
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,7 @@ def check_dependence(dependence: Any, size: int) -> int | str | None:
         return dependence
     wanted = 'None (independent losses), "auto", or the number of periods that overlap'
     if isinstance(dependence, (bool, np.bool_, str)) or not hasattr(dependence, "__index__"):
-        raise TypeError(f"dependence must be {wanted}; found {dependence!r}.")
+        raise TypeError(f"dependence must be {wanted}; found {shown(dependence)}.")
     if int(dependence) < 1:
         raise ValueError(f"dependence must be {wanted}, at least 1; found {int(dependence)}.")
     if int(dependence) >= max(size, 2):

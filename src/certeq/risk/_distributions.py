@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from certeq._checks import shown
 from certeq.risk._input import Floats, check_utility
 from certeq.risk._quadrature import DensityPanels, Integral, Integrand, times
 from certeq.risk._scipy_families import LIGHT, TailDecay, breaks, log_density, log_mean_exp, tails
@@ -51,7 +52,7 @@ def refuse_sample_arguments(**given: Any) -> None:
     """Weights and axes belong to samples."""
     for name, found in given.items():
         if found is not None:
-            raise TypeError(f"{name} must be left out where x is a distribution; found {found!r}.")
+            raise TypeError(f"{name} must be left out where x is a distribution; found {shown(found)}.")
 
 
 def oce_of_distribution(distribution: Any, utility: Utility) -> float:
@@ -244,7 +245,7 @@ class _StandardProblem:
 
 
 def _described(distribution: Any) -> str:
-    settings = [*map(repr, distribution.args), *(f"{key}={value!r}" for key, value in distribution.kwds.items())]
+    settings = [*map(shown, distribution.args), *(f"{key}={shown(value)}" for key, value in distribution.kwds.items())]
     name = distribution.dist.name
     if name in (None, "Distribution"):  # of a histogram, or of a class whose author gave none
         name = type(distribution.dist).__name__

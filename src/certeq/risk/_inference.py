@@ -214,7 +214,7 @@ def assumptions_of(utility: Utility) -> str:
     helps = "With known bounds of X, upper_bound(x, utility, support=(a, b)) needs no moments."
     if not utility.is_monotone:
         helps = "A utility of bounded slope needs two moments only."
-    return f"The error bars need {needs}, which no sample can show: where it is not, they are too narrow. {helps}"
+    return f"The interval needs {needs}, which no sample can show: where it is not, it is too narrow. {helps}"
 
 
 def _moment_needed(utility: Utility) -> str:
@@ -266,7 +266,7 @@ NO_WIDTH = (
 )
 ON_ONE_VALUE = (
     "Most of the tail lies on one value of the losses: fewer than one sample is in the tail, or losses are capped or "
-    "take few values. The error bars are those of the least threshold within two standard errors of t*, and rough."
+    "take few values. The interval is that of the least threshold within two standard errors of t*, and rough."
 )
 OUT_OF_ORDER = (
     "The labels of x are whole numbers that go up and down; dependence takes the losses in the order in which they "

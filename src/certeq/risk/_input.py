@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_instance, check_number
+from certeq._checks import check_instance, check_number, shown
 from certeq.utilities import Risk, Utility
 
 Floats = NDArray[Any]
@@ -109,7 +109,9 @@ def as_array(name: str, x: Any) -> Floats:
     if kind not in "fiub":
         raise TypeError(f"{name} must be an array of numbers; found dtype {array.dtype}.")
     if array.ndim == 0:
-        raise ValueError(f"{name} must be an array of samples; found the single number {array[()]!r}. Pass [{name}].")
+        raise ValueError(
+            f"{name} must be an array of samples; found the single number {shown(array[()])}. Pass [{name}]."
+        )
     return array
 
 
@@ -134,11 +136,13 @@ def as_axis_last(x: Floats, axis: Axis) -> tuple[Floats, tuple[int, ...]]:
         flat = x if x.ndim == 1 else x.reshape(-1)
         return flat[None, :], ()
     if not isinstance(axis, (int, np.integer, tuple, list)):
-        raise TypeError(f"axis must be a whole number, a tuple of them, or None; found {axis!r}.")
+        raise TypeError(f"axis must be a whole number, a tuple of them, or None; found {shown(axis)}.")
     try:
         axes = axes_of(axis, x.ndim)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"axis must name dimensions of x, which has {x.ndim}; found {axis!r} ({error}).") from error
+        raise ValueError(
+            f"axis must name dimensions of x, which has {x.ndim}; found {shown(axis)} ({error})."
+        ) from error
     moved = np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim))
     lead = moved.shape[: x.ndim - len(axes)]
     size = int(np.prod(moved.shape[len(lead) :]))

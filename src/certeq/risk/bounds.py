@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from certeq._checks import check_number
+from certeq._checks import check_number, shown
 from certeq.risk._input import as_vector, raise_not_finite_rows
 
 __all__ = [
@@ -103,7 +103,7 @@ def central_moment(x: ArrayLike, q: float = 5.0) -> float:
     from scipy.optimize import brentq
 
     if not 1.0 < q < math.inf:
-        raise ValueError(f"q must exceed 1 and be finite; found {q!r}.")
+        raise ValueError(f"q must exceed 1 and be finite; found {shown(q)}.")
     array = as_vector("x", x)
     raise_not_finite_rows(array[None, :])
     z = np.asarray(array, dtype=np.float64)
@@ -154,7 +154,7 @@ def dispersion_bound(moment: float, q: float = 3.0) -> float:
     """
     _positive(moment=moment)
     if not q > 2:
-        raise ValueError(f"q must exceed 2; found {q!r}.")
+        raise ValueError(f"q must exceed 2; found {shown(q)}.")
     return math.sqrt(2.0) * q / (q - 2.0) * moment
 
 
@@ -366,7 +366,7 @@ def mse_bound(
     if width is not None:
         return 2.0 * (variance + width**2 * slope_variance) / m
     if not q > 4:
-        raise ValueError(f"q must exceed 4; found {q!r}.")
+        raise ValueError(f"q must exceed 4; found {shown(q)}.")
     wasserstein = 2.0 * math.sqrt(2.0) * q / (q - 4.0) * _needed("moment", moment) ** 2 / math.sqrt(m)
     return variance / m + (1.0 + slope_variance) * wasserstein
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from certeq._checks import shown
 from certeq._table import check_matrix
 from certeq.scale._compute import DaskArray, Scheduler, da, dask, delayed
 from certeq.scale._dask_table import DaskSample, DaskTable
@@ -64,7 +65,7 @@ def as_sample(x: Any, weights: Any = None, axis: Any = None) -> DaskSample:
     others = weights if isinstance(weights, da.Array) else None
     z = as_vector("x", x, None if others is None else others.chunks, scheduler)
     if axis not in (None, 0, -1, (0,), (-1,), [0], [-1]):
-        raise ValueError(f"axis must be None, 0 or -1 for one-dimensional Dask losses; found {axis!r}.")
+        raise ValueError(f"axis must be None, 0 or -1 for one-dimensional Dask losses; found {shown(axis)}.")
     if z.shape[0] == 0:
         raise ValueError("x is empty: at least one sample is needed.")
     if weights is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._checks import shown
 from certeq.scale._compute import DaskArray, da, tokenize
 
 CHUNK = 2_000_000  # losses per chunk: 16 MB in double precision
@@ -50,7 +51,7 @@ def open_npy(path: str | PathLike[str], chunk: int = CHUNK) -> DaskArray:
     95.5
     """
     if chunk < 1:
-        raise ValueError(f"chunk must be at least 1 row; found {chunk!r}.")
+        raise ValueError(f"chunk must be at least 1 row; found {shown(chunk)}.")
     name = fspath(path)
     array = np.load(name, mmap_mode="r")
     if array.ndim == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from certeq._checks import check_instance
+from certeq._checks import check_instance, shown
 from certeq.utilities import Risk, Utility
 
 Dim = int | tuple[int, ...] | None
@@ -49,14 +49,14 @@ def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     whole = isinstance(dim, (int, tuple, list)) and all(isinstance(d, int) for d in _each(dim))
     if not whole or isinstance(dim, bool):
-        raise TypeError(f"dim must be a whole number, a tuple of them, or None; found {dim!r}.")
+        raise TypeError(f"dim must be a whole number, a tuple of them, or None; found {shown(dim)}.")
     dims = _each(dim)
     for d in dims:
         if not -max(ndim, 1) <= d < max(ndim, 1):
-            raise IndexError(f"dim must name dimensions of losses, which have {ndim}; found {dim!r}.")
+            raise IndexError(f"dim must name dimensions of losses, which have {ndim}; found {shown(dim)}.")
     axes = tuple(d % max(ndim, 1) for d in dims)
     if len(set(axes)) < len(axes):
-        raise ValueError(f"dim must not name a dimension twice; found {dim!r}.")
+        raise ValueError(f"dim must not name a dimension twice; found {shown(dim)}.")
     return axes[:ndim]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from certeq._backend import Array, as_float, is_tensor
-from certeq._checks import check_number
+from certeq._checks import check_number, shown
 from certeq.utilities._base import Utility
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
 from certeq.utilities._risk import WeightedRisks, plain_number
@@ -302,11 +302,11 @@ def _check_inner(utility: Any) -> None:
 
 def _check_weight(weight: Any) -> None:
     if isinstance(weight, (Utility, str, bool, complex)) or not (np.isscalar(weight) or is_tensor(weight)):
-        raise TypeError(f"A utility can be multiplied by a number only; found {weight!r}.")
+        raise TypeError(f"A utility can be multiplied by a number only; found {shown(weight)}.")
     if is_tensor(weight) and weight.is_meta:  # has no value yet; it is checked again where it is used
         return
     if not 0.0 <= as_float(weight) < np.inf:
-        raise ValueError(f"The weight of a utility must be a finite number, not negative; found {weight!r}.")
+        raise ValueError(f"The weight of a utility must be a finite number, not negative; found {shown(weight)}.")
 
 
 def in_brackets(utility: Utility) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from certeq._backend import NUMPY, Array, is_tensor
+from certeq._checks import shown
 from certeq.utilities._base import Utility
 from certeq.utilities._differentiate import Jet, differentiate
 from certeq.utilities._numeric import conjugate_by_search, curvature_bound, find_anchor
@@ -312,7 +313,7 @@ class _Examination:
             if function is None and which != "u":
                 continue
             if not callable(function):
-                raise TypeError(f"{which} must be a function of a NumPy array; found {function!r}.")
+                raise TypeError(f"{which} must be a function of a NumPy array; found {shown(function)}.")
         with np.errstate(all="ignore"):
             value = self._evaluate(custom.u, "u")
             self._check_numbers("u", value)

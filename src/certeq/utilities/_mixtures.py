@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_number
+from certeq._checks import check_number, shown
 from certeq.utilities._risk import CoherentRisk, Risk, WeightedRisks, plain_number
 from certeq.utilities.forms import Inner, Term
 
@@ -51,7 +51,7 @@ class Mixture(WeightedRisks):
     def __init__(self, weights: Sequence[float], risks: Sequence[Risk]) -> None:
         for name, given in (("weights", weights), ("risks", risks)):
             if isinstance(given, (str, bytes, Risk)) or not hasattr(given, "__iter__"):
-                raise TypeError(f"{name} must be a list, one entry for each risk; found {given!r}.")
+                raise TypeError(f"{name} must be a list, one entry for each risk; found {shown(given)}.")
         self._check_parts(tuple(weights), tuple(risks))
         self.weights: tuple[float, ...] = tuple(weights)
         self.risks: tuple[Risk, ...] = tuple(risks)
@@ -67,7 +67,7 @@ class Mixture(WeightedRisks):
         for i, (weight, risk) in enumerate(zip(weights, parts, strict=True)):
             check_number(f"weights[{i}]", weight, above=0.0)
             if not isinstance(risk, Risk):
-                raise TypeError(f"risks[{i}] must be a risk, such as certeq.CVaR(0.05); found {risk!r}.")
+                raise TypeError(f"risks[{i}] must be a risk, such as certeq.CVaR(0.05); found {shown(risk)}.")
         total = float(sum(weights))
         if abs(total - 1.0) > 1e-9:
             shares = ", ".join(f"{weight / total:.4g}" for weight in weights)
@@ -185,7 +185,7 @@ class Distortion(SortedRisk):
 
     def __init__(self, g: Callable[[Any], Any]) -> None:
         if not callable(g):
-            raise TypeError(f"g must be a function on [0, 1], such as numpy.sqrt; found {g!r}.")
+            raise TypeError(f"g must be a function on [0, 1], such as numpy.sqrt; found {shown(g)}.")
         _check_distortion(g)
         self.g = g
 

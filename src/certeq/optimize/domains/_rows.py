@@ -459,7 +459,7 @@ def _refuse_single_rows(name: str, relation: str, matrix: Vector, rhs: Vector, l
         i = int(np.argmax(bad))
         raise InfeasibleError(
             f"Polyhedron is empty: {name}[{i}] theta lies in [{least[i]:.6g}, {most[i]:.6g}] within the bounds, "
-            f"but must be {relation} {rhs[i]!r}"
+            f"but must be {relation} {float(rhs[i])!r}"
         )
 
 

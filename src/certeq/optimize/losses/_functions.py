@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from certeq._checks import check_number
+from certeq._checks import check_number, shown
 from certeq.optimize.losses._base import Floats, Loss, Product, count_samples
 
 
@@ -27,7 +27,7 @@ class _FunctionLoss(Loss):
         lipschitz: float = float("inf"),
     ) -> None:
         if not callable(function):
-            raise TypeError(f"function must be callable as function(theta, xi); found {function!r}.")
+            raise TypeError(f"function must be callable as function(theta, xi); found {shown(function)}.")
         self.function = function
         self.samples = None if samples is None else self.check_samples(samples)
         self.convex = convex

@@ -18,6 +18,7 @@ from certeq._checks import (
     check_number,
     check_weights,
     probabilities,
+    shown,
 )
 from certeq._table import Array, Block, Table
 from certeq.optimize.domains import Domain
@@ -284,7 +285,7 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
         assert isinstance(entropy, int)
         return np.random.default_rng(entropy), entropy
     if isinstance(rng, bool) or not hasattr(rng, "__index__"):
-        raise TypeError(f"rng must be a seed, a numpy Generator or None; found {rng!r}.")
+        raise TypeError(f"rng must be a seed, a numpy Generator or None; found {shown(rng)}.")
     if int(rng) < 0:
         raise ValueError(f"rng must be a seed not below 0; found {rng}.")
     return np.random.default_rng(int(rng)), int(rng)

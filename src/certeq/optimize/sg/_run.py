@@ -116,7 +116,7 @@ class Run:
             k = self.iteration + 1
             step, m = 1.0 if step_at is None else step_at(k), int(batch_at(k))
             if not (0.0 < step < math.inf and (m > 0 or m == FULL)):
-                raise ValueError(f"step and batch must be above 0; found {step!r} and {m} at iteration {k}.")
+                raise ValueError(f"step and batch must be above 0; found {float(step)!r} and {m} at iteration {k}.")
             if self.correction is not None and self.correction.due:
                 m = FULL
             batch, size = self.source.draw(m)
