@@ -36,7 +36,7 @@ from certeq.optimize.predictor import (
     smooth_gap,
 )
 from certeq.risk.solvers import solve_inner
-from certeq.utilities import Mean, Pieces
+from certeq.utilities import CVaR, Mean, Pieces
 from certeq.utilities.forms import Inner, Term
 
 _SERVES = 0.2  # an old Hessian is kept while each step with it shrinks the gradient at least so far
@@ -47,6 +47,7 @@ _FIRST = 0.1  # the barrier at first, in units of the spread of the losses and o
 _FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
 _SETTLED, _SETTLED_LAST = 1e-5, 1e-10  # decrements of Newton's method, in units of the barrier, before that shrinks
 _SHRINK = 0.01  # by how much it may at once
+_ATTEMPT = 40  # steps in which the limit of a scale at 0 may prove itself the answer
 _ROUGH = 0.05  # of its first gradient, how small that of a start need be
 
 
@@ -69,6 +70,10 @@ def solve_linear(
         solve, spent = None, 0
         if not warm and (has_kinks(objective.inner) or scales_of(objective.inner)):
             theta, spent = _least_mean(objective, theta, max_iter // 4)
+        limit = _limit(objective) if _is_largest(objective) else None
+        if limit is not None:
+            problem = KinkedProblem(objective.with_inner(limit), least, limit_of=objective)
+            return problem.solve(theta, tol, max_iter, spent)
         if has_kinks(objective.inner):
             return KinkedProblem(objective, least).solve(theta, tol, max_iter, spent)
         if not warm:
@@ -77,14 +82,15 @@ def solve_linear(
         bounded = _bounded(objective, theta)
         if bounded is not objective:
             rough = max(tol * scale, _ROUGH * float(np.abs(bounded.evaluate(theta).gradient).max()))
-            reached = minimize(bounded, theta, rough, max_iter - spent, solve=solve)
+            reached = minimize(bounded, theta, rough, (max_iter - spent) // 4, solve=solve)
             theta, solve, spent = reached.at.theta, reached.solve, spent + reached.iterations
-            if np.any(reached.at.inner <= bounded.inner.low):  # a scale on its way to 0: the risk has kinks there
-                return KinkedProblem(objective, least).solve(theta, tol, max_iter, spent, reached.at.inner)
+            # A scale on its way to 0: the risk has kinks there, and near them Newton's method alone crawls.
+            if not reached.converged or np.any(reached.at.inner <= bounded.inner.low):
+                return _towards_zero(objective, reached.at, least, tol, max_iter, spent)
         reached = minimize(bounded, theta, tol * scale, max_iter - spent, solve=solve)
         at, spent = reached.at, spent + reached.iterations
         if np.any(at.inner <= bounded.inner.low):
-            return KinkedProblem(objective, least).solve(at.theta, tol, max_iter, spent, at.inner)
+            return _towards_zero(objective, at, least, tol, max_iter, spent)
         gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
         converged = reached.converged or gap <= tol * spread(objective, at.losses, least)
     thresholds = at.inner[thresholds_of(objective.inner)]
@@ -174,6 +180,53 @@ def _bounded(objective: LinearObjective, theta: Floats) -> LinearObjective:
     losses = objective.loss.evaluate(objective.scores(theta))[0]
     low = np.maximum(objective.risk(losses).inner[which] / _FALL, 1e-3 * spread(objective, losses))
     return objective.with_inner(with_least(objective.inner, low))
+
+
+def _towards_zero(objective: LinearObjective, at: At, least: float, tol: float, max_iter: int, spent: int) -> Fitted:
+    """Solve where a scale seems to tend to 0: with the scale, and if that stalls by the limit, a CVaR.
+
+    With s = 0 the risk is the CVaR of its steepest slope, or the largest loss. It is never above that, and not below
+    what a tilt of the limit gives if that is one of the risk's own: so a minimum of the limit is one of the risk then.
+    """
+    limit = _limit(objective)
+    enough = max_iter if limit is None else max_iter - min(_ATTEMPT, (max_iter - spent) // 2)
+    found = KinkedProblem(objective, least).solve(at.theta, tol, enough, spent, at.inner)
+    if found.converged or limit is None:
+        return found
+    problem = KinkedProblem(objective.with_inner(limit), least, limit_of=objective)
+    other = problem.solve(at.theta, tol, max_iter, found.iterations)
+    return other if other.converged else replace(found, iterations=other.iterations)
+
+
+def _is_largest(objective: LinearObjective) -> bool:
+    """Whether every risk with a scale is the largest loss, whatever the losses: its tilt may be all on one sample."""
+    inner, each = objective.inner, objective.shares()[: 1 if objective.weights is None else None]
+    for term in inner.terms:
+        if term.s is not None:
+            u, even = term.form.utility, float(inner.cost[term.t]) / term.weight
+            with np.errstate(over="ignore"):
+                cost = each * u.conjugate(even / each) + (1.0 - each) * u.conjugate(np.float64(0.0))
+            if not term.weight * float(np.max(cost)) <= float(inner.cost[term.s]):
+                return False
+    return bool(scales_of(inner))
+
+
+def _limit(objective: LinearObjective) -> Inner | None:
+    """The risk with every scale at 0; None where it is no sum of CVaRs."""
+    inner = objective.inner
+    cost, terms = inner.cost[thresholds_of(inner)], []
+    weight = float(objective.shares().min())  # a CVaR of no more than the weight of a sample is the largest loss
+    for k, (term, share) in enumerate(zip(inner.terms, cost.tolist(), strict=True)):
+        if term.s is None:
+            terms.append(replace(term, t=k))
+            continue
+        low, high = term.form.utility.slope_range
+        alpha = max(share / (term.weight * high), weight)
+        if low != 0.0 or not alpha < 1.0:
+            return None
+        terms.append(replace(CVaR(alpha).inner().terms[0], weight=share, t=k))
+    free = np.full(len(cost), np.inf)
+    return Inner(cost, -free, free, tuple(terms))
 
 
 # -- without kinks ----------------------------------------------------------------------------------------------------
@@ -300,11 +353,13 @@ class KinkedProblem:
     """The objective with its kinks split off, and scales that may tend to 0.
 
     ``jumps`` are those of the kinks of all terms, one after the other, times the weights of the terms; ``multipliers``
-    below are per unit of sample weight, between 0 and them. ``least`` is the spread of losses that are hardly any.
+    below are per unit of sample weight, between 0 and them. ``least`` is the spread of losses that are hardly any. With
+    ``limit_of`` the risk is the limit of that objective's, whose value and tilt the answer is judged by.
     """
 
-    def __init__(self, objective: LinearObjective, least: float) -> None:
+    def __init__(self, objective: LinearObjective, least: float, limit_of: LinearObjective | None = None) -> None:
         self.objective, self.inner, self.least = objective, objective.inner, least
+        self.judge = objective if limit_of is None else limit_of
         self.w = objective.shares()
         kinks = [(term, kink) for term in self.inner.terms for kink in term.form.kinks]
         self.owner = [term for term, _ in kinks]
@@ -506,11 +561,13 @@ class KinkedProblem:
         """
         objective, w = self.objective, self.w
         lower, tilt = 0.0, np.zeros(len(w))
-        for term in self.inner.terms:
+        for term, judge in zip(self.inner.terms, self.judge.inner.terms, strict=True):
             own = multipliers[[j for j, owner in enumerate(self.owner) if owner is term]]
             plane, part = self._supported(term, point, own)
+            if judge.s is not None and term.s is None:
+                plane, part = self._within(judge, part / w, point)
             lower, tilt = lower + plane, tilt + part
-        solved = objective.risk(point.losses)
+        solved = self.judge.risk(point.losses)
         gradient = objective.gradient(point.theta, point.slopes, tilt)
         value, norm = solved.value + objective.ridge(point.theta), float(np.abs(gradient).max())
         # The plane lies where the tilt's own weighted losses are least: one Newton step on them, for squares exact.
@@ -523,7 +580,7 @@ class KinkedProblem:
         gap = gap_of(objective, value, bound, point.losses)
         estimate = min(gap, solved.value - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
         good = estimate <= tol * spread(objective, point.losses, self.least)
-        thresholds = solved.inner[thresholds_of(self.inner)]
+        thresholds = solved.inner[thresholds_of(self.judge.inner)]
         return estimate, Fitted(point.theta, value, thresholds, norm, gap, iterations, good)
 
     def _supported(self, term: Term, point: _Iterate, multipliers: Floats) -> tuple[float, Floats]:
@@ -552,7 +609,13 @@ class KinkedProblem:
             over = point.losses - t - term.form.kink_locations[:, None]
             hinges = (multipliers * over).sum(axis=0)
             return share * t + float(w @ (self._smooth_value(term, point) + hinges)), w * slopes
-        even, cost, u = share / term.weight, float(self.inner.cost[term.s]), term.form.utility
+        return self._within(term, slopes, point)
+
+    def _within(self, term: Term, slopes: Floats, point: _Iterate) -> tuple[float, Floats]:
+        """The plane of a tilt, given per unit of sample weight, of a term with a scale."""
+        w, inner = self.w, self.judge.inner
+        share, cost, u = float(inner.cost[term.t]), float(inner.cost[term.s or 0]), term.form.utility
+        even = share / term.weight
         least, most = (
             term.weight * float(w @ np.asarray(u.conjugate(y))) for y in (even + 0.0 * w, slopes / term.weight)
         )
