@@ -94,6 +94,68 @@ def test_a_scale_that_tends_to_zero(risk: Any) -> None:
     assert 0.0 < model.gap_ <= 1e-8
 
 
+LARGEST = [ce.HMCR(2, 0.05), ce.HMCR(3, 0.1), ce.HMCR(1.5, 0.05), ce.EVaR(0.02), ce.MonotoneMeanVariance(2).ball(30.0)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [0, 2])
+@pytest.mark.parametrize("risk", LARGEST, ids=repr)
+def test_so_few_samples_that_the_risk_is_the_largest_loss(risk: Any, classes: int, weighted: bool) -> None:
+    X, target, weight = _data(20, 8)
+    y = target if classes == 0 else (target > 0.3).astype(int)
+    w = weight / weight.sum() if weighted else np.full(20, 0.05)
+    total = float(weight.sum()) if weighted else 20.0
+    model: Any = OCERegressor(risk) if classes == 0 else OCEClassifier(risk)
+    model.fit(X, y, sample_weight=weight if weighted else None)
+    penalty = (2.0 if classes == 0 else 1.0) / total
+    best = _minimum(ce.CVaR(1e-3), X, y, penalty, w, classes)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(best, abs=SLACK)
+    assert 0.0 < model.gap_ <= 1e-8
+    np.testing.assert_allclose(model.threshold_, ce.threshold(model.losses(X, y), risk, w), rtol=1e-9)
+
+
+@pytest.mark.parametrize("risk", [ce.HMCR(1.5, 0.1), ce.HMCR(2, 0.15), ce.HMCR(2, 0.3)], ids=repr)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_scale_at_zero_where_the_risk_is_not_always_the_largest_loss(risk: ce.HMCR, seed: int) -> None:
+    """Power p: the largest losses are so many, of one size, that the risk is theirs; or they are not."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 6))
+    y = X @ rng.normal(size=6) + rng.standard_t(4, size=60)
+    model = OCERegressor(risk).fit(X, y)
+    c, b, t = cp.Variable(6), cp.Variable(), cp.Variable()
+    tail = cp.norm(cp.pos(cp.square(X @ c + b - y) - t), risk.p) / (risk.alpha * 60 ** (1.0 / risk.p))
+    problem = cp.Problem(cp.Minimize(t + tail + cp.sum_squares(c) / 60.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(solver=cp.CLARABEL)
+    assert model.converged_
+    assert model.objective_ <= problem.value + SLACK * abs(problem.value)
+    assert model.objective_ - problem.value <= model.gap_ + SLACK * abs(problem.value)
+    assert model.gap_ <= 1e-8 * abs(model.objective_)
+
+
+def test_one_sample() -> None:
+    for risk in (KL, CHI, ce.HMCR(2, 0.1), ce.EVaR(0.5)):
+        model = OCERegressor(risk).fit([[1.0]], [2.0])
+        assert model.objective_ == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("first", [3.0, 1.0, 0.3, 0.1, 0.05, 0.02])
+def test_a_step_that_went_nowhere_leads_back_to_the_path(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With some of these first barriers one product of slack and multiplier was far smaller than the others."""
+    monkeypatch.setattr("certeq.optimize.newton._FIRST", first)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 3))
+    y = np.where(X @ rng.normal(size=3) / np.sqrt(3.0) + 0.5 * rng.logistic(size=400) > 0.0, 1.0, -1.0)
+    for model in (
+        OCERegressor(0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)),
+        OCEClassifier(0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)),
+    ):
+        assert model.fit(X, y).converged_
+        assert model.n_iter_ < 60
+
+
 @pytest.mark.parametrize("risk", [KL, CHI, TAILS], ids=repr)
 def test_the_same_probability_for_all_where_nothing_can_be_told(risk: Any) -> None:
     rng = np.random.default_rng(3)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from certeq._threads import one_blas_thread
 from certeq.optimize.exact._risk import alone, has_kinks, scales_of, thresholds_of, with_least
@@ -31,17 +31,23 @@ from certeq.optimize.predictor import (
     LinearObjective,
     gap_of,
     lower_bound,
+    row_products,
     second_derivative,
     smooth_gap,
 )
 from certeq.risk.solvers import solve_inner
-from certeq.utilities import Mean, Pieces
+from certeq.utilities import CVaR, Mean, Pieces
 from certeq.utilities.forms import Inner, Term
 
 _SERVES = 0.2  # an old Hessian is kept while each step with it shrinks the gradient at least so far
 Solve = Callable[[Floats], Floats]
 _NEAR = 0.995  # how far towards a bound a step may go
+_SHORT = 0.1  # a step that went no further went nowhere
+_FIRST = 0.1  # the barrier at first, in units of the spread of the losses and of the largest jump
 _FALL = 8.0  # by which a scale may fall below that of a start, and then from bound to bound
+_SETTLED, _SETTLED_LAST = 1e-5, 1e-10  # decrements of Newton's method, in units of the barrier, before that shrinks
+_SHRINK = 0.01  # by how much it may at once
+_ATTEMPT = 40  # steps in which the limit of a scale at 0 may prove itself the answer
 _ROUGH = 0.05  # of its first gradient, how small that of a start need be
 
 
@@ -64,16 +70,27 @@ def solve_linear(
         solve, spent = None, 0
         if not warm and (has_kinks(objective.inner) or scales_of(objective.inner)):
             theta, spent = _least_mean(objective, theta, max_iter // 4)
+        limit = _limit(objective) if _is_largest(objective) else None
+        if limit is not None:
+            problem = KinkedProblem(objective.with_inner(limit), least, limit_of=objective)
+            return problem.solve(theta, tol, max_iter, spent)
         if has_kinks(objective.inner):
             return KinkedProblem(objective, least).solve(theta, tol, max_iter, spent)
         if not warm:
             theta, solve, steps = _start(objective, theta, tol * scale, max_iter - spent, rng)
             spent += steps
         bounded = _bounded(objective, theta)
+        if bounded is not objective:
+            rough = max(tol * scale, _ROUGH * float(np.abs(bounded.evaluate(theta).gradient).max()))
+            reached = minimize(bounded, theta, rough, (max_iter - spent) // 4, solve=solve)
+            theta, solve, spent = reached.at.theta, reached.solve, spent + reached.iterations
+            # A scale on its way to 0: the risk has kinks there, and near them Newton's method alone crawls.
+            if not reached.converged or np.any(reached.at.inner <= bounded.inner.low):
+                return _towards_zero(objective, reached.at, least, tol, max_iter, spent)
         reached = minimize(bounded, theta, tol * scale, max_iter - spent, solve=solve)
         at, spent = reached.at, spent + reached.iterations
-        if np.any(at.inner <= bounded.inner.low):  # a scale on its way to 0: the risk has kinks there
-            return KinkedProblem(objective, least).solve(at.theta, tol, max_iter, spent)
+        if np.any(at.inner <= bounded.inner.low):
+            return _towards_zero(objective, at, least, tol, max_iter, spent)
         gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
         converged = reached.converged or gap <= tol * spread(objective, at.losses, least)
     thresholds = at.inner[thresholds_of(objective.inner)]
@@ -165,6 +182,53 @@ def _bounded(objective: LinearObjective, theta: Floats) -> LinearObjective:
     return objective.with_inner(with_least(objective.inner, low))
 
 
+def _towards_zero(objective: LinearObjective, at: At, least: float, tol: float, max_iter: int, spent: int) -> Fitted:
+    """Solve where a scale seems to tend to 0: with the scale, and if that stalls by the limit, a CVaR.
+
+    With s = 0 the risk is the CVaR of its steepest slope, or the largest loss. It is never above that, and not below
+    what a tilt of the limit gives if that is one of the risk's own: so a minimum of the limit is one of the risk then.
+    """
+    limit = _limit(objective)
+    enough = max_iter if limit is None else max_iter - min(_ATTEMPT, (max_iter - spent) // 2)
+    found = KinkedProblem(objective, least).solve(at.theta, tol, enough, spent, at.inner)
+    if found.converged or limit is None:
+        return found
+    problem = KinkedProblem(objective.with_inner(limit), least, limit_of=objective)
+    other = problem.solve(at.theta, tol, max_iter, found.iterations)
+    return other if other.converged else replace(found, iterations=other.iterations)
+
+
+def _is_largest(objective: LinearObjective) -> bool:
+    """Whether every risk with a scale is the largest loss, whatever the losses: its tilt may be all on one sample."""
+    inner, each = objective.inner, objective.shares()[: 1 if objective.weights is None else None]
+    for term in inner.terms:
+        if term.s is not None:
+            u, even = term.form.utility, float(inner.cost[term.t]) / term.weight
+            with np.errstate(over="ignore"):
+                cost = each * u.conjugate(even / each) + (1.0 - each) * u.conjugate(np.float64(0.0))
+            if not term.weight * float(np.max(cost)) <= float(inner.cost[term.s]):
+                return False
+    return bool(scales_of(inner))
+
+
+def _limit(objective: LinearObjective) -> Inner | None:
+    """The risk with every scale at 0; None where it is no sum of CVaRs."""
+    inner = objective.inner
+    cost, terms = inner.cost[thresholds_of(inner)], []
+    weight = float(objective.shares().min())  # a CVaR of no more than the weight of a sample is the largest loss
+    for k, (term, share) in enumerate(zip(inner.terms, cost.tolist(), strict=True)):
+        if term.s is None:
+            terms.append(replace(term, t=k))
+            continue
+        low, high = term.form.utility.slope_range
+        alpha = max(share / (term.weight * high), weight)
+        if low != 0.0 or not alpha < 1.0:
+            return None
+        terms.append(replace(CVaR(alpha).inner().terms[0], weight=share, t=k))
+    free = np.full(len(cost), np.inf)
+    return Inner(cost, -free, free, tuple(terms))
+
+
 # -- without kinks ----------------------------------------------------------------------------------------------------
 
 
@@ -247,17 +311,13 @@ def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature:
     # Scaling to a unit diagonal makes the shift mean the same for every column, whatever its units.
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     H = H * scale[:, None] * scale
+    factor, failed = dpotrf(H, lower=True)
     shift = 0.0
-    while True:
-        try:
-            factor = cho_factor(H + shift * np.eye(len(H)), lower=True, check_finite=False)
-            if shift > 0.0 or float(factor[0].diagonal().min()) > 1e-7:
-                break
-        except LinAlgError:
-            pass
+    while failed or (shift == 0.0 and not float(factor.diagonal().min()) > 1e-7):
         shift = max(10.0 * shift, 1e-10)
+        factor, failed = dpotrf(H + shift * np.eye(len(H)), lower=True)
     shape = objective.shape
-    return lambda g: np.asarray((scale * cho_solve(factor, scale * g.ravel(), check_finite=False)).reshape(shape))
+    return lambda g: np.asarray((scale * dpotrs(factor, scale * g.ravel(), lower=True)[0]).reshape(shape))
 
 
 def _conjugate_gradients(
@@ -293,11 +353,13 @@ class KinkedProblem:
     """The objective with its kinks split off, and scales that may tend to 0.
 
     ``jumps`` are those of the kinks of all terms, one after the other, times the weights of the terms; ``multipliers``
-    below are per unit of sample weight, between 0 and them. ``least`` is the spread of losses that are hardly any.
+    below are per unit of sample weight, between 0 and them. ``least`` is the spread of losses that are hardly any. With
+    ``limit_of`` the risk is the limit of that objective's, whose value and tilt the answer is judged by.
     """
 
-    def __init__(self, objective: LinearObjective, least: float) -> None:
+    def __init__(self, objective: LinearObjective, least: float, limit_of: LinearObjective | None = None) -> None:
         self.objective, self.inner, self.least = objective, objective.inner, least
+        self.judge = objective if limit_of is None else limit_of
         self.w = objective.shares()
         kinks = [(term, kink) for term in self.inner.terms for kink in term.form.kinks]
         self.owner = [term for term, _ in kinks]
@@ -332,114 +394,131 @@ class KinkedProblem:
             return np.asarray(term.weight * term.form.smooth_slope(point.losses, t))
         return np.asarray(term.weight * term.form.smooth_slope((point.losses - t) / s))
 
-    def _over(self, point: _Iterate) -> Floats:
-        """F - t - k, one row per kink."""
-        return np.asarray(point.losses - (self.moves @ point.v)[:, None] - self.fixed)
+    def _in_inner(self, point: _Iterate) -> Floats:
+        """The derivative of the smooth part in the inner variables."""
+        slope = self.inner.cost.copy()
+        for term in self.inner.terms:
+            t, s = point.at(term)
+            own = self.w * self._smooth_slope(term, point)
+            slope[term.t] -= float(own.sum())
+            if term.s is not None:
+                slope[term.s] += float(self.w @ self._smooth_value(term, point) - own @ (point.losses - t)) / s
+        return np.asarray(slope)
 
     def _barrier(self, point: _Iterate, mu: float) -> float:
         """The objective of a stage, s included; +inf outside."""
-        slack, scales = point.s - self._over(point), point.v[self.scales]
+        slack, scales = point.s - point.over, point.v[self.scales]
         if not ((slack > 0.0).all() and (point.s > 0.0).all() and (scales > 0.0).all()):
             return float("inf")
-        total = (self.jumps * point.s).sum(axis=0) - mu * (np.log(point.s) + np.log(slack)).sum(axis=0)
+        fixed = float(self.inner.cost @ point.v) - mu * float(np.log(scales).sum()) + self.objective.ridge(point.theta)
+        for jump, s, free in zip(self.jumps[:, 0], point.s, slack, strict=True):
+            fixed += float(self.w @ (jump * s - mu * np.log(s * free)))
         for term in self.inner.terms:
-            total += self._smooth_value(term, point)
-        fixed = float(self.inner.cost @ point.v) - mu * float(np.log(scales).sum())
-        return fixed + float(self.w @ total) + self.objective.ridge(point.theta)
+            fixed += float(self.w @ self._smooth_value(term, point))
+        return fixed
 
     # -- the method ---------------------------------------------------------------------------------------------
 
-    def solve(self, theta: Floats, tol: float, max_iter: int, spent: int = 0) -> Fitted:
-        """Step until the gap, or its estimate, is at most tol times the spread of the losses."""
+    def solve(self, theta: Floats, tol: float, max_iter: int, spent: int = 0, inner: Floats | None = None) -> Fitted:
+        """Step until the gap, or its estimate, is at most tol times the spread of the losses.
+
+        ``inner`` are the best inner variables at theta of a risk without kinks, with scales at lower bounds.
+        """
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
         size = spread(self.objective, losses, self.least)
-        v = self.objective.risk(losses).inner
+        v = self.objective.risk(losses).inner if inner is None else inner.copy()
         v[self.scales] = np.maximum(v[self.scales], 0.1 * size)
-        point = _Iterate(theta, v, np.zeros(0), losses, slopes)
-        mu = 3.0 * size
+        point = self._iterate(theta, v, np.zeros(0), losses, slopes)
+        barrier = _Barrier(_FIRST * size * float(self.jumps.max(initial=1.0)))
+        if inner is not None:  # least at the bound, where a slope is left: so it is least with this barrier instead
+            left = self._in_inner(point)[self.scales] * v[self.scales]
+            barrier.mu = max(float(left.max()), 1e-3 * size)
         # On the central path in s and the multipliers, whatever theta and t.
-        over, reach = self._over(point), 2.0 * mu / self.jumps
+        mu, over = barrier.mu, point.over
+        reach = 2.0 * mu / self.jumps
         point.s = 0.5 * (over + reach + np.sqrt(over * over + reach * reach))
         multipliers = np.clip(mu / (point.s - over), 1e-12 * self.jumps, (1.0 - 1e-12) * self.jumps)
         of_scales = mu / v[self.scales]
         best: tuple[float, Fitted] | None = None
-        went, decrement = 0.0, np.inf
+        count = 2.0 * len(self.jumps) + len(self.scales)
         for iteration in range(spent, max_iter + 1):
-            slack, size = point.s - self._over(point), spread(self.objective, point.losses, self.least)
-            products = self.w * (multipliers * slack + (self.jumps - multipliers) * point.s)
-            mean_gap = float(products.sum()) + float(of_scales @ point.v[self.scales])
+            size = spread(self.objective, point.losses, self.least)
+            # m (s - over) + (jump - m) s
+            mean_gap = float(of_scales @ point.v[self.scales])
+            mean_gap += float(((self.jumps * point.s - multipliers * point.over) @ self.w).sum())
+            barrier.now, barrier.target = mean_gap / count, 0.5 * tol * size / count
             if iteration == max_iter or mean_gap <= 4.0 * tol * size:
                 found = self._certified(point, multipliers, iteration, tol)
                 best = found if best is None or not found[0] >= best[0] else best
                 # A gap that no longer falls although the barrier is all but gone is rounding.
                 if best[0] <= tol * size or mean_gap <= 1e-15 * size:
                     break
-            # Without scales each step finds its own. A term of a scale is as sharp as s is small, without multipliers:
-            # there Newton's method must settle before the barrier shrinks, less so after a short step.
-            if decrement <= 0.3 * mu:
-                count = 2.0 * len(self.jumps) + len(self.scales)
-                mu = max(0.25, min(1.0, (1.0 - went) ** 2)) * mean_gap / count
-            point, multipliers, of_scales, went, decrement = self._step(point, multipliers, of_scales, mu)
+            point, multipliers, of_scales = self._step(point, multipliers, of_scales, barrier)
         assert best is not None
         return best[1]
 
     def _step(
-        self, point: _Iterate, multipliers: Floats, of_scales: Floats, mu: float
-    ) -> tuple[_Iterate, Floats, Floats, float, float]:
+        self, point: _Iterate, multipliers: Floats, of_scales: Floats, barrier: _Barrier
+    ) -> tuple[_Iterate, Floats, Floats]:
         w, objective, scales = self.w, self.objective, point.v[self.scales]
-        slack = point.s - self._over(point)
+        slack = point.s - point.over
         rest = self.jumps - multipliers
-        inverse_slack = 1.0 / (slack + multipliers * point.s / rest)
-        stiffness = multipliers * inverse_slack
+        ratio = multipliers / rest
+        inverse_slack = 1.0 / (slack + ratio * point.s)
+        stiffness, pressed = multipliers * inverse_slack, multipliers * point.over
         curvature = Curvature.zero(len(w), len(point.v))
-        tilt = w * multipliers.sum(axis=0)
-        smooth_in_v = self.inner.cost.copy()  # the derivative in inner variables, but for the multipliers' part
+        tilt = multipliers.sum(axis=0)
         for j, moves in enumerate(self.moves):
-            curvature.add(w * stiffness[j], [(k, moves[k : k + 1]) for k in np.flatnonzero(moves).tolist()])
+            curvature.add(w * stiffness[j], [(k, float(moves[k])) for k in np.flatnonzero(moves).tolist()])
         for term in self.inner.terms:
             t, s = point.at(term)
-            z, own = (point.losses - t) / s, w * self._smooth_slope(term, point)
-            ways = [(term.t, np.ones(1))] if term.s is None else [(term.t, np.ones(1)), (term.s, np.asarray(z))]
+            tilt += self._smooth_slope(term, point)
             if not isinstance(term.form.shape, Pieces):
-                curvature.add(w * second_derivative(term.form, z, 0.0) * (term.weight / s), ways)
-            tilt += own
-            smooth_in_v[term.t] -= float(own.sum())
-            if term.s is not None:
-                smooth_in_v[term.s] += float(w @ self._smooth_value(term, point)) / s - float(own @ z)
+                z = (point.losses - t) / s
+                ways: list[tuple[int, Floats | float]] = [(term.t, 1.0)]
+                curvature.add(
+                    w * second_derivative(term.form, z, 0.0) * (term.weight / s),
+                    ways if term.s is None else [*ways, (term.s, z)],
+                )
+        tilt *= w
+        smooth_in_v = self._in_inner(point)  # but for the multipliers' part
         curvature.inner[self.scales, self.scales] += of_scales / scales
         solve = inverse(objective, point.slopes, np.maximum(tilt, 0.0), curvature)
 
-        def towards(first: Floats | float, second: Floats | float) -> tuple[Any, ...]:
+        def towards(first: Floats | float, second: Floats | float, mu: float) -> tuple[Any, ...]:
             """The step to products of slack and multipliers, and of s and what is left of these, as given."""
-            shift = (first - multipliers * slack - multipliers * (second / rest - point.s)) * inverse_slack
+            shift = (first - ratio * second + pressed) * inverse_slack
             in_v = smooth_in_v - self.moves.T @ ((multipliers + shift) @ w)
             in_v[self.scales] -= mu / scales
             # d/dv: in_v - M along + K dv = 0; eliminated, it leaves the matrix of `hessian`.
             aim = tilt + w * shift.sum(axis=0) + curvature.solve(in_v) @ curvature.mixed
             right = objective.gradient(point.theta, point.slopes, aim)
             step = -solve(right)
-            along = np.einsum("ik,ik->i", point.slopes, objective.scores(step))
+            along = row_products(point.slopes, objective.scores(step))
             dv = curvature.solve(curvature.mixed @ along - in_v)
             change = along - (self.moves @ dv)[:, None]
             d_multipliers = stiffness * change + shift
-            ds = (second - rest * point.s + point.s * d_multipliers) / rest
+            ds = (second + point.s * d_multipliers) / rest - point.s
             decrement = -float(np.vdot(step, right)) + float(in_v @ curvature.solve(in_v))
             return step, dv, change, d_multipliers, ds, decrement
 
-        first: Floats | float = mu
-        second: Floats | float = mu
-        if not self.scales:  # as far as a step without a barrier would go, and its products, to second order
-            _, _, change, d_multipliers, ds, _ = towards(0.0, 0.0)
+        if self.scales:
+            previous = barrier.mu
+            found = towards(previous, previous, previous)
+            mu = barrier.next(max(found[-1], 0.0) / previous)
+            step, dv, change, d_multipliers, ds, _ = found if mu == previous else towards(mu, mu, mu)
+        else:  # as far as a step without a barrier would go, and its products, to second order
+            _, _, change, d_multipliers, ds, _ = towards(0.0, 0.0, 0.0)
             dual = min(_longest(multipliers, d_multipliers), _longest(rest, -d_multipliers))
             length = min(_longest(point.s, ds), _longest(slack, ds - change))
-            now = float((w * (multipliers * slack + rest * point.s)).sum())
             m = multipliers + dual * d_multipliers
-            then = float(
-                (w * (m * (slack + length * (ds - change)) + (self.jumps - m) * (point.s + length * ds))).sum()
-            )
-            mu = max(1e-3, (then / now) ** 3) * now / (2.0 * len(self.jumps))
-            first, second = mu - d_multipliers * (ds - change), mu + d_multipliers * ds
-        step, dv, change, d_multipliers, ds, decrement = towards(first, second)
+            s, over = point.s + length * ds, point.over + length * change
+            then = float(((self.jumps * s - m * over) @ w).sum()) / (2.0 * len(self.jumps))
+            # After a step that went nowhere some products are far smaller than others: first back to the path.
+            ahead = barrier.went > _SHORT
+            mu = barrier.mu = (max(1e-3, (then / barrier.now) ** 3) if ahead else 1.0) * barrier.now
+            first, second = mu - d_multipliers * (ds - change) * ahead, mu + d_multipliers * ds * ahead
+            step, dv, change, d_multipliers, ds, _ = towards(first, second, mu)
         d_of_scales = (mu - of_scales * (scales + dv[self.scales])) / scales
         # Multipliers and the rest move by their own length; the primal part by one that lowers the barrier function.
         dual = min(
@@ -455,15 +534,21 @@ class KinkedProblem:
             length *= 0.5
         else:
             there, length = point, 0.0
-        return there, multipliers + dual * d_multipliers, of_scales + dual * d_of_scales, min(length, dual), decrement
+        barrier.went = min(length, dual)
+        return there, multipliers + dual * d_multipliers, of_scales + dual * d_of_scales
+
+    def _iterate(self, theta: Floats, v: Floats, s: Floats, losses: Floats, slopes: Floats) -> _Iterate:
+        """A point, and F - t - k there, one row per kink."""
+        over = losses - ((self.moves @ v)[:, None] + self.fixed)
+        return _Iterate(theta, v, s, losses, slopes, over)
 
     def _moved(self, point: _Iterate, length: float, step: Floats, dv: Floats, ds: Floats) -> _Iterate:
         theta = point.theta + length * step
         losses, slopes = self.objective.loss.evaluate(self.objective.scores(theta))
-        moved = _Iterate(theta, point.v + length * dv, point.s + length * ds, losses, slopes)
+        moved = self._iterate(theta, point.v + length * dv, point.s + length * ds, losses, slopes)
         # F is not linear: s follows it where the slack of the linear model has gone.
-        slack = (1.0 - _NEAR * length) * (point.s - self._over(point))
-        moved.s = np.maximum(moved.s, self._over(moved) + slack)
+        slack = (1.0 - _NEAR * length) * (point.s - point.over)
+        moved.s = np.maximum(moved.s, moved.over + slack)
         return moved
 
     # -- the bound ----------------------------------------------------------------------------------------------
@@ -476,11 +561,13 @@ class KinkedProblem:
         """
         objective, w = self.objective, self.w
         lower, tilt = 0.0, np.zeros(len(w))
-        for term in self.inner.terms:
+        for term, judge in zip(self.inner.terms, self.judge.inner.terms, strict=True):
             own = multipliers[[j for j, owner in enumerate(self.owner) if owner is term]]
             plane, part = self._supported(term, point, own)
+            if judge.s is not None and term.s is None:
+                plane, part = self._within(judge, part / w, point)
             lower, tilt = lower + plane, tilt + part
-        solved = objective.risk(point.losses)
+        solved = self.judge.risk(point.losses)
         gradient = objective.gradient(point.theta, point.slopes, tilt)
         value, norm = solved.value + objective.ridge(point.theta), float(np.abs(gradient).max())
         # The plane lies where the tilt's own weighted losses are least: one Newton step on them, for squares exact.
@@ -493,7 +580,7 @@ class KinkedProblem:
         gap = gap_of(objective, value, bound, point.losses)
         estimate = min(gap, solved.value - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
         good = estimate <= tol * spread(objective, point.losses, self.least)
-        thresholds = solved.inner[thresholds_of(self.inner)]
+        thresholds = solved.inner[thresholds_of(self.judge.inner)]
         return estimate, Fitted(point.theta, value, thresholds, norm, gap, iterations, good)
 
     def _supported(self, term: Term, point: _Iterate, multipliers: Floats) -> tuple[float, Floats]:
@@ -522,7 +609,13 @@ class KinkedProblem:
             over = point.losses - t - term.form.kink_locations[:, None]
             hinges = (multipliers * over).sum(axis=0)
             return share * t + float(w @ (self._smooth_value(term, point) + hinges)), w * slopes
-        even, cost, u = share / term.weight, float(self.inner.cost[term.s]), term.form.utility
+        return self._within(term, slopes, point)
+
+    def _within(self, term: Term, slopes: Floats, point: _Iterate) -> tuple[float, Floats]:
+        """The plane of a tilt, given per unit of sample weight, of a term with a scale."""
+        w, inner = self.w, self.judge.inner
+        share, cost, u = float(inner.cost[term.t]), float(inner.cost[term.s or 0]), term.form.utility
+        even = share / term.weight
         least, most = (
             term.weight * float(w @ np.asarray(u.conjugate(y))) for y in (even + 0.0 * w, slopes / term.weight)
         )
@@ -538,13 +631,44 @@ class _Iterate:
     s: Floats  # (kinks, n), above max(0, F - t - k)
     losses: Floats
     slopes: Floats
+    over: Floats  # (kinks, n), F - t - k
 
     def at(self, term: Term) -> tuple[float, float]:
         """Threshold and scale of a term."""
         return float(self.v[term.t]), 1.0 if term.s is None else float(self.v[term.s])
 
 
+@dataclass
+class _Barrier:
+    """How strong the barrier is, and how it may shrink where there are scales.
+
+    Without scales each step finds its own. A term of a scale is as sharp as s is small, without multipliers: there
+    Newton's method must settle before the barrier shrinks. What is off then is off in the unit of s, so that it grows
+    as s shrinks: the better it has settled, and the better the last time went, the more. Beyond the target rounding of
+    the losses comes near s, so that it shrinks slowly there.
+    """
+
+    mu: float
+    now: float = np.inf  # the mean product of slack and multiplier
+    target: float = 0.0  # as weak as it need be
+    went: float = 1.0  # how far the last step went
+    shrink: float = 1.0
+
+    def next(self, off: float) -> float:
+        """Make it weaker if ``off`` allows, the decrement of Newton's method in units of mu."""
+        beyond = self.now <= 4.0 * self.target
+        if off <= (_SETTLED_LAST if beyond else _SETTLED):
+            slow = beyond or self.went < 1.0
+            self.shrink = 0.25 if slow else min(0.25, max(_SHRINK, 0.25 * self.shrink, 10.0 * float(np.sqrt(off))))
+            mu = max(self.shrink, min(1.0, (1.0 - self.went) ** 2)) * self.now
+            self.mu = mu if beyond else max(mu, self.target)
+        return self.mu
+
+
 def _longest(a: Floats, da: Floats) -> float:
     """The longest step up to 1 that keeps a + length*da above 0."""
-    down = da < 0.0
-    return float(min(1.0, _NEAR * np.min(-a[down] / da[down]))) if np.any(down) else 1.0
+    if a.size == 0:
+        return 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fastest = -float(np.fmin.reduce(da / a, axis=None))
+    return 1.0 if not fastest > _NEAR else _NEAR / fastest

@@ -31,11 +31,13 @@ __all__ = [
     "SquaredScore",
     "gap_of",
     "lower_bound",
+    "row_products",
     "second_derivative",
     "smooth_gap",
 ]
 
 _ROWS = 1024  # rows of X that are scaled at a time: they stay in the cache until they are multiplied
+_NARROW = 32  # columns up to which the product of two matrices is faster than that of one with itself
 _PARTS = 16  # parts of X that threads share
 _MANY = 1 << 24  # multiplications below which one thread does it all
 DENSE = 1000  # parameters up to which a Hessian is formed and factored; beyond, conjugate gradients
@@ -63,6 +65,7 @@ class LinearObjective:
         self.shape = (loss.outputs, self.columns + intercept)
         self.size = self.shape[0] * self.shape[1]
         self._plain = plain_form(inner)
+        self._shares = weights
 
     def with_inner(self, inner: Inner) -> LinearObjective:
         """Return the same losses under another risk."""
@@ -89,7 +92,9 @@ class LinearObjective:
 
     def shares(self) -> Floats:
         """Return the sample weights, equal ones written out."""
-        return np.full(len(self.X), 1.0 / len(self.X)) if self.weights is None else self.weights
+        if self._shares is None:
+            self._shares = np.full(len(self.X), 1.0 / len(self.X))
+        return self._shares
 
     def risk(self, losses: Floats) -> SolvedInner:
         """Return the risk of losses under the sample weights, its inner variables and its tilt."""
@@ -143,9 +148,9 @@ class LinearObjective:
             z = at.losses if term.s is None else (at.losses - t) / s
             diagonal = second_derivative(term.form, z, t if term.s is None else 0.0) * (term.weight / s)
             diagonal = diagonal / diagonal.size if self.weights is None else self.weights * diagonal
-            ways = [(term.t, np.ones(1))]
+            ways: list[tuple[int, Floats | float]] = [(term.t, 1.0)]
             if term.s is not None and s > self.inner.low[term.s]:
-                ways.append((term.s, np.asarray(z)))
+                ways.append((term.s, z))
             found.add(diagonal, ways)
         return found
 
@@ -180,7 +185,7 @@ class LinearObjective:
         change = self.scores(v)
         sums = np.zeros_like(slopes)
         if curvature is not None:
-            along = np.einsum("ik,ik->i", slopes, change)
+            along = row_products(slopes, change)
             weighed = curvature.total * along - curvature.solve(curvature.mixed @ along) @ curvature.mixed
             sums += weighed[:, None] * slopes
         for k in range(outputs):
@@ -193,7 +198,7 @@ class LinearObjective:
     def _gram(self, weight: Floats) -> Floats:
         """sum_i weight_i (x_i, 1)(x_i, 1)^T, by blocks of rows on all cores; the blocks depend on n alone."""
         d, n = self.columns, len(self.X)
-        root = np.sqrt(weight) if float(weight.min()) >= 0.0 else None
+        root = np.sqrt(weight) if d > _NARROW and float(weight.min()) >= 0.0 else None
         height = max(_ROWS, -(-n // _PARTS))
 
         def part(start: int) -> tuple[Floats, Floats]:
@@ -206,7 +211,7 @@ class LinearObjective:
                 if root is None:
                     np.multiply(X, weight[rows, None], out=scaled)
                     inner += scaled.T @ X
-                    edge += scaled.sum(axis=0)
+                    edge += weight[rows] @ X
                 else:  # one matrix times itself is half the work
                     np.multiply(X, root[rows, None], out=scaled)
                     inner += scaled.T @ scaled
@@ -257,16 +262,20 @@ class Curvature:
         """Of a linear risk."""
         return cls(np.zeros(samples), np.zeros((variables, samples)), np.zeros((variables, variables)))
 
-    def add(self, diagonal: Floats, ways: list[tuple[int, Floats]]) -> None:
+    def add(self, diagonal: Floats, ways: list[tuple[int, Floats | float]]) -> None:
         """Add the curvature of a function of F - sum_j way_j v_j, given which variables move it and how."""
         self.total += diagonal
         for j, way in ways:
-            self.mixed[j] += diagonal * way
+            moved = diagonal * way
+            self.mixed[j] += moved
             for l, other in ways:
-                self.inner[j, l] += float(np.sum(diagonal * way * other))
+                self.inner[j, l] += float(moved.sum()) * other if isinstance(other, float) else float(moved @ other)
 
     def solve(self, right: Floats) -> Floats:
         """K^-1 times a vector or matrix; a variable without curvature stays where it is."""
+        if self._inverse is None and len(self.inner) == 1:
+            only = float(self.inner[0, 0])
+            self._inverse = np.array([[1.0 / only if only > 0.0 else 0.0]])
         if self._inverse is None:
             diagonal = self.inner.diagonal()
             free = np.flatnonzero(diagonal > 0.0)
@@ -276,6 +285,11 @@ class Curvature:
             self._inverse = np.zeros_like(self.inner)
             self._inverse[np.ix_(free, free)] = np.linalg.inv(K) * scale[:, None] * scale
         return np.asarray(self._inverse @ right)
+
+
+def row_products(a: Floats, b: Floats) -> Floats:
+    """sum_k a_ik b_ik for every i."""
+    return np.asarray(a[:, 0] * b[:, 0] if a.shape[1] == 1 else np.einsum("ik,ik->i", a, b))
 
 
 def second_derivative(form: Form, losses: Floats, t: float) -> Floats:
