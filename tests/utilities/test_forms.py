@@ -412,3 +412,15 @@ def test_normalized_sums_do_not_stall(seed):
     assert (found.status, plain.status) == ("optimal", "optimal")
     assert found.relative_gap <= 1e-9
     assert found.value == pytest.approx(plain.value - ONE.oce_of_zero, abs=1e-9 * abs(plain.value))
+
+
+def test_an_estimate_with_two_thousand_kinks_in_little_memory():
+    u, x = stairs(2000), np.random.default_rng(1).standard_normal(65_000)
+    form(u)
+    tracemalloc.start()
+    found = ce.estimate(x, u)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6  # bytes
+    assert found.value == pytest.approx(ce.oce(x, u), rel=1e-13)
+    assert found.stderr > 0.0
