@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import certeq as ce
 from certeq._table import ArrayTable
 from certeq.risk.solvers import solve_inner, solve_long_risk, solve_risk
+from tests.hostile import Counted, reads_of
 
 PIECES = ce.utility(lambda x: np.maximum(np.maximum(0.0 * x, 1.5 * x - 0.1), np.maximum(5.0 * x - 3.0, 0.5 * x)))
 SOFT = ce.utility(lambda x: np.logaddexp(0.0, x) + 0.5 * np.maximum(x, 0.0))
@@ -391,3 +392,17 @@ def test_evar_of_many_samples_takes_few_reads():
     rng = np.random.default_rng(6)
     for x in (rng.normal(size=400_000), rng.standard_t(5, size=400_000), rng.exponential(size=400_000)):
         assert solve_long_risk(ArrayTable(x, None), ce.EVaR(0.05)).passes <= 6
+
+
+@pytest.mark.slow
+def test_evar_of_ten_million_samples_takes_few_reads(tmp_path):
+    """Of a file that is read in blocks; an answer of the vector in memory is the second method."""
+    x = np.lib.format.open_memmap(tmp_path / "losses.npy", mode="w+", dtype=np.float64, shape=(10_000_000,))
+    rng = np.random.default_rng(6)
+    for draw in (rng.standard_normal, lambda n: rng.standard_t(5, size=n), rng.standard_exponential):
+        x[:] = draw(len(x))
+        for alpha in (0.05, 0.001):
+            found, reads = reads_of(lambda alpha=alpha: solve_long_risk(Counted(x), ce.EVaR(alpha)))
+            assert reads == found.passes <= 6
+            wanted = solve_risk(np.asarray(x), None, ce.EVaR(alpha))
+            assert abs(found.value - wanted.value) <= 1e-13 * np.ptp(x)
