@@ -366,6 +366,16 @@ def test_rows_frames_axes_and_weights(risk):
     assert ce.threshold(frame, risk).shape == (4, *parts)
 
 
+@pytest.mark.parametrize("risk", [ce.EVaR(0.05), ce.EVaR(0.9), *BALLS[3:6], BALLS[8], MIXTURES[0]], ids=repr)
+def test_one_vector_of_weights_for_many_rows(risk):
+    x, w = RNG.normal(size=(3, 4, 33)), RNG.random(33)
+    for axis, table in ((-1, x), (0, np.moveaxis(x, -1, 0))):
+        found, tilts = ce.oce(table, risk, weights=w, axis=axis), ce.tilt(table, risk, weights=w, axis=axis)
+        wanted = [[ce.oce(row, risk, weights=w) for row in rows] for rows in x]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        np.testing.assert_allclose(np.moveaxis(tilts, axis, -1)[1, 2], ce.tilt(x[1, 2], risk, weights=w), atol=1e-12)
+
+
 def test_refusals():
     x = np.arange(5.0)
     with pytest.raises(TypeError, match="no finite number of inner variables"):

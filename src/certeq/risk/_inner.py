@@ -80,6 +80,8 @@ def solve_inner(
     """
     found = np.empty(len(inner.cost))
     value, tilt = 0.0, None
+    if weights is not None:
+        weights = np.ascontiguousarray(weights)  # one vector for many rows is a view without strides
     with np.errstate(all="ignore"):
         for term in inner.terms:
             share = float(inner.cost[term.t])
