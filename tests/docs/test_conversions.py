@@ -99,6 +99,11 @@ class TestRiskfolio:
     def test_cvar(self, functions):
         assert ce.oce(-RETURNS, ce.CVaR(0.05)) == pytest.approx(float(functions.CVaR_Hist(RETURNS, 0.05)), abs=1e-12)
 
+    @pytest.mark.parametrize("alpha", [0.05, 0.3])
+    def test_evar(self, functions, alpha):
+        theirs, _ = functions.EVaR_Hist(RETURNS, alpha)
+        assert ce.oce(-RETURNS, ce.EVaR(alpha)) == pytest.approx(float(theirs), abs=1e-6)
+
     def test_entropic(self, functions):
         z, alpha = 0.7, 0.1
         ours = ce.oce(-RETURNS, ce.Entropic(1 / z)) - z * math.log(alpha)
@@ -204,6 +209,69 @@ class TestFastDro:
         assert ours == pytest.approx(self.worst(ball_of=size), abs=1e-5)
 
 
+def dro_module(name):
+    """A module of dro's linear models, without what the rest of that package imports."""
+    return pytest.importorskip(f"dro.linear_model.{name}", reason="dro is no dependency of the tests")
+
+
+def robust_risk(kind, n):
+    """The risk of dro's model of that kind with 0.4, or 0.7 for total variation, on n samples."""
+    return {
+        "kl": ce.Entropic(1.0).ball(0.4),
+        "chi2": ce.MonotoneMeanVariance(2).ball(0.4 / 2.0),
+        "cvar": ce.CVaR(0.4),
+        "tv": ce.Mixture([0.3, 0.7], [ce.CVaR(0.3), ce.CVaR(1.0 / n)]),
+    }[kind]
+
+
+class TestDro:
+    """The divergences of dro's linear models as its sources have them, and its own fits where it is installed."""
+
+    cp = pytest.importorskip("cvxpy")
+    X = np.random.default_rng(3).standard_normal((40, 2))
+    y = X @ [1.0, -0.5] + 0.5 * np.random.default_rng(4).standard_t(5, size=40)
+
+    def worst(self, kind):
+        """The largest mean under probabilities q/n that are so near to equal ones, or below 1/(0.4 n)."""
+        q = self.cp.Variable(N, nonneg=True)
+        constraints = [self.cp.sum(q) == N]
+        if kind == "kl":
+            constraints.append(-self.cp.sum(self.cp.entr(q)) / N <= 0.4)
+        elif kind == "chi2":
+            constraints.append(self.cp.sum_squares(q - 1.0) / N <= 0.4)
+        elif kind == "cvar":
+            constraints.append(q <= 1.0 / 0.4)
+        else:
+            constraints.append(0.5 * self.cp.norm1(q - 1.0) / N <= 0.7)
+        return self.cp.Problem(self.cp.Maximize(LOSSES @ q / N), constraints).solve(solver=self.cp.CLARABEL)
+
+    @pytest.mark.parametrize("kind", ["kl", "chi2", "cvar", "tv"])
+    def test_the_divergence(self, kind):
+        assert ce.oce(LOSSES, robust_risk(kind, N)) == pytest.approx(self.worst(kind), abs=1e-6)
+
+    def test_relative_entropy_is_evar(self):
+        assert ce.oce(LOSSES, robust_risk("kl", N)) == pytest.approx(ce.oce(LOSSES, ce.EVaR(math.exp(-0.4))), rel=1e-13)
+
+    @pytest.mark.parametrize("kind", ["kl", "chi2", "cvar", "tv"])
+    def test_its_linear_models(self, kind):
+        from certeq.learn import OCERegressor
+
+        if kind == "kl":
+            model = dro_module("kl_dro").KLDRO(2, "ols", solver="CLARABEL", eps=0.4)
+        elif kind == "chi2":
+            model = dro_module("chi2_dro").Chi2DRO(2, "ols", solver="CLARABEL")
+            model.update({"eps": 0.4})
+        elif kind == "cvar":
+            model = dro_module("cvar_dro").CVaRDRO(2, "ols", solver="CLARABEL", alpha=0.4)
+        else:
+            model = dro_module("tv_dro").TVDRO(2, "ols", solver="CLARABEL", eps=0.7)
+        model.fit(self.X, self.y)
+        theirs = ce.oce(np.square(self.X @ model.theta + model.b - self.y), robust_risk(kind, 40))
+        ours = OCERegressor(robust_risk(kind, 40), alpha=0.0).fit(self.X, self.y)
+        assert ours.objective_ == pytest.approx(float(theirs), rel=1e-6)
+        assert ours.objective_ <= theirs + 1e-9
+
+
 class TestModelingLanguages:
     def test_log_sum_exp(self):
         cp = pytest.importorskip("cvxpy")
@@ -224,5 +292,5 @@ class TestModelingLanguages:
 def test_every_row_of_the_table_names_a_library_tested_here():
     page = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "conversions.rst").read_text()
     rows = [line.strip()[4:].split()[0] for line in page.splitlines() if line.strip().startswith("* - ")][1:]
-    assert set(rows) == {"skfolio", "Riskfolio-Lib", "pfhedge", "sqwash", "fast-dro", "cvxpy", "SciPy"}
-    assert len(rows) == 20
+    assert set(rows) == {"skfolio", "Riskfolio-Lib", "pfhedge", "sqwash", "fast-dro", "dro", "cvxpy", "SciPy"}
+    assert len(rows) == 25

@@ -43,7 +43,7 @@ class SolvedTerm(NamedTuple):
 
 
 def solve_risk(
-    x: FloatArray, weights: FloatArray | None, risk: Risk, guess: FloatArray | None = None
+    x: FloatArray, weights: FloatArray | None, risk: Risk, guess: FloatArray | None = None, tolerance: float = 0.0
 ) -> SolvedInner | None:
     """`solve_inner` of any risk; a distortion, which has no inner variables, is found by sorting."""
     if isinstance(risk, SortedRisk):
@@ -51,14 +51,14 @@ def solve_risk(
     if isinstance(risk, Mixture) and needs_sorting(risk):
         value, tilt, inner = 0.0, np.zeros(x.shape[0]), [np.empty(0)]
         for weight, part in zip(risk.weights, risk.risks, strict=True):
-            found = solve_risk(x, weights, part)
+            found = solve_risk(x, weights, part, None, tolerance)
             if found is None:
                 return None
             value += weight * found.value
             tilt += weight * found.tilt
             inner.append(found.inner)
         return SolvedInner(value, np.concatenate(inner), tilt)
-    return solve_inner(x, weights, risk.inner(), guess)
+    return solve_inner(x, weights, risk.inner(), guess, tolerance)
 
 
 def solve_risk_rows(z: FloatArray, weights: FloatArray | None, risk: Risk) -> list[SolvedInner]:
@@ -70,19 +70,22 @@ def solve_risk_rows(z: FloatArray, weights: FloatArray | None, risk: Risk) -> li
 
 
 def solve_inner(
-    x: FloatArray, weights: FloatArray | None, inner: Inner, guess: FloatArray | None = None
+    x: FloatArray, weights: FloatArray | None, inner: Inner, guess: FloatArray | None = None, tolerance: float = 0.0
 ) -> SolvedInner | None:
     """Solve one vector of float64 losses; None where they are not all finite, or too far apart for a float.
 
     Weights, if any, sum to 1. ``guess`` are inner variables of losses nearby, from which the search begins. A lower
-    bound on a scale is kept to: where the best is below it, it is the bound, with the best threshold for it.
+    bound on a scale is kept to: where the best is below it, it is the bound, with the best threshold for it. A scale
+    is exact to rounding, or its tilt's divergence to ``tolerance``, relative; the value is to the square of that.
     """
     found = np.empty(len(inner.cost))
     value, tilt = 0.0, None
+    if weights is not None:
+        weights = np.ascontiguousarray(weights)  # one vector for many rows is a view without strides
     with np.errstate(all="ignore"):
         for term in inner.terms:
             share = float(inner.cost[term.t])
-            part = _solve_term(x, weights, inner, term, share, guess)
+            part = _solve_term(x, weights, inner, term, share, guess, tolerance)
             if part is None:
                 return None
             found[term.t] = part.t
@@ -97,7 +100,13 @@ def solve_inner(
 
 
 def _solve_term(
-    x: FloatArray, weights: FloatArray | None, inner: Inner, term: Term, share: float, guess: FloatArray | None
+    x: FloatArray,
+    weights: FloatArray | None,
+    inner: Inner,
+    term: Term,
+    share: float,
+    guess: FloatArray | None,
+    tolerance: float,
 ) -> SolvedTerm | None:
     if term.s is None:
         solved = solve_vector(x, weights, term.form)
@@ -120,6 +129,7 @@ def _solve_term(
     ball = TermSolver(
         y, weights, term.form, float(inner.cost[term.s]) / share, term.weight / share, float(inner.low[term.s]) / width
     )
+    ball.tolerance = tolerance
     start = None if guess is None else (float(guess[term.t] - greatest) / width, float(guess[term.s]) / width)
     part = ball.solve(start)
     if part.s == ball.low:
@@ -134,7 +144,7 @@ class TermSolver:
         self, y: FloatArray, weights: FloatArray | None, known: Form, cost: float, weight: float, low: float
     ) -> None:
         self.y, self.weights, self.form, self.cost, self.weight, self.low = y, weights, known, cost, weight, low
-        self.facts = facts_of(known)
+        self.facts, self.tolerance = facts_of(known), 0.0
 
     def mean(self, a: FloatArray) -> float:
         """The weighted mean."""
@@ -185,12 +195,15 @@ class TermSolver:
     def _exponential(self, radius: float, rate: float, guess: tuple[float, float] | None) -> SolvedTerm:
         """The root b of b K'(b) - K(b) = radius, K(b) = ln E exp(b y): with b = rate/s the tilt's relative entropy."""
         y, low = self.y, self.low / rate
-        mass, density = self.on_largest()
-        vanishes = radius >= -math.log(mass)
+        on_top = y == 0.0
+        mass = np.count_nonzero(on_top) / y.shape[0] if self.weights is None else float(self.weights[on_top].sum())
+        largest = -math.log(min(mass, 1.0))
+        vanishes = radius >= largest
         if vanishes and low == 0.0:
-            return SolvedTerm(0.0, 0.0, 0.0, self.as_tilt(density))
+            return SolvedTerm(0.0, 0.0, 0.0, self.as_tilt(on_top.astype(np.float64)))
         if radius < _TINY:
             return self._line(radius / rate, rate)
+        goal = 0.0 if vanishes else -math.log1p(-radius / largest)
         most = 1.0 / low if low > 0.0 else math.inf
         if vanishes:
             b = most
@@ -200,8 +213,8 @@ class TermSolver:
             scale = some[1] * some[0]._exponential(radius, rate, None).s
             b = rate / scale if scale > 0.0 else 40.0
         else:
-            away = y - self.mean(y)
-            b = math.sqrt(2.0 * radius / self.mean(away * away))
+            middle = self.mean(y)
+            b = math.sqrt(2.0 * radius / max(self.mean(y * y) - middle * middle, _EPS))
         b = min(b, most)
         left, right, last = 0.0, math.inf, math.inf
         power = np.empty_like(y)
@@ -211,16 +224,19 @@ class TermSolver:
             level = math.log(total) if total < 0.5 else math.log1p(self.mean(np.expm1(b * y)))
             divergence = b * first - level
             residual = abs(divergence - radius)
-            if residual <= 4.0 * _EPS * (1.0 + abs(level)) or (divergence < radius and b == most):
+            enough = max(4.0 * _EPS * (1.0 + abs(level)), self.tolerance * radius)
+            if residual <= enough or (divergence < radius and b == most):
                 break
             left, right = (b, right) if divergence < radius else (left, b)
             if residual > 0.5 * last and residual <= 1e-9 * (1.0 + radius):  # sums of rounded numbers wobble
                 break
             rise = b * b * (second - first * first)
             step = math.nan
-            if divergence > 0.0 and rise > 0.0:
-                # ln of the divergence is nearly a line in ln b, of slope 2 where losses are near each other.
-                step = b * math.exp(min(math.log(radius / divergence) * divergence / rise, _FAR))
+            if 0.0 < divergence < largest and rise > 0.0:
+                # The divergence D begins as a square of b and tends to its largest value L as exp(-b) does, so that
+                # ln(-ln(1 - D/L)) is nearly a line in ln b, of slope 2 at first and 1 in the end.
+                now = -math.log1p(-divergence / largest)
+                step = b * math.exp(min(math.log(goal / now) * now * (largest - divergence) / rise, _FAR))
             if not (left < step < right) or residual > 0.5 * last:
                 step = math.sqrt(left * right) if left > 0.0 and right < math.inf else b * (4.0 if left == b else 0.25)
             step = min(step, most)
@@ -305,7 +321,7 @@ class TermSolver:
             short = -math.expm1(2.0 * log_rho)  # 1 - rho**2; 0 so far below that only rounding tells rho from 1
             ratio = math.exp(log_rho) / math.sqrt(short) if short > 0.0 else math.inf
             residual = abs(ratio / target - 1.0)
-            if residual <= 4.0 * _EPS:
+            if residual <= max(4.0 * _EPS, self.tolerance):
                 return h
             left, right = (h, right) if ratio > target else (left, h)
             if residual > 0.5 * last and residual <= 1e-9:  # sums of rounded numbers wobble

@@ -24,9 +24,11 @@ from certeq.utilities import Mixture, Risk, SortedRisk, Utility
 from certeq.utilities.forms import Inner
 
 
-def solve_row(x: Any, w: Any, risk: Risk) -> SolvedInner:
+def solve_row(x: Any, w: Any, risk: Risk, tolerance: float = 0.0) -> SolvedInner:
     """The answer for one row of finite losses as an array; NaN where they are not finite, or too far apart."""
-    found = solve_risk(np.asarray(x, np.float64), None if w is None else np.asarray(w, np.float64), risk)
+    found = solve_risk(
+        np.asarray(x, np.float64), None if w is None else np.asarray(w, np.float64), risk, None, tolerance
+    )
     if found is not None:
         return found
     value = math.inf if (x == math.inf).any() else math.nan
