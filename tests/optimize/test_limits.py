@@ -281,6 +281,19 @@ def test_sets_in_other_variables(domain, risk):
             assert float(np.mean(A @ other)) >= found.value - found.gap - 1e-12
 
 
+def test_weights_are_those_of_limits_without_their_own():
+    A, p = 100.0 * sample(12, 400, 5) - [0.1, 0.2, 0.3, 0.4, 0.5], np.linspace(1.0, 3.0, 400)
+    asked = {"domain": ce.Simplex(), "weights": p}
+    with_own = [ce.Limit(ce.LinearLoss(A), ce.CVaR(0.1), 2.0, weights=p)]
+    without = [ce.Limit(ce.LinearLoss(A), ce.CVaR(0.1), 2.0)]
+    loss = ce.LinearLoss(A)
+    own, shared = (ce.minimize(loss, ce.Mean(), limits=each, **asked) for each in (with_own, without))
+    assert shared.value == own.value
+    other = ce.Limit(ce.LinearLoss(A[:50]), ce.CVaR(0.1), 2.0)
+    with pytest.raises(ValueError, match=r"found 400 for 50 samples of Limit\(.*Pass weights of its own there"):
+        ce.minimize(loss, ce.Mean(), limits=[other], **asked)
+
+
 def test_scenarios_in_blocks():
     da = pytest.importorskip("dask.array")
     A = 100.0 * sample(12, 4000, 5) - [0.1, 0.2, 0.3, 0.4, 0.5]

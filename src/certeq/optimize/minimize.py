@@ -61,7 +61,7 @@ def minimize(
     theta0 : array (d,), optional
         Start; a point of the feasible set. An earlier solution is a warm start.
     weights : array (n,), optional
-        Sample weights; they are scaled to sum to 1.
+        Sample weights; they are scaled to sum to 1. Terms and limits that have none of their own have these.
     limits : sequence of Limit
         Limits on risks of linear losses, such as ``Limit(loss, CVaR(0.05), 0.02)``; for "exact" alone.
     method : {"auto", "exact", "lbfgs", "sg"}

@@ -115,7 +115,7 @@ def maximize_ratio(
     limits : sequence of Limit
         Limits on other risks.
     weights : array (n,), optional
-        Probabilities of the samples, up to a factor.
+        Probabilities of the samples, up to a factor, also of terms and limits that have none of their own.
     theta0 : array (d,), optional
         Start, such as an earlier solution.
     tol : float

@@ -70,7 +70,7 @@ class RiskTerm:
     weight : float
         A positive factor.
     weights : array (n,), optional
-        Probabilities of the samples, up to a factor.
+        Probabilities of the samples, up to a factor; those that `minimize` is given if not given.
 
     See Also
     --------
@@ -113,7 +113,8 @@ class Limit:
     level : float
         The largest value allowed.
     weights : array (n,), optional
-        Probabilities of the samples, up to a factor.
+        Probabilities of the samples, up to a factor; those that `minimize` is given if not given. Losses of other
+        samples than the objective's then need weights of their own.
 
     See Also
     --------
@@ -284,6 +285,11 @@ def _function(
     p = one.weights
     if p is None and weights is not None:
         if ("weights", A.shape[0]) not in shared:
+            if np.ndim(weights) == 1 and len(weights) != A.shape[0]:
+                raise ValueError(
+                    "weights are those of every term and limit that has none of its own, and must have one entry per "
+                    f"sample; found {len(weights)} for {A.shape[0]} samples of {one!r}. Pass weights of its own there."
+                )
             shared[("weights", A.shape[0])] = probabilities(check_weights("weights", weights, A.shape[0]))
         p = shared[("weights", A.shape[0])]
     return RiskFunction(A, risk, p, offset)

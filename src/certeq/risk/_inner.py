@@ -30,6 +30,7 @@ from certeq.utilities.forms import Form, Inner, Term, form
 _EPS = float(np.finfo(np.float64).eps)
 _STRIDE = 16  # of a long vector so many losses, one of them, say where about the scale lies
 _FAR = 50.0  # logarithm of a step that is none
+_LONGEST = 7.0  # logarithm of a step of the scale: further off, no digit of the divergence may be left
 _TINY = 1e-11  # radius below which the tilt is linear in the losses, to more digits than the risk has
 
 
@@ -415,12 +416,14 @@ class TermSolver:
                 return self._finished(at, radius)
             step = math.nan
             if at.fall > 0.0 and at.divergence > 0.0 and residual <= 0.5 * last:
-                step = s * math.exp(min(math.log(at.divergence / radius) * at.divergence / at.fall, _FAR))
+                away = math.log(at.divergence / radius) * at.divergence / at.fall
+                step = s * math.exp(min(max(away, -_LONGEST), _LONGEST))
             elif len(ends) == 2:
                 step, bound = _crossing(ends[True], ends[False], radius)
-                known = min(end.s * (radius + end.value) for end in ends.values())
-                if known - bound <= 4.0 * _EPS * (abs(known) + right * radius):  # the two tangents are the function
-                    return self._finished(at, radius, ends)
+                best = min(ends.values(), key=lambda end: end.s * (radius + end.value))
+                known = best.s * (radius + best.value)
+                if known - bound <= 4.0 * _EPS * (abs(known) + best.s * radius):  # the two tangents are the function
+                    return self._finished(best, radius, ends)
                 slow = slow + 1 if right - left > 0.5 * width else 0
                 width = right - left
                 step = math.nan if slow > 2 else step

@@ -261,14 +261,15 @@ class _LongTermSolver(TermSolver):
             self.passes += 1
             u, slope, slope_a, curvature, curvature_a, curvature_a2 = (float(mean) for mean in self.weight * means)
             gradient = np.array([1.0 - slope, self.cost + u - slope_a])
-            hessian = np.array([[curvature, curvature_a], [curvature_a, curvature_a2]]) / s
             value = t + s * (self.cost + u)
             size = max(abs(1.0 - slope), abs(float(gradient[1])) / (self.cost + abs(u)))
             if size <= (1e-9 if whole else 1e-14):
                 return SolvedTerm(value, t, s, self.y[:0])
-            if not (curvature * curvature_a2 > curvature_a**2 and size < 0.5 * last and size <= 0.3):
+            determinant = curvature * curvature_a2 - curvature_a**2
+            if not (determinant > 0.0 and size < 0.5 * last and size <= 0.3):
                 return None
-            step = -np.linalg.solve(hessian, gradient)
+            inverse = np.array([[curvature_a2, -curvature_a], [-curvature_a, curvature]]) / determinant
+            step = -s * (inverse @ gradient)
             if not s + step[1] > 0.0:
                 return None
             t, s, before, last = t + float(step[0]), s + float(step[1]), last, size
