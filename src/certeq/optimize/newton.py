@@ -48,6 +48,7 @@ _FALL = 8.0  # by which a scale may fall below that of a start, and then from bo
 _SETTLED, _SETTLED_LAST = 1e-5, 1e-10  # decrements of Newton's method, in units of the barrier, before that shrinks
 _SHRINK = 0.01  # by how much it may at once
 _ATTEMPT = 40  # steps in which the limit of a scale at 0 may prove itself the answer
+_TINY = 1e-150  # losses below it have squares that float64 cannot hold: they are all 0
 _ROUGH = 0.05  # of its first gradient, how small that of a start need be
 
 
@@ -110,7 +111,7 @@ class Fitted:
     converged: bool
 
 
-def spread(objective: LinearObjective, losses: Floats, least: float = 1e-300) -> float:
+def spread(objective: LinearObjective, losses: Floats, least: float = _TINY) -> float:
     """The standard deviation of the losses, or a tenth of their mean: what a gap is compared with."""
     w = objective.shares()
     center = float(w @ losses)
