@@ -46,6 +46,7 @@ _KEPT = 1e-11  # a limit broken by this share of its unit is kept, but for round
 _AMPLE = 1e-3  # to spare, in units, where a point inside the limits is good enough to start from
 _BORDER = 1e-10  # a least level so little above the one asked for is taken as that one
 _STEPS = 25  # with cuts, before the dual is maximized instead
+_SLOW = 5  # of them without coming half as near to the limits: the dual is maximized once
 _NEAR = 1e-6  # excess over a limit, in units, at which a proof is tried
 _KNOWN = 60  # points that are kept
 _DUST = 1e-12  # of what could be held: nothing is, but for rounding
@@ -204,21 +205,24 @@ class _Limited:
             assert free is not None
             lam = self._first_multipliers(free, inside)
         last = self._prove(lam, None if multipliers is None else start)  # what is far away is a poor start
-        proved, stuck = np.inf, False
+        proved, stuck, nearest, slow = np.inf, False, np.inf, 0
         for step in range(self.max_iter):
             if self._closed() or time.perf_counter() > self.deadline:
                 break
-            if stuck or step >= _STEPS:
+            if stuck or step >= _STEPS or slow >= _SLOW:
                 # Where tilts tie, cuts and the Lagrangian term may balance at multipliers that are not the limits'.
                 lam = self._best_multipliers()
-                last = self._prove(lam, last.v)
+                last, slow = self._prove(lam, last.v), 0
                 continue
             self._cut(last)
             found = self._step(last, lam)
             last = self._reached(found, lam)
             lam = self._next_multipliers(found)
             apart = np.array([one.value for one in last.limits]) - self.levels
-            if self._worst(last) <= _NEAR and float(lam @ np.abs(apart)) <= 0.3 * self.tol * self._scale():
+            spent = float(lam @ np.abs(apart)) / self._scale()
+            away = max(self._worst(last), spent)
+            nearest, slow = min(nearest, away), 0 if away <= 0.5 * nearest else slow + 1
+            if self._worst(last) <= _NEAR and spent <= 0.3 * self.tol:
                 self._prove(lam, last.v)
                 stuck = self._gap() > 0.5 * proved
                 proved = min(proved, self._gap())

@@ -62,6 +62,8 @@ _ANEW = 20  # steps from which on half of them are kept for a second start
 FEW_DIGITS = 1e-8  # the least scale s beside losses of size 1 where a tilt is made of it
 ABOVE_ROUNDING = 2e-13  # of the threshold: so large a scale is told from the roundings of losses
 _MANY = 60_000  # from this many scenarios on, a third of that number is solved first
+_WORSE = 6  # answers under smaller and smaller scales s, none of them better than one that was
+_NEARLY = 100.0  # times the tolerance: that one is the minimum but for rounding
 
 
 def solve_exact(
@@ -199,12 +201,13 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     answer = None if given is not None else at_once(model, theta, movable)
     proof = None if answer is None else _prove(problem, box, model, answer)
     if answer is None or proof is None or proof.relative > tol:
-        proof = None
+        proof, worse = None, 0
         try:
             for answer in _descend(model, theta, movable, given is not None, tol, max_iter, deadline):
                 proved = _prove(problem, box, model, answer)
-                proof = proved if proof is None or proved.relative < proof.relative else proof
-                if proof.relative <= tol:
+                better = proof is None or proved.relative < proof.relative
+                proof, worse = (proved, 0) if proof is None or better else (proof, worse + 1)
+                if proof.relative <= tol or (worse >= _WORSE and proof.relative <= _NEARLY * tol):
                     break
         except UnboundedDirection as found_direction:
             raise unbounded_error(problem, found_direction.direction) from None
