@@ -398,8 +398,8 @@ class TermSolver:
                 return self._finished(at, radius)
             step = math.nan
             if at.fall > 0.0 and at.divergence > 0.0 and residual <= 0.5 * last:
-                away = math.log(at.divergence / radius) * at.divergence / at.fall
-                step = s * math.exp(min(max(away, -_LONGEST), _LONGEST))
+                logarithm = math.log(at.divergence / radius) * at.divergence / at.fall
+                step = s * math.exp(min(max(logarithm, -_LONGEST), _LONGEST))
             elif len(ends) == 2:
                 step, bound = _crossing(ends[True], ends[False], radius)
                 best = min(ends.values(), key=lambda end: end.s * (radius + end.value))
