@@ -324,7 +324,7 @@ def minimize_terms(
     settings: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "time_limit": time_limit}
     found = solve_limited(read.objective, read.limits, read.rows, names=read.names, theta0=read.start, **settings)
     if not read.extended.is_plain:
-        found = _in_theta(read, found)
+        found = _in_theta(read, found, tol)
     trace = np.array([row[:3] for row in found.trace], dtype=np.float64).reshape(-1, 3)
     length = len(trace)
     batch = np.full(length, read.count, dtype=np.int64)
@@ -344,7 +344,7 @@ def minimize_terms(
     )
 
 
-def _in_theta(read: Decision, found: LimitedResult) -> LimitedResult:
+def _in_theta(read: Decision, found: LimitedResult, tol: float) -> LimitedResult:
     """The result at theta itself, whose roundings are others than those of v."""
     theta = read.theta(found.theta)
     at, each = read.plain.at(theta), [function.at(theta) for function in read.plain_limits]
@@ -356,4 +356,15 @@ def _in_theta(read: Decision, found: LimitedResult) -> LimitedResult:
         one.norm(theta) if isinstance(one, SquareFunction) else x.value
         for one, x in zip(read.plain_limits, each, strict=True)
     ]
-    return replace(found, theta=theta, value=at.value, gap=gap, limit_values=np.array(values))
+    # What the gap is relative to stays; multiplied by a large price, a limit that rounding breaks may open it again.
+    relative = gap * (found.relative_gap / found.gap) if found.gap > 0.0 else 0.0
+    return replace(
+        found,
+        theta=theta,
+        value=at.value,
+        gap=gap,
+        lower_bound=at.value - gap,
+        relative_gap=relative,
+        status="stalled" if found.status == "optimal" and relative > tol else found.status,
+        limit_values=np.array(values),
+    )
