@@ -346,6 +346,7 @@ def _deliver(
 
 def _sentence(strategy: Strategy, period: str) -> str:
     """What was reached, and how far it can be from the best."""
+    assert strategy.objective is not None  # it was fitted
     value = f"{100.0 * strategy.objective:.6g} %"
     what = {
         "minimize_risk": f"{strategy.risk_name} {value} a {period}",
