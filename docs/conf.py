@@ -54,6 +54,7 @@ autosummary_imported_members = False
 autodoc_typehints = "none"  # the signature would be longer than its docstring; types are in the Parameters
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
+toc_object_entries_show_parents = "hide"  # the list on the right is narrow, and below the name of the class
 numpydoc_show_class_members = False  # the class template lists them itself
 # Types of parameters and results are links where they are names of ours. Other words stay as they are, also those that
 # numpydoc would link to Python and NumPy, as no inventory of theirs is fetched; a Series is one of pandas.

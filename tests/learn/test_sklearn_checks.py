@@ -20,9 +20,9 @@ from certeq.learn import (
 
 torch.set_num_threads(1)
 
-QUICK = {"hidden_sizes": (8,), "epochs": 30, "learning_rate": 0.1}
+QUICK = {"hidden_sizes": (8,), "epochs": 16, "learning_rate": 0.1}
 # Without early stopping: of repeated samples others would be held out than of weighted ones.
-MEMBER = MVERegressor(hidden_sizes=(8,), epochs=30, learning_rate=0.1, burn_in=20, early_stopping=False)
+MEMBER = MVERegressor(hidden_sizes=(8,), epochs=16, learning_rate=0.1, burn_in=10, early_stopping=False)
 
 # Networks are trained in float32: a weight of 2 is not two copies of a sample in the seventh digit of every step, and
 # steps add up. scikit-learn compares to 1e-7; here the few epochs of these networks are compared to FLOAT32.

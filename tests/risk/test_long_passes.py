@@ -52,7 +52,7 @@ def test_estimates_with_their_error_bars_read_no_oftener(name, monkeypatch):
 LOSSES = {
     "exp": (np.exp, 1.0),
     "quartic": (ce.Quartic().value, 0.1),
-    "cube": (lambda x: x**3, 0.5),
+    "cube": (lambda x: x * x * x, 0.5),
     "step": (lambda x: (x > 0).astype(float), 0.1),  # the level is met on a whole stretch: its left end is wanted
     "rare_step": (lambda x: (x > 0).astype(float), 0.013),
     "cvar_slope": (ce.CVaR(0.05).slope, 1.0),

@@ -336,7 +336,7 @@ def _deliver(
         says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
         print(f"{limit.name}: {limit.value:.6g}, {says}.")
     print(
-        f"Return {shown['annualized_mean'][0]:.2%} a year, CVaR {shown['cvar'][0]:.2%} a {period}, "
+        f"Return {100.0 * shown['annualized_mean'][0]:.2f} % a year, CVaR {100.0 * shown['cvar'][0]:.2f} % a {period}, "
         f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where}; {study.frequency})."
     )
     for what, path in (("weights", output), ("report", report)):
@@ -346,11 +346,12 @@ def _deliver(
 
 def _sentence(strategy: Strategy, period: str) -> str:
     """What was reached, and how far it can be from the best."""
-    value = f"{strategy.objective:.8g}"
+    assert strategy.objective is not None  # it was fitted
+    value = f"{100.0 * strategy.objective:.6g} %"
     what = {
         "minimize_risk": f"{strategy.risk_name} {value} a {period}",
         "maximize_return": f"mean return {value} a {period}",
-        "maximize_ratio": f"mean return/{strategy.risk_name} {value}",
+        "maximize_ratio": f"mean return/{strategy.risk_name} {strategy.objective:.8g}",
     }.get(strategy.goal, f"utility {value} a {period}")
     name = "" if what.startswith(f"{strategy.name} ") else f"{strategy.name}: "
     return f"{name}{what} in sample; optimality gap {strategy.gap:.1e}."
