@@ -176,8 +176,9 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     Risks without kinks: Newton's method on the objective with t, and the scale s of a ball, eliminated and its exact
     Hessian (for a utility ``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. With many
     rows it starts on a few of them, and where u is sharp compared with the losses it starts with a wider one. Risks
-    with kinks, or whose scale tends to 0: a primal-dual interior-point method with the same matrix. Not for sparse X,
-    nor where outliers are mistakes: they would get even more weight.
+    with kinks, or whose scale tends to 0: a primal-dual interior-point method with the same matrix. `certeq.HMCR` with
+    p below 1.3 and a small alpha may end with a ``ConvergenceWarning``. Not for sparse X, nor where outliers are
+    mistakes: they would get even more weight.
 
     On data a tenth of which follows another distribution (1000 training and 10,000 test samples, 5 features, 20 seeds),
     ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors

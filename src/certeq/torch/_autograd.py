@@ -119,9 +119,10 @@ def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved
     dtype = losses.dtype
     kept = np.float64 if dtype is torch.float64 else np.float32  # of the tilt
     if not isinstance(utility, Utility):
-        if validate and not np.isfinite(x).all():
+        found = _solve_risk(x, w, problem, kept)
+        if validate and not math.isfinite(found.value):
             check_values(losses, allow_inf, weight)
-        return _solve_risk(x, w, problem, kept)
+        return found
     # Slopes of a float32 batch need no more digits than its gradient will keep.
     tolerance = 1e-14 if dtype is torch.float64 else 1e-6
     shape = form(utility)
