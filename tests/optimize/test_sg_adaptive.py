@@ -75,18 +75,19 @@ def gaussian(rng, m):
     return np.array([0.3, 0.0, -0.2]) + rng.normal(size=(m, 3)) * [1.0, 1.5, 2.0]
 
 
-def test_of_a_stream_the_error_is_nearly_that_of_the_exact_solution_of_the_same_samples():
+@pytest.mark.parametrize("n, seeds", [(256, 12), pytest.param(1024, 20, marks=pytest.mark.slow)])
+def test_of_a_stream_the_error_is_nearly_that_of_the_exact_solution_of_the_same_samples(n, seeds):
     curvature = 0.5 * np.array([1.0, 2.25, 4.0])
     level = (1.0 + (np.array([0.3, 0.0, -0.2]) / curvature).sum()) / (1.0 / curvature).sum()
     star = (level - np.array([0.3, 0.0, -0.2])) / curvature
     ours, exact = [], []
-    for seed in range(12):
+    for seed in range(seeds):
         found = minimize_sg(
             ce.LinearLoss(), ce.Entropic(0.5), domain=ce.Simplex(), samples=gaussian, theta0=np.full(3, 1 / 3),
-            iterations=256, rng=seed, log_every=256,
+            iterations=n, rng=seed, log_every=n,
         )  # fmt: skip
         rng = np.random.default_rng(seed)
-        A = np.vstack([gaussian(rng, k) for k in range(1, 257)])
+        A = np.vstack([gaussian(rng, k) for k in range(1, n + 1)])
         same = ce.minimize(ce.LinearLoss(A), ce.Entropic(0.5), domain=ce.Simplex(), method="exact")
         ours.append(np.sum(np.square(found.theta - star)))
         exact.append(np.sum(np.square(same.theta - star)))

@@ -182,16 +182,45 @@ def made_up(models, level):
 def test_the_papers_claims_are_those_it_prints_a_figure_for():
     seeds = made_up(paper.MODELS, 0.07)
     first = {kind: seeds[kind][0] for kind in paper.KINDS}
-    said = paper.claims(first, seeds, 0.0656, False)
+    said = paper.claims(first, seeds, seeds[paper.OURS] * 4, 0.0656)
     assert [claim.printed for claim in said[3:]] == ["-0.0433", "-0.0487"]
     assert {claim.whose for claim in said} == {"paper"}
     assert all(claim.line and claim.rule for claim in said)
     row = said[2]
     assert row.verdict == "not reproduced"  # 0.0285 against twenty runs near 0.07
-    assert "0 of 20 runs reach the printed MACE" in row.why
-    more = paper.further_claims(paper.Trained(first, seeds, made_up(paper.ACROSS, 0.02)), 0.0656)
+    assert "0 of 80 runs reach the printed MACE; p = 0.025 by rank" in row.why
+    rows = {paper.ADAM: seeds[paper.ADAM] * 4}
+    more = paper.further_claims(paper.Trained(first, seeds, made_up(paper.ACROSS, 0.02), rows), 0.0656)
     assert {claim.whose for claim in more} == {"ours"}
     assert sum("by Adam" in claim.text for claim in more) >= 4
+
+
+class Answers:
+    """A job that trains nothing: figures of the benchmarks with vector instructions, and without."""
+
+    quick, seeds, sensitivity = True, 2, False
+
+    def __init__(self, with_vectors, without):
+        self.figures = {True: with_vectors, False: without}
+        self.asked = []
+
+    def map(self, function, items, vectors=True):
+        self.asked += [(item["recipe"]["members"], vectors) for item in items if function is paper.train]
+        drawn = {"mean": [0.0] * 200, "deviation": [1.0] * 200}
+        kinds = ["Deep ensembles" if item.get("recipe", {}).get("members") == 5 else "MVE" for item in items]
+        return [{"test": list(self.figures[vectors][kind]), "fresh": [0.02] * 3, **drawn} for kind in kinds]
+
+
+@pytest.mark.parametrize("moved, verdict", [(0.0, "reproduced"), (3e-4, "not checked")])
+def test_a_quick_run_judges_digits_by_what_it_has_trained_both_ways(moved, verdict):
+    """As a full run does: digits that vector instructions move are not called reproduced."""
+    ensembles, mve = PRINTED["Deep ensembles"], [0.0708, 0.0809, 0.0715]
+    job = Answers({"Deep ensembles": ensembles, "MVE": mve}, {"Deep ensembles": [x - moved for x in ensembles]})
+    first, second = paper.run(job).claims
+    assert (first.verdict, second.verdict) == (verdict, "not checked")
+    assert [asked for asked in job.asked if not asked[1]] == [(5, False)]  # MVE misses them: once is enough
+    if moved:
+        assert "with vector instructions, not without (0.0769 0.0880 0.0777)" in first.why
 
 
 def test_the_grid_covers_what_the_paper_does_not_state(monkeypatch):
@@ -217,7 +246,6 @@ def test_quick_run_is_complete():
         outcome = paper.run(job)
     assert all(len(row) == len(table.columns) for table in outcome.tables for row in table.rows)
     ensemble, mve = outcome.claims  # and OCE is not judged
-    met = ensemble.ours == ensemble.printed  # to the last digit; the processor decides
-    assert ensemble.verdict == ("reproduced" if met else "not checked")
+    assert ensemble.verdict in ("reproduced", "not checked")  # met to the last digit or not: the processor decides
     assert mve.verdict == "not checked"
     assert len(outcome.figures[0].panels) == 3

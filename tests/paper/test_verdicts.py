@@ -18,6 +18,7 @@ from certeq.paper._statistics import (
     agreed,
     controlled,
     of_differences,
+    of_first_figure,
     of_likeness,
     of_row,
     paired,
@@ -60,6 +61,27 @@ def test_a_skewed_spread_does_not_reach_where_no_run_is():
     assert values.mean() - 2 * values.std(ddof=1) < 0.03
     below = of_row([0.0285], np.concatenate([values[:17], values[:3]]))
     assert below.verdict == "not reproduced"
+
+
+def test_a_long_tail_above_does_not_excuse_a_figure_below_all_runs():
+    """By distance from the median the furthest run is further out than the printed figure; by rank nothing is."""
+    mace = np.concatenate([np.linspace(0.04, 0.09, 76), [0.13, 0.14, 0.15, 0.16]])
+    values = np.column_stack([mace, mace, mace])
+    printed = [0.0285, 0.0367, 0.0283]
+    assert of_row(printed, values).verdict == "within noise"
+    ranked = of_first_figure(printed, values)
+    assert (ranked.verdict, ranked.p) == ("not reproduced", pytest.approx(2 / 81))
+    assert of_first_figure([0.17, 0.17, 0.17], values).verdict == "not reproduced"
+    assert of_first_figure([0.0421, 0.05, 0.05], values).verdict == "within noise"  # four runs are lower
+    assert of_first_figure(values.mean(axis=0), values).verdict == "reproduced"
+    assert of_first_figure(printed, values[:38]).verdict == "not checked"
+    assert of_first_figure(printed, values[:39]).verdict == "not reproduced"
+
+
+def test_the_rank_of_a_figure_is_exchangeable_with_its_runs():
+    drawn = np.random.default_rng(4).lognormal(size=(2000, 81, 1))
+    called = np.mean([of_first_figure(one[0], one[1:]).verdict == "not reproduced" for one in drawn])
+    assert called == pytest.approx(4 / 81, abs=0.015)  # the two lowest and the two highest of 81
 
 
 def test_a_row_is_exchangeable_with_its_runs():

@@ -86,7 +86,7 @@ SEEDING = {
     "cvar-solver": f"{_STARTS}; none in a quick run, which judges no rows",
     "classification-breast-cancer": _TABLE,
     "classification-heart": _TABLE,
-    "uncertainty": "seeds of every network on the paper's data set, and as many further data sets",
+    "uncertainty": "seeds of every network on the paper's data set (four runs of OCE for each), and as many data sets",
     "entropic-estimation": "repetitions of the whole experiment",
     "entropic-optimization": "five runs of OCE-SG for each seed; the figure shows the paper's 20, or all if fewer",
     "convergence": "two runs of OCE-SG for each seed, schedule and regime",
