@@ -143,8 +143,8 @@ def _solve_array(x: Any, w: Any, losses: Tensor, problem: _BatchQuery) -> Solved
 
 def _solve_risk(x: Any, w: Any, problem: _BatchQuery, kept: Any) -> Solved:
     """`Solved` of a risk with more inner variables; the threshold, where it is asked for, may be several."""
-    # The gradient of a float32 batch keeps seven digits; the value has twice as many as the tilt.
-    found = solve_row(x, w, problem.utility, 0.0 if kept is np.float64 else 1e-8)
+    # As digits of slopes below; the value has twice as many as the tilt.
+    found = solve_row(x, w, problem.utility, 0.0 if kept is np.float64 else 1e-6)
     t: Any = threshold_of(found, problem.utility) if problem.want == "threshold" else math.nan
     return Solved(found.value, t, found.tilt.astype(kept, copy=False))
 
