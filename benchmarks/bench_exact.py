@@ -37,7 +37,8 @@ def sp500() -> np.ndarray:
 def ftse100() -> np.ndarray:
     from skfolio.datasets import load_ftse100_dataset
 
-    return _train(load_ftse100_dataset(data_home=os.environ.get("SKFOLIO_DATA")))
+    folder = os.environ.get("SKFOLIO_DATA")  # where it is not absolute, skfolio looks in its own folder
+    return _train(load_ftse100_dataset(data_home=folder and os.path.abspath(folder)))
 
 
 def _train(prices: Any) -> np.ndarray:
