@@ -46,12 +46,13 @@ from certeq.risk._long import (
 from certeq.risk._long_inner import solve_long_risk, solve_sample
 from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
 from certeq.risk._search import Rising
-from certeq.risk._vector import few_passes, solve_vector, value_of_vector
+from certeq.risk._vector import few_passes, is_selection, solve_vector, value_of_vector
 from certeq.utilities import Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
 _FURTHEST = 1e150
 _ONE_THREAD = 1 << 18  # losses up to which one compiled call is faster than blocks on all cores
+_ONE_SELECTION = 1 << 21  # the same for a quantile, which blocks begin with a random draw
 
 
 def oce(
@@ -424,10 +425,10 @@ def _is_vector(x: Floats, axis: Axis) -> bool:
 
 def _of_vector(x: Floats, utility: Any, axis: Axis) -> tuple[float, float] | None:
     """OCE and threshold of one sample in memory that is not long; None where it is something else."""
-    if not _is_vector(x, axis) or x.size > _ONE_THREAD or not isinstance(found := check_risk(utility), Utility):
+    if not _is_vector(x, axis) or x.size > _ONE_SELECTION or not isinstance(found := check_risk(utility), Utility):
         return None
     known = form(found)
-    if x.size >= LONG and not few_passes(known):
+    if x.size >= LONG and not (few_passes(known) if x.size <= _ONE_THREAD else is_selection(known)):
         return None
     return value_of_vector(np.ascontiguousarray(x, dtype=np.float64).reshape(-1), known)
 

@@ -138,8 +138,13 @@ def solve_each(x: Floats, form: Form, tilts: Floats | None = None) -> tuple[Floa
 
 def any_length(form: Form) -> bool:
     """Whether `value_of_vector` needs no more than a few passes over its losses, however many they are."""
+    return facts_of(form).long_value or is_selection(form)
+
+
+def is_selection(form: Form) -> bool:
+    """Whether compiled code finds OCE by a quantile and the losses beyond it, in about one pass."""
     facts = facts_of(form)
-    return facts.long_value or (_compiled.AVAILABLE and isinstance(facts.shape, Pieces) and facts.tail is not None)
+    return _compiled.AVAILABLE and isinstance(facts.shape, Pieces) and facts.tail is not None
 
 
 def few_passes(form: Form) -> bool:
