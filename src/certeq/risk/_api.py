@@ -52,7 +52,7 @@ from certeq.utilities.forms import form
 
 _FURTHEST = 1e150
 _ONE_THREAD = 1 << 18  # losses up to which one compiled call is faster than blocks on all cores
-_ONE_SELECTION = 1 << 21  # the same for a quantile, which blocks begin with a random draw
+_ONE_SELECTION = 1 << 20  # the same for a quantile, which blocks begin with a random draw
 
 
 def oce(
