@@ -250,6 +250,23 @@ def test_rows_that_have_no_answer():
 
 
 @compiled
+def test_arguments_of_the_search_for_a_scale():
+    from certeq.risk import _fused
+
+    z, numbers = np.linspace(-1.0, 0.0, 5), (1.0, 0.5, 1.6, 0.37, np.inf, 0.0)
+    for arguments, error, text in (
+        ((z, None, *numbers, np.zeros(4)), ValueError, "out must have one entry for each of the 5"),
+        ((z, np.ones(4), *numbers, np.zeros(5)), ValueError, "weights must have one entry"),
+        ((z.astype(np.float32), None, *numbers, np.zeros(5)), TypeError, "z must be a vector"),
+        ((z, None, "1", *numbers[1:], np.zeros(5)), TypeError, "real number"),
+        ((z, None, *numbers), TypeError, "takes 9 arguments; found 8"),
+    ):
+        with pytest.raises(error, match=text):
+            _fused.entropy_root(*arguments)
+    assert np.isnan(_fused.entropy_root(np.full(5, np.nan), None, *numbers, np.zeros(5))[1])  # and it ends
+
+
+@compiled
 def test_memory_is_given_back():
     import tracemalloc
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import certeq as ce
 from certeq._table import ArrayTable
+from certeq.risk import _compiled
 from certeq.risk.solvers import solve_inner, solve_long_risk, solve_risk
 from tests.hostile import Counted, reads_of
 
@@ -449,3 +450,24 @@ def test_short_samples_in_blocks_whose_largest_losses_are_near_each_other():
         shuffled = np.random.default_rng(k).permutation(x)
         found = solve_long_risk(ArrayTable(shuffled, None), ce.HMCR(2, 0.3))
         assert abs(found.value - ce.oce(x, ce.HMCR(2, 0.3))) <= 1e-12 * np.ptp(x)
+
+
+def test_the_compiled_search_for_a_scale_takes_the_steps_of_the_other(monkeypatch):
+    """EVaR and balls of Entropic: radii from 1e-9 to nearly the largest, weights, ties, one loss far above."""
+    rng = np.random.default_rng(11)
+    cases = []
+    for k in range(150):
+        x = rng.standard_t(3, size=int(rng.integers(2, 200))) * 10.0 ** rng.integers(-3, 4)
+        if k % 3 == 0:
+            x = np.round(x, 1)
+        if k % 7 == 0:
+            x[0] = 1e6
+        weights = rng.dirichlet(np.ones(x.size)) if k % 2 else None
+        risk = ce.EVaR(float(rng.uniform(0.001, 0.999))) if k % 4 else ce.Entropic(2.0).ball(10.0 ** rng.uniform(-9, 0))
+        cases.append((x, weights, risk, solve_risk(x, weights, risk)))
+    monkeypatch.setattr(_compiled, "_fused", None)
+    for x, weights, risk, found in cases:
+        other = solve_risk(x, weights, risk)
+        assert found.value == pytest.approx(other.value, abs=1e-13 * np.ptp(x) + 4e-16 * np.abs(x).max())
+        np.testing.assert_allclose(found.inner[1], other.inner[1], rtol=1e-5)
+        np.testing.assert_allclose(found.tilt, other.tilt, atol=1e-6)

@@ -213,6 +213,26 @@ def exponential_moments(z: Floats, w: Floats | None, rate: float, out: Floats) -
     return sums if w is not None else _over(sums, z.shape[0])
 
 
+def entropy_root(
+    z: Floats,
+    w: Floats | None,
+    b: float,
+    radius: float,
+    ends: tuple[float, float, float],
+    tolerance: float,
+    out: Floats,
+) -> tuple[float, float] | None:
+    """b at which the tilt exp(b z), which is written, has the relative entropy ``radius``, and ln E exp(b z).
+
+    ``ends`` are the largest relative entropy there is, -ln(1 - radius/largest), and a bound on b. None where nothing is
+    compiled: `TermSolver` then takes the same steps itself.
+    """
+    if _fused is None:
+        return None
+    found: tuple[float, float] = _fused.entropy_root(z, w, b, radius, *ends, tolerance, out)
+    return found
+
+
 def positive_moments(z: Floats, w: Floats | None, h: float) -> tuple[float, float, float]:
     """Means of 1, v and v**2 over the losses with v = z - h > 0; weights sum to 1."""
     if _fused is not None:

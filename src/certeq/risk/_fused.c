@@ -1173,6 +1173,95 @@ without_weights:
     return answer;
 }
 
+/* The root b of b K'(b) - K(b) = radius, K(b) = ln E exp(b z), z <= 0, with exp(b z) in out; K(b) is `level`. The left
+   side rises from 0 to `largest`; `goal` is -ln(1 - radius/largest), and `most` bounds b. As `_exponential` of
+   risk/_inner.py, which says why the steps are what they are. */
+#define FURTHEST 50.0 /* logarithm of a step that is none */
+
+typedef struct {
+    double rate, level;
+} EntropyRoot;
+
+static EntropyRoot entropy_root(const double *z, const double *w, Py_ssize_t n, double b, double radius, double largest,
+                                double goal, double most, double tolerance, double *out)
+{
+    double left = 0.0, right = INFINITY, last = INFINITY, level;
+    for (;;) {
+        Moments m = exponential_moments(b, z, w, n, out);
+        double first = m.first / m.zeroth, second = m.second / m.zeroth;
+        double total = w == NULL ? m.zeroth / (double)n : m.zeroth;
+        if (total < 0.5)
+            level = log(total);
+        else {
+            double sum = 0.0;
+            for (Py_ssize_t i = 0; i < n; i++)
+                sum += (w == NULL ? 1.0 : w[i]) * expm1(b * z[i]);
+            level = log1p(w == NULL ? sum / (double)n : sum);
+        }
+        double divergence = b * first - level, residual = fabs(divergence - radius);
+        double enough = fmax(4.0 * DBL_EPSILON * (1.0 + fabs(level)), tolerance * radius);
+        if (residual <= enough || (divergence < radius && b == most))
+            break;
+        if (divergence < radius)
+            left = b;
+        else
+            right = b;
+        if (!(residual <= 0.5 * last) && !(residual > 1e-9 * (1.0 + radius)))
+            break; /* sums of rounded numbers wobble */
+        double rise = b * b * (second - first * first), step = NAN;
+        if (divergence > 0.0 && divergence < largest && rise > 0.0) {
+            double now = -log1p(-divergence / largest);
+            step = b * exp(fmin(log(goal / now) * now * (largest - divergence) / rise, FURTHEST));
+        }
+        if (!(left < step && step < right) || residual > 0.5 * last)
+            step = left > 0.0 && right < INFINITY ? sqrt(left * right) : b * (left == b ? 4.0 : 0.25);
+        step = fmin(step, most);
+        if (step == b || (!(left < step && step < right) && step != most))
+            break;
+        last = residual;
+        b = step;
+    }
+    return (EntropyRoot){b, level};
+}
+
+PyDoc_STRVAR(entropy_doc, "entropy_root(z, weights, b, radius, largest, goal, most, tolerance, out, /) -> (b, level)\n--\n\n"
+                          "b at which the tilt exp(b z), written into out, has the relative entropy `radius`.");
+
+static PyObject *entropy(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer z, w, out;
+    PyObject *answer = NULL;
+    double given[6];
+    if (take(count, 9, "entropy_root(z, weights, b, radius, largest, goal, most, tolerance, out)") < 0)
+        return NULL;
+    for (int i = 0; i < 6; i++)
+        given[i] = PyFloat_AsDouble(args[2 + i]);
+    if (PyErr_Occurred())
+        return NULL;
+    int weighted = args[1] != Py_None;
+    if (floats(args[0], &z, 0, 0, "z") < 0)
+        return NULL;
+    if (weighted && floats(args[1], &w, 0, 0, "weights") < 0)
+        goto without_weights;
+    if (floats(args[8], &out, 1, 0, "out") < 0)
+        goto without_out;
+    Py_ssize_t n = z.shape[0];
+    if ((!weighted || same_size(n, w.shape[0], "weights") == 0) && same_size(n, out.shape[0], "out") == 0) {
+        const double *mass = weighted ? w.buf : NULL;
+        EntropyRoot found;
+        Py_BEGIN_ALLOW_THREADS found = entropy_root(z.buf, mass, n, given[0], given[1], given[2], given[3], given[4],
+                                                    given[5], out.buf);
+        Py_END_ALLOW_THREADS answer = Py_BuildValue("dd", found.rate, found.level);
+    }
+    PyBuffer_Release(&out);
+without_out:
+    if (weighted)
+        PyBuffer_Release(&w);
+without_weights:
+    PyBuffer_Release(&z);
+    return answer;
+}
+
 /* Losses not below a into out, an array as long; returns how many there are. Each is written, and counted if it
    belongs there: no branch. */
 WIDE static Py_ssize_t list_from(const double *z, Py_ssize_t n, double a, double *out)
@@ -1518,6 +1607,7 @@ static PyMethodDef methods[] = {
     {"value", (PyCFunction)(void (*)(void))value, METH_FASTCALL, value_doc},
     {"sums", (PyCFunction)(void (*)(void))sums, METH_FASTCALL, sums_doc},
     {"moments", (PyCFunction)(void (*)(void))moments, METH_FASTCALL, moments_doc},
+    {"entropy_root", (PyCFunction)(void (*)(void))entropy, METH_FASTCALL, entropy_doc},
     {"kinked", (PyCFunction)(void (*)(void))kinked_of, METH_FASTCALL, kinked_doc},
     {"window", (PyCFunction)(void (*)(void))window, METH_FASTCALL, window_doc},
     {"solve", (PyCFunction)(void (*)(void))solve, METH_FASTCALL, solve_doc},

@@ -174,7 +174,8 @@ class TermSolver:
             part = self._line(radius, curve.bend)
         else:
             part = self._by_scale(radius, guess)
-        return part._replace(t=part.t - part.s * self.facts.anchor)
+        anchor = self.facts.anchor
+        return part if anchor == 0.0 else part._replace(t=part.t - part.s * anchor)
 
     def _line(self, radius: float, curvature: float) -> SolvedTerm:
         """u'(x) = 1 + curvature * x: the mean plus a multiple of the deviation."""
@@ -214,15 +215,25 @@ class TermSolver:
             scale = some[1] * some[0]._exponential(radius, rate, None).s
             b = rate / scale if scale > 0.0 else 40.0
         else:
-            middle = self.mean(y)
-            b = math.sqrt(2.0 * radius / max(self.mean(y * y) - middle * middle, _EPS))
-        b = min(b, most)
+            _, first, second = _compiled.positive_moments(y, self.weights, -2.0)  # of y + 2, in one pass
+            b = math.sqrt(2.0 * radius / max(second - first * first, _EPS))
+        b, power, ends = min(b, most), np.empty_like(y), (largest, goal, most)
+        found = _compiled.entropy_root(y, self.weights, b, radius, ends, self.tolerance, power)
+        b, level = self._entropy_root(b, radius, ends, power) if found is None else found
+        scale = 1.0 / b
+        s = self.low if b == most else rate * scale
+        return SolvedTerm(scale * (radius + level), scale * level, s, self.as_tilt(power))
+
+    def _entropy_root(
+        self, b: float, radius: float, ends: tuple[float, float, float], power: FloatArray
+    ) -> tuple[float, float]:
+        """As the compiled one: b, and K(b)."""
+        largest, goal, most = ends
         left, right, last = 0.0, math.inf, math.inf
-        power = np.empty_like(y)
         while True:
-            total, first, second = _compiled.exponential_moments(y, self.weights, b, power)
+            total, first, second = _compiled.exponential_moments(self.y, self.weights, b, power)
             first, second = first / total, second / total
-            level = math.log(total) if total < 0.5 else math.log1p(self.mean(np.expm1(b * y)))
+            level = math.log(total) if total < 0.5 else math.log1p(self.mean(np.expm1(b * self.y)))
             divergence = b * first - level
             residual = abs(divergence - radius)
             enough = max(4.0 * _EPS * (1.0 + abs(level)), self.tolerance * radius)
@@ -244,9 +255,7 @@ class TermSolver:
             if step == b or (not left < step < right and step != most):
                 break
             last, b = residual, step
-        scale = 1.0 / b
-        s = self.low if b == most else rate * scale
-        return SolvedTerm(scale * (radius + level), scale * level, s, self.as_tilt(power))
+        return b, level
 
     def _some(self) -> tuple[TermSolver, float] | None:
         """One in some of the losses as a ball of their own, and their width; None where they are all one value."""
