@@ -13,6 +13,7 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 pytest.importorskip("sphinx", reason="the docs extra is not installed (make docs)")
+sys.path.insert(0, str(DOCS / "_ext"))  # as docs/conf.py does: extensions import one another
 
 
 def extension(name):
