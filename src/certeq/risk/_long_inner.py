@@ -290,10 +290,18 @@ class _LongTermSolver(TermSolver):
         center = self.draw.center
         solved = solve_long(self.table, self.form.utility.scaled(s))
         value, t = (solved.value - center) / s - self.facts.of_zero, (solved.threshold - center) / s
-        divergence, fall = self._mean_under(solved.tilt(), center) / s - value, math.nan
-        if self.form.utility.has_curvature and not self.form.kinks:
+        tilt = solved.tilt()
+        divergence, fall = self._mean_under(tilt, center) / s - value, math.nan
+        if self.form.utility.has_curvature:
             sums = np.array(self.table.reduce(ScaledSums(self.form, center, t * s, s))) / self.size.mass
-            fall = float(sums[5] - sums[4] ** 2 / sums[3]) if sums[3] > 0.0 else math.nan
+            curvature, curvature_a, curvature_a2 = (float(mean) for mean in sums[3:])
+            if curvature > 0.0:
+                middle = curvature_a / curvature
+                if self.form.kinks:  # a loss on a kink takes the threshold along
+                    count, away = self._on_kinks(tilt)
+                    middle = away / (count * s) if count else middle
+                fall = curvature_a2 - 2.0 * middle * curvature_a + middle * middle * curvature
+                fall = fall if fall > 0.0 else math.nan
         self.passes += solved.passes + 3
         self.kept[s] = solved
         return AtScale(s, value, t + self.facts.anchor, self.y[:0], divergence, fall)
@@ -302,6 +310,19 @@ class _LongTermSolver(TermSolver):
         """The mean of losses less the center under a tilt."""
         kernel = SumKernel(lambda z, w: (float((tilt(Block(0, z, w)) * (z - center)).sum()),))
         return float(self.table.reduce(kernel)[0])
+
+    def _on_kinks(self, tilt: TiltKernel) -> tuple[float, float]:
+        """How many losses are on a kink, and the sum of their distances from the threshold."""
+
+        def on_kinks(z: FloatArray, w: FloatArray | None) -> tuple[float, float]:
+            y = centered(z, tilt.center)
+            left, right = tilt.form.slopes(y, tilt.s)
+            there = y[left < right] - tilt.s
+            return float(there.size), float(there.sum())
+
+        count, away = self.table.reduce(SumKernel(on_kinks))
+        self.passes += 1
+        return float(count), float(away)
 
     def recession(self) -> tuple[float, float, float, FloatArray]:
         least, most, center = self.facts.least, self.facts.most, self.draw.center
