@@ -143,3 +143,36 @@ def test_sets_without_bounds():
     assert ce.maximize_ratio([0.2, 0.2, 0.25, 0.22], loss, ce.CVaR(0.1), domain=ce.Simplex()).radius == np.inf
     with pytest.raises(ce.UnboundedError, match="no point of the feasible set has the largest ratio.*of asset 1.*Add"):
         ce.maximize_ratio([-0.1, -0.2, -0.05, 0.01], loss, ce.CVaR(0.1), domain=free)
+
+
+def test_a_start_that_breaks_a_limit_is_a_start_only():
+    rng = np.random.default_rng(0)
+    A, reward = rng.normal(size=(300, 4)) * [1.0, 1.0, 1.0, 3.0], [0.1, 0.2, 0.05, 0.5]
+    loss, risk, simplex = ce.LinearLoss(A), ce.CVaR(0.1), ce.Simplex()
+    free = ce.maximize_ratio(reward, loss, risk, domain=simplex)
+    level = 0.95 * float(ce.oce(A @ free.theta, ce.CVaR(0.05)))
+    limits = [ce.Limit(loss, ce.CVaR(0.05), level)]
+    cold = ce.maximize_ratio(reward, loss, risk, domain=simplex, limits=limits)
+    warm = ce.maximize_ratio(reward, loss, risk, domain=simplex, limits=limits, theta0=free.theta)
+    assert warm.ratio == pytest.approx(cold.ratio, rel=2e-9)
+    assert float(ce.oce(A @ warm.theta, ce.CVaR(0.05))) <= level * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("lowest", [0.01, -0.01])
+def test_a_start_spares_a_problem_where_every_reward_is_positive(lowest):
+    A = 10.0 * panel(28)
+    loss, reward = ce.LinearLoss(A), np.array([0.02, 0.01, 0.05, lowest, 0.03, 0.04])
+    cold = ce.maximize_ratio(reward, loss, ce.EVaR(0.1), domain=ce.Simplex())
+    again = ce.maximize_ratio(reward, loss, ce.EVaR(0.1), domain=ce.Simplex(), theta0=cold.theta)
+    assert again.status == "converged"
+    assert again.ratio == pytest.approx(cold.ratio, rel=2e-9)
+    assert cold.iterations == 3
+    assert again.iterations == (1 if lowest > 0.0 else 2)
+
+
+def test_a_start_does_not_hide_that_a_risk_is_not_positive():
+    A = panel(29)
+    A[:, 0] = -1.0  # gains for sure
+    loss, start = ce.LinearLoss(A), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match="the risk must be positive on the whole feasible set"):
+        ce.maximize_ratio(np.abs(REWARD), loss, ce.CVaR(0.1), domain=ce.Simplex(), theta0=start)

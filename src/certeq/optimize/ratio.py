@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from certeq._checks import check_array, check_number
 from certeq.optimize.domains import Domain, UnboundedError
-from certeq.optimize.domains._rows import Constraints, onto_rows
+from certeq.optimize.domains._rows import Constraints, minimize_over, onto_rows
 from certeq.optimize.exact._solve import check_limits, status_of
 from certeq.optimize.functions import RiskFunction, SquareFunction, WeightedSum, minimize_objective, time_left
+from certeq.optimize.gaps import proved_gap
 from certeq.optimize.limited import LimitedResult, solve_limited
 from certeq.optimize.losses import Loss
 from certeq.optimize.terms import Limit, RiskTerm, read_decision
@@ -24,6 +25,8 @@ Vector = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 _NEAR = 0.05  # a relative change of the ratio after which the next point is near
 _FEW_DIGITS = 1e-4  # enough of a step that another will follow
+_ROUNDED = 1e-13  # relative, by which a point may break the rows
+_LITTLE = 1e-6  # relative: far more than the tolerance of a linear program
 _STEPS = 50  # Dinkelbach's method takes four or five
 
 
@@ -149,7 +152,9 @@ def maximize_ratio(
     -----
     Dinkelbach's method: with m the best ratio so far, minimize :math:`\rho - (r^\top\theta + r_0)/m`. Where the proved
     minimum is :math:`-\varepsilon` and no risk on the set is below :math:`\rho_0`, no ratio is above
-    :math:`m (1 + \varepsilon/\rho_0)`. It converges superlinearly, and every solve starts from the last one.
+    :math:`m (1 + \varepsilon/\rho_0)`. It converges superlinearly, and every solve starts from the last one. From a
+    ``theta0`` that keeps the limits, on a set where every reward is at least :math:`r_{\min} > 0`, the problem of the
+    least risk is spared: there :math:`\rho_0 = r_{\min}/m - \varepsilon`.
 
     Where the risk is coherent, :math:`\rho(A\theta)/(r^\top\theta + r_0)` is the risk of a multiple of :math:`\theta`
     whose reward is 1. Without limits and constant terms the least risk of such multiples, one exact solve, is where the
@@ -206,34 +211,44 @@ def solve_ratio(
     def reward_at(v: Vector) -> float:
         return float(reward @ v) + reward_offset
 
-    first = least(risk, theta0, None, max(tol, _FEW_DIGITS))  # a bound, and where to start: both need few digits
-    if not first.lower_bound > 0.0:
-        first = least(risk, first.theta, first.limit_multipliers)
-    iterations, floor, radius = first.iterations, first.lower_bound, first.radius
-    if not floor > 0.0:
-        raise ValueError(
-            f"the risk must be positive on the whole feasible set for a ratio; found {first.value:.6g} at a point of "
+    def refuse(least_risk: float) -> ValueError:
+        return ValueError(
+            f"the risk must be positive on the whole feasible set for a ratio; found {least_risk:.6g} at a point of "
             "it. Leave out what has no risk, or minimize the risk under a limit on the reward."
         )
-    v = first.theta
-    if reward_at(v) <= 0.0:  # from where the reward is largest
-        try:
-            richest = least(WeightedSum([], -reward, constant=-reward_offset), v, None)
-            iterations, v, most = iterations + richest.iterations, richest.theta, -richest.lower_bound
-        except UnboundedError as error:  # somewhere on that way it is positive
-            gain = float(reward @ error.direction)
-            v, most = v + (1.0 - 2.0 * reward_at(v) / gain) * error.direction, np.inf
-        if most <= 0.0 or reward_at(v) <= 0.0:
-            raise ValueError(
-                f"the reward must be positive somewhere on the feasible set; found {reward_at(v):.6g} at most."
-            )
-    if theta0 is not None and reward_at(theta0) * risk.at(v).value > reward_at(v) * risk.at(theta0).value:
-        v = theta0
-    near = theta0 is not None
-    start = None if near or limits else _homogeneous_start(risk, reward, reward_offset, q, v, floor, tol, deadline)
-    if start is not None and reward_at(start) * risk.at(v).value > reward_at(v) * risk.at(start).value:
-        iterations, v, near = iterations + 1, start, True
-    best, upper, found, prices = v, np.inf, first, None
+
+    iterations, lowest, floor, radius = 0, -np.inf, 0.0, np.inf
+    known = theta0 if theta0 is not None and _keeps(q, limits, theta0) and reward_at(theta0) > 0.0 else None
+    if known is not None and not limits and risk.at(known).value > 0.0:
+        lowest = _least_reward(reward, reward_offset, q)
+    if known is not None and lowest > 0.0:  # a step then bounds the risk from below by itself
+        v = known
+    else:
+        first = least(risk, theta0, None, max(tol, _FEW_DIGITS))  # a bound, and where to start: both need few digits
+        if not first.lower_bound > 0.0:
+            first = least(risk, first.theta, first.limit_multipliers)
+        iterations, floor, radius, v = first.iterations, first.lower_bound, first.radius, first.theta
+        if not floor > 0.0:
+            raise refuse(first.value)
+        if reward_at(v) <= 0.0:  # from where the reward is largest
+            try:
+                richest = least(WeightedSum([], -reward, constant=-reward_offset), v, None)
+                iterations, v, most = iterations + richest.iterations, richest.theta, -richest.lower_bound
+            except UnboundedError as error:  # somewhere on that way it is positive
+                gain = float(reward @ error.direction)
+                v, most = v + (1.0 - 2.0 * reward_at(v) / gain) * error.direction, np.inf
+            if most <= 0.0 or reward_at(v) <= 0.0:
+                raise ValueError(
+                    f"the reward must be positive somewhere on the feasible set; found {reward_at(v):.6g} at most."
+                )
+        start = known
+        if start is None and not limits:
+            start = _homogeneous_start(risk, reward, reward_offset, q, v, floor, tol, deadline)
+            iterations += start is not None
+        if start is not None and reward_at(start) * risk.at(v).value > reward_at(v) * risk.at(start).value:
+            v, known = start, start
+    near, within = known is not None, radius
+    best, upper, prices = v, np.inf, None
     ratio = reward_at(v) / risk.at(v).value
     stalled = 0
     for _ in range(max_iter):
@@ -251,10 +266,15 @@ def solve_ratio(
             ) from error
         iterations, v, prices = iterations + found.iterations, found.theta, found.limit_multipliers
         rounding = 4.0 * _EPS * (float(np.abs(reward) @ np.abs(v)) + abs(reward_offset)) / ratio
-        bound = ratio * (1.0 + max(0.0, rounding - found.lower_bound) / floor)
+        short = max(0.0, rounding - found.lower_bound)  # the value is 0 at the point that m belongs to
+        if lowest > 0.0:
+            floor = max(floor, lowest / ratio - short)
+        bound = ratio * (1.0 + short / floor) if floor > 0.0 else np.inf
         if bound < upper:
-            upper, radius = bound, min(first.radius, found.radius)
+            upper, radius = bound, min(within, found.radius)
         at = risk.at(v)
+        if not at.value > 0.0:
+            raise refuse(at.value)
         new = reward_at(v) / at.value
         near = abs(new - ratio) <= _NEAR * ratio
         stalled = 0 if new > ratio * (1.0 + 0.01 * tol) else stalled + 1
@@ -264,7 +284,7 @@ def solve_ratio(
             break
     at = risk.at(best)
     rounding = ratio * (at.error / at.value + 4.0 * _EPS * (len(best) + 2.0))
-    gap = max(upper - ratio, 0.0) + rounding
+    gap = proved_gap(upper, ratio, rounding)
     status = status_of(gap <= tol * ratio, not stalled, time.perf_counter() > deadline)
     return RatioSolution(
         theta=best,
@@ -279,6 +299,26 @@ def solve_ratio(
         seconds=0.0,
         radius=radius,
     )
+
+
+def _keeps(q: Constraints, limits: Sequence[tuple[RiskFunction | SquareFunction, float]], v: Vector) -> bool:
+    """Whether v is a point of the set that keeps the limits, to rounding."""
+    equal = np.abs(q.C @ v - q.c) <= _ROUNDED * (np.abs(q.C) @ np.abs(v) + np.abs(q.c))
+    below = q.G @ v <= q.b + _ROUNDED * (np.abs(q.G) @ np.abs(v) + np.abs(q.b))
+    inside = (v >= q.lower - _ROUNDED * np.abs(v)) & (v <= q.upper + _ROUNDED * np.abs(v))
+    if not (equal.all() and below.all() and inside.all()):
+        return False
+    return all(at.value <= level + at.error for at, level in ((one.at(v), level) for one, level in limits))
+
+
+def _least_reward(reward: Vector, reward_offset: float, q: Constraints) -> float:
+    """The least reward on the set, or somewhat less."""
+    try:
+        v = minimize_over(q, reward)[0]
+    except UnboundedError:
+        return -np.inf
+    size = float(np.abs(reward) @ np.abs(v)) + abs(reward_offset)
+    return float(reward @ v) + reward_offset - _LITTLE * size
 
 
 def _homogeneous_start(
