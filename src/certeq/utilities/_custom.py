@@ -25,6 +25,7 @@ _POINTS = 0.5 * (_GRID[1:] + _GRID[:-1])[np.abs(_GRID[1:]) < 30.0]  # where deri
 _STEPS = (1e-5, 1e-7)
 _SLACK = 1e-9
 _FEW = 8  # kinks: up to here comparing with each is faster than a search
+_SECTIONS = 32  # of an interval at a time, in the search for kinks
 _MOST_KINKS = 2000  # a staircase without end is not followed further
 
 
@@ -298,6 +299,22 @@ def utility(
     return CustomUtility(u, du, d2u, conjugate, kinks, name)
 
 
+def _between(a: float, b: float) -> Array:
+    """Floats between a and b, evenly spread in the order of floats.
+
+    So neighbors are reached in a dozen divisions anywhere, where halves of an interval that ends at 0 take a thousand.
+    """
+    low, high = _rank(a), _rank(b)
+    ranks = sorted({low + (high - low) * k // _SECTIONS for k in range(1, _SECTIONS)} - {low})
+    return np.array([-rank if rank < 0 else rank for rank in ranks], dtype=np.int64).view(float) * np.sign(ranks)
+
+
+def _rank(x: float) -> int:
+    """The place of a finite float in the order of all, 0 for 0."""
+    bits = int(np.float64(abs(x)).view(np.int64))
+    return -bits if x < 0 else bits
+
+
 class _Examination:
     """The checks on a custom utility, in the order that gives the most useful message first."""
 
@@ -459,10 +476,13 @@ class _Examination:
         smooth = (curvature * shares).sum(axis=-1) * half
         return rise - np.where(np.isfinite(smooth), smooth, 0.0)
 
-    def _at(self, point: float) -> float:
-        at = float(self.custom._slope(np.asarray(point), NUMPY))
-        if not np.isfinite(at):
-            raise ValueError(f"the slope of u, derived from it, is {at} at x = {point:g}; pass du=.")
+    def _at(self, points: Any) -> Array:
+        points = np.asarray(points, dtype=float)
+        at = np.asarray(self.custom._slope(points, NUMPY), dtype=float)
+        bad = ~np.isfinite(at)
+        if np.any(bad):
+            point, found = float(points[bad].flat[0]), float(at[bad].flat[0])
+            raise ValueError(f"the slope of u, derived from it, is {found} at x = {point:g}; pass du=.")
         return at
 
     def _search(
@@ -470,27 +490,26 @@ class _Examination:
     ) -> None:
         """Close in on the largest jump between a and b, then look on both sides of it.
 
-        A jump stays when its interval is halved; a steep but continuous rise does not.
+        A jump stays when its interval is divided; a steep but continuous rise does not.
         """
         start, stop, first, last = a, b, low, high
-        while a < (middle := 0.5 * (a + b)) < b:
-            at = self._at(middle)
-            left, right = self._unexplained(np.array([a, middle]), np.array([middle, b]), [low, at], [at, high])
-            if left > right:
-                b, high = middle, at
-            else:
-                a, low = middle, at
-            if max(left, right) <= 1e-9 * (1.0 + abs(low)):
+        while (inner := _between(a, b)).size:
+            points = np.concatenate([[a], inner, [b]])
+            slopes = np.concatenate([[low], self._at(inner), [high]])
+            jumps = self._unexplained(points[:-1], points[1:], slopes[:-1], slopes[1:])
+            i = jumps.size - 1 - int(np.argmax(jumps[::-1]))  # of equal ones the last
+            a, b, low, high = (float(end) for end in (points[i], points[i + 1], slopes[i], slopes[i + 1]))
+            if jumps[i] <= 1e-9 * (1.0 + abs(low)):
                 return
         # Whether a function jumps just before or just after the kink is a matter of < or <=; the rounder of the two
         # neighboring floats is the one that was meant. A function with a slope of its own on the kink, as |x| may
         # have at 0, jumps on both sides of it.
         point = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda end: len(repr(float(end))))
         before, after = float(np.nextafter(a, -np.inf)), float(np.nextafter(b, np.inf))
-        if start < before and low - self._at(before) > 1e-9 * (1.0 + abs(low)):
-            point, a, low = a, before, self._at(before)
-        elif after < stop and self._at(after) - high > 1e-9 * (1.0 + abs(high)):
-            point, b, high = b, after, self._at(after)
+        if start < before and low - (at := float(self._at(before))) > 1e-9 * (1.0 + abs(low)):
+            point, a, low = a, before, at
+        elif after < stop and (at := float(self._at(after))) - high > 1e-9 * (1.0 + abs(high)):
+            point, b, high = b, after, at
         found[float(point) + 0.0] = low, high
         if depth > 0 and len(found) < _MOST_KINKS:
             for x0, x1, y0, y1 in ((start, a, first, low), (b, stop, high, last)):
