@@ -236,13 +236,22 @@ def entropy_root(
 def positive_moments(z: Floats, w: Floats | None, h: float) -> tuple[float, float, float]:
     """Means of 1, v and v**2 over the losses with v = z - h > 0; weights sum to 1."""
     if _fused is not None:
-        sums: tuple[float, float, float] = _fused.moments(_fused.LINEAR, h, z, w, None)
+        sums: tuple[float, float, float] = _fused.moments(_fused.POWER, h, z, w, None)
     else:
         above = np.maximum(z - h, 0.0)
         weighted = above if w is None else above * w
         counted = (above > 0.0) if w is None else w[above > 0.0]
         sums = float(counted.sum()), float(weighted.sum()), float((weighted * above).sum())
     return sums if w is not None else _over(sums, z.shape[0])
+
+
+def centered_sums(z: Floats, w: Floats | None, center: float) -> tuple[float, float]:
+    """Sums of z - center and of its square."""
+    if _fused is not None:
+        return _fused.moments(_fused.LINEAR, center, z, w, None)[1:]  # type: ignore[no-any-return]
+    x = z - center
+    weighted = x if w is None else w * x
+    return float(weighted.sum()), float((weighted * x).sum())
 
 
 def _over(sums: tuple[float, float, float], size: int) -> tuple[float, float, float]:

@@ -1129,9 +1129,35 @@ WIDE static Moments positive_moments(double a, const double *z, const double *w,
     return (Moments){zeroth, first, second};
 }
 
+/* Of v = z - a with e = 1. */
+WIDE static Moments all_moments(double a, const double *z, const double *w, Py_ssize_t n)
+{
+    double zeroth = 0.0, first = 0.0, second = 0.0;
+    if (w == NULL)
+        MOMENTS(1.0, double v = z[i] - a; double e = 1.0;)
+    else
+        MOMENTS(w[i], double v = z[i] - a; double e = 1.0;)
+    return (Moments){zeroth, first, second};
+}
+
+/* The same of many losses, summed in parts, so that roundings do not add up. */
+#define SUMMED 4096
+
+static Moments all_moments_of_many(double a, const double *z, const double *w, Py_ssize_t n)
+{
+    Moments found = {0.0, 0.0, 0.0};
+    for (Py_ssize_t i = 0; i < n; i += SUMMED) {
+        Moments part = all_moments(a, z + i, w == NULL ? NULL : w + i, n - i < SUMMED ? n - i : SUMMED);
+        found.zeroth += part.zeroth;
+        found.first += part.first;
+        found.second += part.second;
+    }
+    return found;
+}
+
 PyDoc_STRVAR(moments_doc, "moments(kind, a, z, weights, out, /) -> (sum of e, of e v, of e v**2)\n--\n\n"
-                          "EXPONENTIAL: v = z and e = exp(a z), written into out; LINEAR: v = z - a and e = (v > 0),\n"
-                          "and out is None.");
+                          "EXPONENTIAL: v = z and e = exp(a z), written into out. POWER: v = z - a and e = (v > 0);\n"
+                          "LINEAR: v = z - a and e = 1; out is None.");
 
 static PyObject *moments(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -1144,8 +1170,8 @@ static PyObject *moments(PyObject *self, PyObject *const *args, Py_ssize_t count
     int weighted = args[3] != Py_None, written = kind == EXPONENTIAL;
     if (PyErr_Occurred())
         return NULL;
-    if (kind != EXPONENTIAL && kind != LINEAR) {
-        PyErr_Format(PyExc_ValueError, "kind must be EXPONENTIAL or LINEAR; found %ld.", kind);
+    if (kind != EXPONENTIAL && kind != POWER && kind != LINEAR) {
+        PyErr_Format(PyExc_ValueError, "kind must be EXPONENTIAL, POWER or LINEAR; found %ld.", kind);
         return NULL;
     }
     if (floats(args[2], &z, 0, 0, "z") < 0)
@@ -1159,8 +1185,9 @@ static PyObject *moments(PyObject *self, PyObject *const *args, Py_ssize_t count
         (!written || same_size(n, out.shape[0], "out") == 0)) {
         const double *mass = weighted ? w.buf : NULL;
         Moments found;
-        Py_BEGIN_ALLOW_THREADS found = written ? exponential_moments(a, z.buf, mass, n, out.buf)
-                                               : positive_moments(a, z.buf, mass, n);
+        Py_BEGIN_ALLOW_THREADS found = written         ? exponential_moments(a, z.buf, mass, n, out.buf)
+                                       : kind == POWER ? positive_moments(a, z.buf, mass, n)
+                                                       : all_moments_of_many(a, z.buf, mass, n);
         Py_END_ALLOW_THREADS answer = Py_BuildValue("ddd", found.zeroth, found.first, found.second);
     }
     if (written)

@@ -275,15 +275,20 @@ class _ExpSum:
             return (weighted_sum(np.expm1(self.rate * (z - self.center)), w),)
 
 
+@dataclass(frozen=True)
+class _CenteredSums:
+    """Sums of z - center and of its square."""
+
+    center: float
+
+    def __call__(self, z: Floats, w: Floats | None) -> tuple[float, float]:
+        return _compiled.centered_sums(z, w, self.center)
+
+
 def _mean_and_variance(table: Table, draw: Draw, curvature: float, utility: Utility) -> LongSolved:
     middle, passes = draw.mean, 0
     while True:
-
-        def moments(z: Floats, w: Floats | None, middle: float = middle) -> tuple[float, float]:
-            x = z - middle
-            return weighted_sum(x, w), weighted_sum(x * x, w)
-
-        size, (shift, square) = summarize(table, WideSumKernel(moments))
+        size, (shift, square) = summarize(table, WideSumKernel(_CenteredSums(middle)))
         passes += 1
         # E x**2 - (E x)**2 keeps its digits while the guessed mean is within a standard deviation of the true one.
         if shift * shift <= 0.5 * square or passes == 3:
