@@ -8,6 +8,8 @@ STAMPS := $(VENV)/.stamps
 COMPILED := setup.py $(wildcard src/certeq/*/*.c)
 WORKERS ?= 2
 PORT ?= 8000
+# Tests start some hundred processes; without bytecode each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-slow test-portable test-oldest dist lint bench bench-against docs supplement docs-serve clean constraints
 
