@@ -86,6 +86,7 @@ def test_derivatives(data, utility):
 
 
 @pytest.mark.parametrize("name", UTILITIES)
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_no_lower_point_is_found(data, name):
     """The gap holds: a long run of an unrelated optimizer finds nothing lower."""
     utility = UTILITIES[name]
@@ -174,6 +175,7 @@ def test_an_honest_flag(data):
     assert model.objective_ - best.objective_ <= model.gap_
 
 
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_utility_parameters_can_be_searched(data):
     search = GridSearchCV(OCERegressor(ce.Entropic(1.0)), {"utility__beta": [0.1, 1.0], "alpha": [0.1, 1.0]}, cv=2)
     search.fit(data["X"], data["real"])
@@ -189,6 +191,7 @@ def test_units_of_y_and_x_do_not_matter_to_the_tolerance(data):
 
 
 @pytest.mark.parametrize("utility", [ce.Entropic(1.0), ce.Quartic(), ce.SmoothCVaR(0.05, 0.01), ce.CVaR(0.05)])
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_a_utility_that_is_sharp_compared_with_the_losses(data, utility):
     """Targets in the thousands make squared errors of 1e6: nearly a minimax problem."""
     model = OCERegressor(utility).fit(data["X"], 1e3 * data["real"])

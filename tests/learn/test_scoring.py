@@ -148,7 +148,8 @@ class TestScorer:
 
 class TestUnits:
     @pytest.fixture(scope="class")
-    def diabetes(self):
+    @staticmethod
+    def diabetes():
         X, y = load_diabetes(return_X_y=True)
         return StandardScaler().fit_transform(X), y
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 import torch
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -43,6 +44,7 @@ ESTIMATORS = [
 
 
 @parametrize_with_checks(ESTIMATORS)
+@pytest.mark.filterwarnings("ignore:y has mean")
 def test_scikit_learn_checks(estimator, check, monkeypatch):
     if isinstance(estimator, NETWORKS) and check.func.__name__ in IN_FLOAT32:
         for name in ("assert_allclose", "assert_allclose_dense_sparse"):

@@ -116,6 +116,7 @@ def solve(domain: Domain, objective) -> np.ndarray:
 
 
 @each_case
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_projection_agrees_with_a_quadratic_program(domain):
     rng = np.random.default_rng(1)
     for scale in (0.3, 3.0):

@@ -24,6 +24,7 @@ from tests.optimize.test_domains import BOUNDED, CASES, D, constraints, each_bou
 
 
 @each_bounded
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_minimizer_agrees_with_a_linear_program(domain):
     g = np.random.default_rng(8).normal(size=D)
     v = domain.minimize_linear(g)

@@ -180,6 +180,7 @@ EXPRESSIBLE = [
 
 @pytest.mark.parametrize("utility", EXPRESSIBLE, ids=repr)
 @pytest.mark.parametrize("case", ["simplex", "long-short", "groups", "weights and costs"])
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_agrees_with_clarabel(utility, case):
     losses = panel(400, 30, seed=3)
     rng = np.random.default_rng(5)

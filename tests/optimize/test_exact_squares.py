@@ -39,6 +39,7 @@ def _risk(losses: cp.Expression, utility: ce.Utility, n: int) -> cp.Expression:
 @pytest.mark.parametrize("utility", UTILITIES, ids=repr)
 @pytest.mark.parametrize("kind", ["diagonal", "rows"])
 @pytest.mark.parametrize("free", [False, True])
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_agrees_with_clarabel(utility: ce.Utility, kind: str, free: bool) -> None:
     rng = np.random.default_rng(len(repr(utility)) + 7 * free)
     n, d = 120, 6

@@ -17,6 +17,7 @@ SMOOTH = [ce.Entropic(0.3), ce.MonotoneMeanVariance(2).scaled(5.0), ce.SmoothCVa
 
 @pytest.mark.parametrize("utility", SMOOTH, ids=repr)
 @pytest.mark.parametrize("loss", [SquaredLoss(X, Y), LogisticLoss(X, np.sign(Y))], ids=repr)
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_lbfgs_finds_a_point_without_gradient(utility, loss):
     found = minimize(loss, utility, domain=Free(), method="lbfgs", tol=1e-7)
     assert found.converged
@@ -132,6 +133,7 @@ def _quick(theta, batch):
         (CallableLoss(_quick, samples=X, smoothness=0.0), ce.Entropic(0.3), Box(-1, 1), {}, "lbfgs", "smooth"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_auto_takes_the_first_method_that_can_and_says_why(loss, utility, domain, options, method, reason):
     options = dict(options)
     if method == "sg":

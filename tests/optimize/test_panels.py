@@ -47,6 +47,7 @@ def risk(losses, theta, utility, weights=None):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_every_utility_as_in_memory(utility, mapped, table, weights, weighted):
     w = weights if weighted else None
     found = ce.minimize(ce.LinearLoss(mapped), utility, domain=ce.Simplex(), weights=w)

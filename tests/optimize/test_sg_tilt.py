@@ -81,6 +81,7 @@ def test_with_sample_weights(utility):
     shift=st.integers(-2, 2),
 )
 @settings(max_examples=200, deadline=None)
+@pytest.mark.filterwarnings("ignore:CVaR.alpha=.* is the mean of the worst")
 def test_ties_share_the_fraction_cold_and_warm(losses, alpha, shift):
     z, engine = np.array(losses, dtype=float), WarmTilt(ce.CVaR(alpha))
     engine.weigh(z[::-1] + shift, False)

@@ -117,6 +117,7 @@ def test_cvar_agrees_with_skfolio_and_cvxpy(name: str, kind: str, request: pytes
 @pytest.mark.parametrize(
     "utility", [ce.Entropic(30.0), ce.MeanVariance(15.0), ce.MonotoneMeanVariance(2)], ids=lambda u: type(u).__name__
 )
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_smooth_utilities_agree_with_cvxpy(utility: ce.Utility, kind: str, sp500: pd.DataFrame) -> None:
     X = sp500.iloc[-250:, :10]
     params, same = constraints(list(X.columns), kind)
@@ -159,6 +160,7 @@ def test_maximum_utility_agrees_with_skfolio(sp500: pd.DataFrame) -> None:
     ],
     ids=lambda each: repr(each),
 )
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_known_optima_of_the_training_panel(utility: ce.Utility, value: float, sp500: pd.DataFrame) -> None:
     train, _ = train_test_split(sp500, shuffle=False)
     model = MinimumOCE(utility).fit(train)

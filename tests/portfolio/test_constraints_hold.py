@@ -75,6 +75,7 @@ def _rows(X: np.ndarray, w: np.ndarray, kw: dict[str, Any]) -> list[tuple[float,
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_random_problems_keep_their_constraints_and_agree_with_cvxpy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, ours, theirs = _case(rng)

@@ -51,6 +51,7 @@ RETURN, RATIO = ObjectiveFunction.MAXIMIZE_RETURN, ObjectiveFunction.MAXIMIZE_RA
 
 
 @pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_return_under_a_limit_is_that_of_skfolio_or_better(panel: str, request: pytest.FixtureRequest) -> None:
     X = request.getfixturevalue(panel).iloc[-1500:]
     level = 1.2 * MinimumOCE(ce.CVaR(0.05)).fit(X).risk_
@@ -265,6 +266,7 @@ def test_benchmark_is_checked(small: pd.DataFrame) -> None:
     np.testing.assert_allclose(column.weights_, model.fit(small, small["TECH"].to_numpy()).weights_)
 
 
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
 def test_priors_with_weights_and_views(small: pd.DataFrame) -> None:
     y = small.mean(axis=1)
     pooled = MinimumOCE(

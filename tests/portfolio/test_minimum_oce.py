@@ -137,6 +137,7 @@ def test_sample_weights_of_the_prior_are_used(small: pd.DataFrame) -> None:
     assert model.objective_ == pytest.approx(value, abs=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
 def test_black_litterman_moves_the_scenarios_and_says_so(small: pd.DataFrame) -> None:
     prior = BlackLitterman(views=["TECH == 0.003", "GOLD - BOND == 0.0005"])
     with pytest.warns(UserWarning, match="mu differs from the mean of its scenarios"):
@@ -170,6 +171,7 @@ def test_the_default_prior_holds_variances_only(small: pd.DataFrame) -> None:
 # -- starting again -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
 def test_partial_fit_is_fit_on_everything_seen(small: pd.DataFrame) -> None:
     model = MinimumOCE(ce.Entropic(30.0))
     for start in range(0, 500, 100):

@@ -48,6 +48,7 @@ EXPECTED = {
     ],  # its data are gains throughout, which have no risk to share
     expected_failed_checks=lambda estimator: EXPECTED,
 )
+@pytest.mark.filterwarnings("ignore:X looks like prices")
 def test_scikit_learns_checks(estimator: MinimumOCE, check) -> None:
     check(estimator)
 
@@ -139,6 +140,7 @@ def test_pipeline_with_pandas_output(sp500: pd.DataFrame) -> None:
     assert set(found.assets) <= set(X.columns)
 
 
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_population_and_stacking(small: pd.DataFrame) -> None:
     models = {
         "cvar": MinimumOCE(),
@@ -151,6 +153,7 @@ def test_population_and_stacking(small: pd.DataFrame) -> None:
     assert stacked.weights_.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
 def test_online_prediction_and_selection(small: pd.DataFrame) -> None:
     found = online_predict(MinimumOCE(), small, warmup_size=200, test_size=100)
     assert isinstance(found, MultiPeriodPortfolio)
@@ -170,6 +173,7 @@ def test_partial_fit_needs_a_prior_that_has_it(small: pd.DataFrame) -> None:
         MinimumOCE(prior_estimator=EmpiricalPrior()).partial_fit(small)
 
 
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
 def test_metadata_reach_the_prior() -> None:
     X, factors = prices_to_returns(load_sp500_dataset(), load_factors_dataset())
     X, factors = X.iloc[-300:, :6], factors.iloc[-300:, :2]
@@ -182,6 +186,7 @@ def test_metadata_reach_the_prior() -> None:
         MinimumOCE().fit(X, factors=factors)
 
 
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
 def test_gaps_that_a_prior_knows_how_to_fill(small: pd.DataFrame) -> None:
     X = small.copy()
     X.iloc[:, 4] = np.nan  # never traded: it cannot be held

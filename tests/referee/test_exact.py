@@ -15,6 +15,7 @@ SEED = int(os.environ.get("REFEREE_SEED", "0"))
 SCALE = float(os.environ.get("REFEREE_SCALE", "1"))
 
 
+@pytest.mark.filterwarnings("ignore:CVaR.alpha=.* is the mean of the worst")
 def test_a_hundred_problems():
     report = run(seed=20_260, problems=100, customs=9)
     assert not report.failed, str(report)

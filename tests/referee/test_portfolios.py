@@ -16,6 +16,7 @@ SEED = int(os.environ.get("REFEREE_SEED", "0"))
 SCALE = float(os.environ.get("REFEREE_SCALE", "1"))
 
 
+@pytest.mark.filterwarnings("ignore:CVaR.alpha=.* is the mean of the worst")
 def test_sixty_fits():
     report = run(seed=20_260, fits=60, customs=9)
     assert not report.failed, str(report)

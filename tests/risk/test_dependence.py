@@ -69,6 +69,7 @@ def test_memory_is_found_and_widens_the_interval(name):
         assert not any("depend on those before" in reason for reason in found.warnings)
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_auto_changes_nothing_where_there_is_no_memory(utility):
     x = series("iid", seed=3)
     assert ce.estimate(x, utility, dependence="auto").interval() == ce.estimate(x, utility).interval()
@@ -82,6 +83,7 @@ def test_overlap_by_number():
     assert ce.estimate(x, ce.CVaR(0.05), dependence=1).memory == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_shift_and_scale(utility):
     x = series("ar.6")
     found, moved = ce.estimate(x, utility, dependence="auto"), ce.estimate(x + 1e6, utility, dependence="auto")
@@ -190,6 +192,7 @@ def test_dates_must_be_in_order():
 
 @pytest.mark.parametrize("utility", [ce.CVaR(0.05), ce.Entropic(0.5), ce.MonotoneMeanVariance(2)], ids=str)
 @pytest.mark.parametrize("dependence", [None, "auto", 5])
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_periods_of_weight_zero_at_the_ends_are_as_if_never_seen(utility, dependence):
     x = series("ar.6", 600)
     w = np.random.default_rng(1).uniform(0.5, 1.0, 600)

@@ -66,6 +66,7 @@ def test_few_samples_are_told():
     assert "E exp(X)" in ce.difference(OTHER, MARKET, ce.Entropic(0.5)).assumptions
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_nothing_is_known_of_the_error():
     """Fewer than one loss in the tail, or all of it on one value."""
     caps = np.minimum(OTHER, 0.5), np.minimum(MARKET, 0.7)

@@ -35,6 +35,7 @@ def test_against_estimates(risk):
 
 
 @pytest.mark.parametrize("risk", [ce.EVaR(0.2), ce.Wang(0.5)], ids=repr)
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_its_size_where_the_risks_are_equal(risk):
     rng = np.random.default_rng(1)
     rejected = 0

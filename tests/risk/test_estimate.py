@@ -97,6 +97,7 @@ def test_samples_for_an_accuracy():
         (lambda rng: rng.standard_normal(10), ce.Mean(), "Only 10 samples"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_warnings_are_raised(draw, utility, word):
     found = ce.estimate(draw(np.random.default_rng(0)), utility)
     assert any(word in warning for warning in found.warnings)
@@ -116,6 +117,7 @@ def test_thresholds_that_are_not_unique_are_told():
     assert not ce.estimate(rounded, ce.CVaR(0.1)).warnings
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_fewer_than_one_loss_in_the_tail():
     """The largest loss is CVaR of the sample, and says little of that of its source."""
     x = np.random.default_rng(0).standard_normal(90)
@@ -201,6 +203,7 @@ def test_an_estimate_from_a_file(tmp_path, utility):
     assert on_disk == in_memory
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_bad_arguments():
     with pytest.raises(ValueError, match="one-dimensional"):
         ce.estimate([[1.0, 2.0]], ce.CVaR(0.1))

@@ -16,6 +16,7 @@ RISKS = [
 
 
 @pytest.mark.parametrize("risk", RISKS, ids=repr)
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_standard_error_bias_and_intervals_are_those_of_repeated_samples(risk):
     rng = np.random.default_rng(1)
     found = [ce.estimate(rng.normal(size=400), risk) for _ in range(60)]

@@ -50,6 +50,7 @@ def test_tilt_has_the_labels(axis):
     np.testing.assert_allclose(sums, 1.0, rtol=1e-13)
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_series():
     found = ce.tilt(TABLE["a"], ce.CVaR(0.1))
     assert isinstance(ce.oce(TABLE["a"], ce.CVaR(0.1)), float)

@@ -132,6 +132,7 @@ def test_same_bits_whatever_the_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("order", ["sorted", "blocks", "ties", "spike"])
+@pytest.mark.filterwarnings("ignore:CVaR.alpha=.* is the mean of the worst")
 def test_orders_that_would_fool_a_subsample(order):
     n = 200_000
     x = {

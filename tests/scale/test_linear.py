@@ -57,6 +57,7 @@ def agree(found, known):
     assert found.gap <= 1e-9 * max(abs(found.value), 0.1)
 
 
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
 def test_every_utility(utility, table, weights):
     lazy = da.from_array(table, chunks=CHUNKS["uneven, some empty"])
     agree(

@@ -56,6 +56,7 @@ KINKED: dict[str, tuple[Make, float]] = {
     "scaled_twice": (lambda p: ONE.normalized().scaled(p).scaled(0.3).normalized().scaled(p), 0.7),
 }
 ALL = SMOOTH | KINKED
+COMPILED = ("scaled_quartic", "mixed_smooth", "normalized_sum_in_a_sum")  # two seconds each: the others are slow tests
 
 
 @pytest.fixture
@@ -183,7 +184,9 @@ def test_transforms_and_compiled_code(name: str) -> None:
 
 
 @pytest.mark.usefixtures("fresh_compiler")
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize(
+    "name", [name if name in COMPILED else pytest.param(name, marks=pytest.mark.slow) for name in SMOOTH]
+)
 def test_fixed_parameters_compile_without_a_graph_break(name: str) -> None:
     make, at = SMOOTH[name]
     utility = make(at)

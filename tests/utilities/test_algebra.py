@@ -108,6 +108,7 @@ def test_bad_params_change_nothing():
     assert smooth == ce.SmoothCVaR(0.1)
 
 
+@pytest.mark.filterwarnings("ignore:CVaR.alpha=.* is the mean of the worst")
 def test_grid_search_over_alpha():
     """``utility__alpha`` reaches the utility inside a scikit-learn estimator."""
     base = pytest.importorskip("sklearn.base")
