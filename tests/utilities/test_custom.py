@@ -149,3 +149,31 @@ def test_a_kink_beside_a_steep_curve_is_found():
     assert jump == pytest.approx(1.7, rel=1e-9)
     q = ce.tilt(np.array([0.0, 1.0, 2.5, 4.0, 4.0]), found)
     assert q.sum() == pytest.approx(1.0, abs=1e-14)
+
+
+@pytest.mark.parametrize("kink", [0.0, 1.0, 0.1 + 0.2, -3e4, 1e-12])
+def test_a_slope_of_its_own_on_the_kink(kink):
+    found = ce.utility(lambda x: x + 0.5 * np.abs(x - kink), lambda x: 1.0 + 0.5 * np.sign(x - kink))
+    assert found.kinks == ((kink, 1.0),)
+    assert float(ce.threshold([1.0, 2.0], found)) == 1.0 - kink
+
+
+@pytest.mark.parametrize("width", [1e-8, 1e-4, 1e-2])
+@pytest.mark.parametrize("distance", [-1e-2, -1e-4, 1e-5, 3e-3])
+def test_kinks_beside_a_steep_curve_are_found(width, distance):
+    kink = 2.0 + distance
+
+    def u(x):
+        return x + 0.9 * np.sqrt((x - 2.0) ** 2 + width**2) + 0.05 * np.maximum(x - kink, 0.0)
+
+    for found in (ce.utility(u), ce.utility(u, kinks=(kink,))):
+        ((at, jump),) = found.kinks
+        assert at == pytest.approx(kink, rel=1e-15)
+        assert jump == pytest.approx(0.05, rel=1e-6)
+
+
+def test_many_kinks_are_found_at_once():
+    where = np.linspace(-3.0, 7.0, 60)
+    found = ce.utility(lambda x: 0.05 * x + sum(np.maximum(x - kink, 0.0) for kink in where) / 30.0)
+    np.testing.assert_allclose([at for at, _ in found.kinks], where, rtol=1e-15)
+    np.testing.assert_allclose([jump for _, jump in found.kinks], 1.0 / 30.0, rtol=1e-9)

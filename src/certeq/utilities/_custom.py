@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ _SLACK = 1e-9
 _FEW = 8  # kinks: up to here comparing with each is faster than a search
 _SECTIONS = 32  # of an interval at a time, in the search for kinks
 _MOST_KINKS = 2000  # a staircase without end is not followed further
+_FOLLOWED = 64  # parts of an interval in which the slope rises for reasons unknown
 
 
 class CustomUtility(Utility):
@@ -256,7 +257,8 @@ def utility(
     conjugate : callable, optional
         The conjugate u*(y) = sup_x x*y - u(x); found by search if not given.
     kinks : tuple of float, optional
-        Where the slope jumps. Found automatically if not given.
+        Where the slope jumps. Found automatically if not given. A jump of less than a millionth of 1 plus the slope
+        there is taken for rounding.
     name : str, optional
         What ``repr`` shows.
 
@@ -299,20 +301,66 @@ def utility(
     return CustomUtility(u, du, d2u, conjugate, kinks, name)
 
 
-def _between(a: float, b: float) -> Array:
-    """Floats between a and b, evenly spread in the order of floats.
+class _Intervals(NamedTuple):
+    """Intervals [a, b], and the slopes at their ends."""
+
+    a: Array
+    b: Array
+    low: Array
+    high: Array
+
+    @classmethod
+    def none(cls) -> _Intervals:
+        return cls(*np.zeros((4, 0)))
+
+    def where(self, chosen: Array) -> _Intervals:
+        """Those of a mask or an index."""
+        return _Intervals(*(each[chosen] for each in self))
+
+    def and_also(self, others: _Intervals) -> _Intervals:
+        return _Intervals(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
+
+    def in_order(self) -> _Intervals:
+        return self.where(np.argsort(self.a))
+
+    def divided(self, points: Array, slopes: Array) -> _Intervals:
+        """Each divided at its row of points, by the slopes there."""
+        ends = np.column_stack([self.a, points, self.b])
+        slopes = np.column_stack([self.low, slopes, self.high])
+        return _Intervals(ends[:, :-1].ravel(), ends[:, 1:].ravel(), slopes[:, :-1].ravel(), slopes[:, 1:].ravel())
+
+    def kinks(self) -> list[tuple[float, tuple[float, float]]]:
+        """Location and both slopes of the jump in each, if they are neighbors in order."""
+        found: list[tuple[float, tuple[float, float]]] = []
+        last = None
+        for a, b, low, high in zip(*(each.tolist() for each in self), strict=True):
+            if a == last:
+                # A function with a slope of its own on the kink, as |x| may have at 0, jumps on both sides of it.
+                found[-1] = a + 0.0, (found[-1][1][0], high)
+            else:
+                # Whether a function jumps just before or just after the kink is a matter of < or <=; the rounder of
+                # the two neighboring floats is the one that was meant.
+                point = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda end: len(repr(end)))
+                found.append((point + 0.0, (low, high)))
+            last = b
+        return found
+
+
+def _between(a: Array, b: Array, sections: int) -> Array:
+    """Floats that divide each [a, b] into so many sections, even in the order of floats; some may be a itself.
 
     So neighbors are reached in a dozen divisions anywhere, where halves of an interval that ends at 0 take a thousand.
     """
-    low, high = _rank(a), _rank(b)
-    ranks = sorted({low + (high - low) * k // _SECTIONS for k in range(1, _SECTIONS)} - {low})
-    return np.array([-rank if rank < 0 else rank for rank in ranks], dtype=np.int64).view(float) * np.sign(ranks)
+    low, high = _rank(a)[:, None], _rank(b)[:, None]
+    step = np.arange(1, sections)
+    ranks = low + (high - low) // sections * step + (high - low) % sections * step // sections
+    return np.abs(ranks).view(float) * np.sign(ranks)
 
 
-def _rank(x: float) -> int:
-    """The place of a finite float in the order of all, 0 for 0."""
-    bits = int(np.float64(abs(x)).view(np.int64))
-    return -bits if x < 0 else bits
+def _rank(x: Array) -> np.ndarray[Any, Any]:
+    """The place of finite floats in the order of all, 0 for 0."""
+    bits: np.ndarray[Any, Any] = np.abs(x).view(np.int64)
+    return np.where(x < 0, -bits, bits)
 
 
 class _Examination:
@@ -410,8 +458,9 @@ class _Examination:
         wrong = (rise < slope[:-1] * run - slack) | (rise > slope[1:] * run + slack)
         if np.any(wrong):
             i = int(np.argmax(wrong))
+            which = "du is not the derivative of u" if self.custom.du is not None else "u is rounded too coarsely"
             raise ValueError(
-                f"du is not the derivative of u: between x = {x[i]:.6g} and {x[i + 1]:.6g} u rises by {rise[i]:.6g}, "
+                f"{which}: between x = {x[i]:.6g} and {x[i + 1]:.6g} u rises by {rise[i]:.6g}, "
                 f"but slopes from {slope[i]:.6g} to {slope[i + 1]:.6g} allow {slope[i] * run[i]:.6g} to "
                 f"{slope[i + 1] * run[i]:.6g}."
             )
@@ -443,16 +492,26 @@ class _Examination:
 
     def _find_kinks(self, slope: Array) -> list[tuple[float, tuple[float, float]]]:
         """Where the slope jumps, and the slopes on both sides."""
-        found: dict[float, tuple[float, float]] = {}
         self.curved = self._has_second()
-        rises = self._unexplained(self.x[:-1], self.x[1:], slope[:-1], slope[1:])
-        for i in np.flatnonzero(np.isfinite(rises) & (rises > 1e-6 * (1.0 + np.abs(slope[:-1])))):
-            self._search(self.x[i], self.x[i + 1], float(slope[i]), float(slope[i + 1]), found, depth=_MOST_KINKS // 5)
+        ends, slopes, jumps = self.x, slope, _Intervals.none()
+        while len(jumps.a) < _MOST_KINKS:
+            intervals = _Intervals(ends[:-1], ends[1:], slopes[:-1], slopes[1:])
+            apart = np.nextafter(intervals.a, np.inf) < intervals.b
+            found = self._search(intervals.where(apart & (self._share(intervals) > 1e-6)))
+            if not len(found.a):
+                break
+            jumps = jumps.and_also(found)
+            # Jumps that others outweighed are looked for between those.
+            ends = np.concatenate([ends, found.a, found.b])
+            slopes = np.concatenate([slopes, found.low, found.high])
+            ends, first = np.unique(ends, return_index=True)
+            slopes = slopes[first]
+        located = jumps.in_order().kinks()
         for point in self.custom.kinks_given or ():
             # Where the function itself jumps is where the kink is; what is declared only has to agree with it.
-            if not any(abs(kink - point) <= 1e-9 * max(1.0, abs(point)) for kink in found):
+            if not any(abs(kink - point) <= 1e-9 * max(1.0, abs(point)) for kink, _ in located):
                 raise ValueError(f"kinks names x = {point:g}, but the slope of u does not jump there.")
-        return sorted(found.items())
+        return located
 
     def _has_second(self) -> bool:
         try:
@@ -460,21 +519,21 @@ class _Examination:
         except (TypeError, ValueError):
             return False
 
-    def _unexplained(self, a: Any, b: Any, low: Any, high: Any) -> Any:
-        """By how much the slope rises between a and b beyond what its curvature adds up to: the jumps in between.
+    def _share(self, intervals: _Intervals) -> Array:
+        """By how much the slope rises beyond what its curvature adds up to, compared with the slope; 0 if not finite.
 
         Beside a steep curve a jump would be lost in the whole rise. Where the curvature is not known, that is all
-        there is.
+        there is. A curvature that adds up to more than the rise was not seen closely enough, and counts as much.
         """
-        rise = np.asarray(high) - np.asarray(low)
-        if not self.curved:
-            return rise
-        nodes, shares = _quadrature()
-        half = 0.5 * (np.asarray(b) - np.asarray(a))
-        points = 0.5 * (np.asarray(a) + np.asarray(b))[..., None] + half[..., None] * nodes
-        curvature = np.asarray(self.custom._curvature(points, NUMPY), dtype=float)
-        smooth = (curvature * shares).sum(axis=-1) * half
-        return rise - np.where(np.isfinite(smooth), smooth, 0.0)
+        rise = intervals.high - intervals.low
+        if self.curved:
+            nodes, shares = _quadrature()
+            half = 0.5 * (intervals.b - intervals.a)
+            points = 0.5 * (intervals.a + intervals.b)[:, None] + half[:, None] * nodes
+            smooth = (np.asarray(self.custom._curvature(points, NUMPY), dtype=float) * shares).sum(axis=1) * half
+            rise = rise - np.where(np.isfinite(smooth), smooth, 0.0)
+        share = np.abs(rise) / (1.0 + np.abs(intervals.low))
+        return np.where(np.isfinite(share), share, 0.0)
 
     def _at(self, points: Any) -> Array:
         points = np.asarray(points, dtype=float)
@@ -485,41 +544,40 @@ class _Examination:
             raise ValueError(f"the slope of u, derived from it, is {found} at x = {point:g}; pass du=.")
         return at
 
-    def _search(
-        self, a: float, b: float, low: float, high: float, found: dict[float, tuple[float, float]], depth: int
-    ) -> None:
-        """Close in on the largest jump between a and b, then look on both sides of it.
+    def _search(self, intervals: _Intervals) -> _Intervals:
+        """Pairs of neighboring floats between which the slope jumps.
 
-        A jump stays when its interval is divided; a steep but continuous rise does not.
+        Intervals are divided until their ends are neighbors: a jump stays, while a steep but continuous rise is shared
+        out, or explained by its curvature. Of each interval the parts that rise most are followed.
         """
-        start, stop, first, last = a, b, low, high
-        while (inner := _between(a, b)).size:
-            points = np.concatenate([[a], inner, [b]])
-            slopes = np.concatenate([[low], self._at(inner), [high]])
-            jumps = self._unexplained(points[:-1], points[1:], slopes[:-1], slopes[1:])
-            i = jumps.size - 1 - int(np.argmax(jumps[::-1]))  # of equal ones the last
-            a, b, low, high = (float(end) for end in (points[i], points[i + 1], slopes[i], slopes[i + 1]))
-            if jumps[i] <= 1e-9 * (1.0 + abs(low)):
-                return
-        # Whether a function jumps just before or just after the kink is a matter of < or <=; the rounder of the two
-        # neighboring floats is the one that was meant. A function with a slope of its own on the kink, as |x| may
-        # have at 0, jumps on both sides of it.
-        point = 0.0 if abs(a) < 1e-300 else min(a, b, key=lambda end: len(repr(float(end))))
-        before, after = float(np.nextafter(a, -np.inf)), float(np.nextafter(b, np.inf))
-        if start < before and low - (at := float(self._at(before))) > 1e-9 * (1.0 + abs(low)):
-            point, a, low = a, before, at
-        elif after < stop and (at := float(self._at(after))) - high > 1e-9 * (1.0 + abs(high)):
-            point, b, high = b, after, at
-        found[float(point) + 0.0] = low, high
-        if depth > 0 and len(found) < _MOST_KINKS:
-            for x0, x1, y0, y1 in ((start, a, first, low), (b, stop, high, last)):
-                if x0 < x1 and float(self._unexplained(x0, x1, y0, y1)) > 1e-6 * (1.0 + abs(y0)):
-                    self._search(x0, x1, y0, y1, found, depth - 1)
+        root = np.arange(len(intervals.a))
+        widest = _MOST_KINKS if self.curved else _FOLLOWED
+        while len(intervals.a):
+            sections = _SECTIONS if len(intervals.a) <= _FEW else 4
+            inner = _between(intervals.a, intervals.b, sections)
+            parts = intervals.divided(inner, self._at(inner))
+            roots = np.repeat(root, sections)
+            real = parts.a < parts.b
+            parts, roots = parts.where(real), roots[real]
+            share = self._share(parts)
+            kept = share > 1e-7
+            parts, roots, share = parts.where(kept), roots[kept], share[kept]
+            if len(roots) > widest:  # the largest of each root, and of all
+                order = np.lexsort((-share, roots))
+                rank = np.arange(len(order)) - np.searchsorted(roots[order], roots[order])
+                order = order[rank < widest]
+                order = np.sort(order[np.argsort(-share[order], kind="stable")[: 4 * _MOST_KINKS]])
+                parts, roots = parts.where(order), roots[order]
+            intervals, root = parts, roots
+            if (np.nextafter(intervals.a, np.inf) >= intervals.b).all():
+                return intervals.where(intervals.high > intervals.low)
+        return intervals
 
     def _check_derivatives(self) -> bool:
         """du against u and d2u against du, by differences; whether there is a curvature to use."""
         custom = self.custom
-        self._compare("du is not the derivative of u", custom._slope, custom._value)
+        which = "du is not the derivative of u" if custom.du is not None else "u is rounded too coarsely"
+        self._compare(which, custom._slope, custom._value)
         try:
             self._compare("d2u is not the derivative of du", custom._curvature, custom._slope)
         except (TypeError, ValueError):
