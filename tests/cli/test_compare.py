@@ -105,3 +105,24 @@ def test_refusals(certeq, prices, csv):
     assert "did you mean 'quartic'" in certeq.refused("compare", path, "--focus", "quartik", code=2)
     certeq.refused("compare", path, "--report", "a.html", "--no-report", code=2)
     assert "too few" in certeq.refused("compare", csv(prices.iloc[:12]), "--no-report", "--test-size", "0.5")
+
+
+def test_a_default_report_that_cannot_be_written_is_told_before_the_work(certeq, prices, csv, monkeypatch):
+    path = csv(prices)
+    (certeq.folder / "certeq-report.html").mkdir()
+    assert "certeq-report.html" in certeq.refused("compare", path, "--force")
+    monkeypatch.setattr("certeq.cli._compare.load_panel", lambda *a, **b: pytest.fail("the work was begun"))
+    certeq.refused("compare", path, "--force")
+
+
+def test_names_of_files_do_not_talk_to_the_terminal(certeq, prices, csv):
+    path = csv(prices).rename(certeq.folder / "a\x1b[31m\u202eb.csv")
+    said = certeq("compare", path, "--no-report")
+    assert "\x1b" not in said.stdout + said.stderr
+    assert "\u202e" not in said.stdout + said.stderr
+
+
+def test_no_advice_of_an_option_that_is_not_there(certeq, prices, csv):
+    said = certeq("compare", csv(np.exp(np.log(prices) * 1e-3)), "--no-report")
+    assert "hardly sees" in said.stderr
+    assert "--scale" not in said.stderr

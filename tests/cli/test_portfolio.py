@@ -59,6 +59,14 @@ def test_nothing_is_overwritten_unasked(certeq, prices, csv):
     assert "must end in" in certeq.refused("portfolio", csv(prices), "-o", "w.xlsx", code=2)
 
 
+def test_the_prices_are_never_overwritten(certeq, prices, csv):
+    path = csv(prices)
+    before = path.read_bytes()
+    said = certeq.refused("portfolio", path, "--output", path, "--force")
+    assert "is the file that is read; name another one." in said
+    assert path.read_bytes() == before
+
+
 def test_formulas_do_not_reach_a_spreadsheet(certeq, prices, csv):
     names = ["=cmd()|A1", "+1", "-2", "@SUM(A1)", " =x", 'q"uo,te\nnew']
     certeq("portfolio", csv(prices.set_axis(names, axis=1)), "-o", "w.csv")

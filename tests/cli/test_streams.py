@@ -110,3 +110,20 @@ def named_as_report(folder):
     target = folder / "folder.html"
     target.mkdir()
     return target
+
+
+@posix
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux's")
+def test_a_full_disk_under_a_result(tmp_path):
+    (tmp_path / "losses.csv").write_text("loss\n" + "\n".join(str(i % 7) for i in range(60)))
+    done = shell("$CERTEQ estimate losses.csv > /dev/full", tmp_path)
+    assert done.returncode == 1
+    assert "error: cannot write to standard output: No space left on device." in done.stderr
+    assert "Errno" not in done.stderr
+
+
+@posix
+def test_a_reader_that_leaves_before_the_result(tmp_path):
+    (tmp_path / "losses.csv").write_text("loss\n" + "\n".join(str(i % 7) for i in range(60)))
+    done = shell("$CERTEQ estimate losses.csv --json | true", tmp_path)
+    assert "error" not in done.stderr

@@ -124,6 +124,7 @@ def test_printed_on_a4_nothing_is_cut(browser, page):
     # A4 less its margins, at 96 dots an inch.
     browser.call("Emulation.setDeviceMetricsOverride", width=703, height=1033, deviceScaleFactor=1, mobile=False)
     try:
+        browser.evaluate("dispatchEvent(new Event('beforeprint')); 1")
         beyond = browser.evaluate(
             "[...document.querySelectorAll('table, td, th, figure, svg.main-svg, .card, p')].filter((e) => {"
             " const b = e.getBoundingClientRect(); return b.width && (b.right > innerWidth + 1 || b.left < -1); })"
@@ -133,9 +134,27 @@ def test_printed_on_a4_nothing_is_cut(browser, page):
         scrolled = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1).length"
         assert browser.evaluate(scrolled) == 0
     finally:
+        browser.evaluate("dispatchEvent(new Event('afterprint')); 1")
         browser.call("Emulation.setEmulatedMedia", media="")
     assert browser.complaints() == []
     assert browser.requests() == []
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_paper_has_every_chart_at_its_own_width(browser, page, width):
+    """Printing does not wait until charts are drawn one by one, and a chart on paper has nothing of the screen."""
+    browser.open(page, width=width)
+    drawn = browser.evaluate(
+        "dispatchEvent(new Event('beforeprint')); [...document.querySelectorAll('[data-chart]')].map((place) => {"
+        " const svg = place.querySelector('svg.main-svg');"
+        " if (svg === null) return 'nothing';"
+        " return [svg.getAttribute('width'), svg.getAttribute('height') + 'px' === place.style.height]; })"
+    )
+    assert drawn
+    assert all(chart == ["1042", True] for chart in drawn)
+    browser.evaluate("dispatchEvent(new Event('afterprint')); 1")
+    browser.wait("+document.querySelector('svg.main-svg').getAttribute('width') < innerWidth", 20)
+    assert browser.complaints() == []
 
 
 def test_wide_screen(browser, page):

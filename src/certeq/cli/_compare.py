@@ -112,9 +112,9 @@ def run(
         raise typer.BadParameter("--report and --no-report exclude each other.")
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     began = time.perf_counter()
-    with explained():
-        check_output(report, (".html", ".htm"), "--report", force=force)
+    with explained(scale=False):
         target = None if no_report else report or (DEFAULT_REPORT if force else free_name(DEFAULT_REPORT))
+        check_output(target, (".html", ".htm"), "--report", force=force)
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
@@ -253,7 +253,8 @@ def _table(study: Study, found: Figures) -> Table:
     from certeq.report import METRICS
 
     periods, start = study.frequency.plural, str(study.judged_on.index[0])[:10]
-    table = Table(title=f"{study.source}: {len(study.judged_on)} {periods} from {start}, held out ({study.frequency})")
+    title = f"{study.source}: {len(study.judged_on)} {periods} from {start}, held out ({study.frequency})"
+    table = Table(title=cell(title))
     first = [metric for key in _FIRST for metric in METRICS if metric.key == key]
     rest = [metric for metric in METRICS if metric.key not in _FIRST]
     table.add_column("Strategy")

@@ -7,14 +7,16 @@ checked before any work is done, and a spreadsheet may open them safely.
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +32,8 @@ from rich.text import Text
 from certeq._files import check_writable, write_text
 from certeq.data import BadData as BadData
 
+_OF_STREAMS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF}
+_SCALE = re.compile(r" \(on the command line --scale [^)]*\)")
 PAGE = 160  # columns where nothing limits them: texts are broken into lines there
 _KEPT = 2  # columns that are never left out: what it is, and its first number
 _LONG = 24  # words may be broken into pieces of this many letters before a column is left out
@@ -64,21 +68,25 @@ def safe_text(text: object) -> str:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(*, scale: bool = True) -> Iterator[None]:
     """Turn what bad data, missing extras and files in the way raise into one line and exit code 1.
 
-    Python's warnings are told after the result, each once, without the line of our code that they came from.
+    Python's warnings are told after the result, each once, without the line of our code that they came from; ``scale``
+    says whether the command has the option of that name, which some of them advise.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("once")
         try:
             yield
         except (BadData, ImportError, OSError, OverflowError) as error:
+            if isinstance(error, OSError) and error.filename is None and error.errno in _OF_STREAMS:
+                raise  # of standard output: told where the command ends
             fail(_in_words(error))
         finally:
-            sys.stdout.flush()  # the number first, then what is to be said about it
+            with suppress(OSError):
+                sys.stdout.flush()  # the number first, then what is to be said about it
             for text in dict.fromkeys(str(warning.message) for warning in caught if _matters(warning)):
-                warn(text)
+                warn(text if scale else _SCALE.sub("", text))
 
 
 def print_json(data: Any) -> None:
@@ -253,12 +261,19 @@ def _open(table: Table) -> None:
     table.padding = (0, 1, 0, 0)
 
 
-def check_output(path: Path | None, suffixes: tuple[str, ...], option: str, *, force: bool) -> None:
-    """Refuse a name of another format (bad usage) or one that is taken (bad data) before any work is done."""
+def check_output(
+    path: Path | None, suffixes: tuple[str, ...], option: str, *, force: bool, read: Path | None = None
+) -> None:
+    """Refuse a name of another format (bad usage) or one that is taken (bad data) before any work is done.
+
+    ``read`` is the file that the command reads, which no ``force`` overwrites.
+    """
     if path is None:
         return
     if path.suffix.lower() not in suffixes:
         raise typer.BadParameter(f"{path.name!r} must end in {' or '.join(suffixes)}.", param_hint=option)
+    if read is not None and path.exists() and read.exists() and path.samefile(read):
+        raise BadData(f"{option} {path} is the file that is read; name another one.")
     check_writable(path, force=force)
 
 

@@ -78,7 +78,8 @@ class WalkRun:
         from certeq.report import METRICS
         from certeq.report.page import plain
 
-        table = Table(title=f"{plain(self.study.title, 80)}: {len(self.study.dates)} {self.study.frequency.plural}")
+        title = f"{plain(self.study.title, 80)}: {len(self.study.dates)} {self.study.frequency.plural}"
+        table = Table(title=cell(title))
         table.add_column("Strategy")
         for metric in METRICS:
             table.add_column(metric.label, justify="right")

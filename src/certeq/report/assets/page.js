@@ -1,8 +1,11 @@
 (() => {
   "use strict";
   const study = JSON.parse(document.getElementById("study").textContent);
-  const narrow = matchMedia("(max-width: 600px)");
+  const small = matchMedia("(max-width: 600px)");
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const paper = 1042;  // pixels of a chart on paper, which the style sheet shrinks to the width of A4
+  let printing = false;
+  const narrow = { get matches() { return small.matches && !printing; } };
 
   // Colors come from the style sheet and long lists from the shared store, so that a figure is written once.
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -66,7 +69,9 @@
   const draw = async (chart) => {
     const place = document.querySelector('[data-chart="' + chart.key + '"]');
     place.style.height = chart.height + (narrow.matches && chart.tall ? 110 : 0) + "px";
-    await Plotly.react(place, traced(chart), dressed(chart.layout), config());
+    const layout = dressed(chart.layout);
+    if (printing) Object.assign(layout, { autosize: false, width: paper, height: parseFloat(place.style.height) });
+    await Plotly.react(place, traced(chart), layout, { ...config(), responsive: !printing });
     place.dataset.drawn = String(1 + Number(place.dataset.drawn || 0));
   };
 
@@ -79,6 +84,9 @@
   };
 
   dark.addEventListener("change", drawAll);
-  narrow.addEventListener("change", drawAll);
+  small.addEventListener("change", drawAll);
+  // Charts that wait for their turn, or have the width of a screen, are drawn for paper before it is printed on.
+  addEventListener("beforeprint", () => { printing = true; study.charts.forEach(draw); });
+  addEventListener("afterprint", () => { printing = false; drawAll(); });
   drawAll();
 })();
