@@ -58,6 +58,7 @@ def trades_chart(study: WalkStudy) -> Chart:
             "hovertemplate": f"%{{x}}<br>{name}: %{{y:.2%}}<extra></extra>",
         }
         for k, (name, values, which) in enumerate((("Turnover", walk.turnover, "y"), ("Costs", walk.costs, "y2")))
+        if name == "Turnover" or walk.costs.any()
     ]
     paid = float(walk.costs.sum())
     costs = f"Costs and fees took {percent(paid, 2)} in all, {percent(year * paid, 2)} a year." if paid else "No costs."
@@ -73,6 +74,8 @@ def trades_chart(study: WalkStudy) -> Chart:
         "yaxis2": axis("Costs", tickformat=".2%", domain=[0.0, 0.44]),
         "showlegend": False,
     }
+    if len(traces) == 1:
+        layout = {"xaxis": axis("", type="date"), "yaxis": axis("Turnover", tickformat=".0%"), "showlegend": False}
     wealth = np.cumprod(1.0 + study.judged_returns(walk))
     rows = []
     for k, (start, end) in enumerate(zip(walk.starts, walk.ends, strict=True)):

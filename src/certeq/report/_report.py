@@ -27,6 +27,7 @@ from certeq.report._charts_walk import (
 from certeq.report._study import DUST, Study, Tail
 from certeq.report._tables import (
     Figures,
+    Pair,
     benchmark_caption,
     benchmark_table,
     certificate_table,
@@ -146,38 +147,40 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     if study.sensitivity is not None:
         charts += sensitivity_charts(study, study.sensitivity)
     first, *others = [figure_section(chart) for chart in charts]
+    pairs = differences(study)
     parts = [
         first,
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
-        *_differences(study),
+        *_differences(study, pairs),
         *_limits(study),
         *others,
         table_section("certificate", "Optimality certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
-    return page(study.title, f"{_finding(study, found)} {_lead(study)}", _cards(study, found), parts, charts)
+    return page(study.title, f"{_finding(study, found, pairs)} {_lead(study)}", _cards(study, found), parts, charts)
 
 
 def _render_walk(study: WalkStudy, found: Figures) -> str:
     charts = [*time_charts(study), rolling_chart(study), weights_over_time(study), trades_chart(study)]
     first, *others = [figure_section(chart) for chart in charts]
     about = "Compounded within the year; drawdowns are measured from the last peak of all years."
+    pairs = differences(study)
     parts = [
         first,
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
-        *_differences(study),
+        *_differences(study, pairs),
         table_section("years", f"Years of {study.focus}", about, yearly_table(study)),
         *others,
         table_section("run", "What was run", "", walk_run_table(study)),
     ]
     lead = f"{len(study.focused.starts)} portfolios, held one after the other from {study.dates[0]:%Y-%m-%d} to "
-    lead = f"{_finding(study, found)} {lead}{study.dates[-1]:%Y-%m-%d}."
+    lead = f"{_finding(study, found, pairs)} {lead}{study.dates[-1]:%Y-%m-%d}."
     return page(study.title, lead, _walk_cards(study, found), parts, charts)
 
 
-def _finding(study: AnyStudy, found: Figures) -> str:
+def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> str:
     """The result in a sentence: the risk of the strategy in focus beside that of equal weights, or of the next best."""
     value, low, high = found[study.focus]["cvar"]
     where = "In sample" if isinstance(study, Study) and study.in_sample else "Held out"
@@ -188,12 +191,23 @@ def _finding(study: AnyStudy, found: Figures) -> str:
     if not others:
         return f"{text}."
     other = "Equal weights" if "Equal weights" in others else min(others, key=lambda name: found[name]["cvar"][0])
-    its, its_low, its_high = found[other]["cvar"]
+    its = found[other]["cvar"][0]
     if its <= 0.0:
         return f"{text}; {other} {percent(its, 2)}."
-    text += f", {percent(abs(value / its - 1.0), 0)} {'below' if value <= its else 'above'} {other} ({percent(its, 2)})"
-    overlap = np.isfinite([low, high, its_low, its_high]).all() and low <= its_high and its_low <= high
-    return f"{text}; the two intervals overlap." if overlap else f"{text}."
+    apart = abs(value / its - 1.0)
+    text += (
+        f", as much as {other}"
+        if apart < 0.005
+        else f", {percent(apart, 0)} {'below' if value <= its else 'above'} {other} ({percent(its, 2)})"
+    )
+    # Whether two intervals overlap says little: both strategies saw the same dates, so they are compared on these.
+    pair = next((pair for pair in pairs if {pair.riskier, pair.other} == {study.focus, other}), None)
+    if pair is None or not np.isfinite(pair.adjusted):
+        return f"{text}."
+    said = "the difference is significant" if pair.adjusted < 0.05 else "the difference may be chance"
+    many = f", adjusted for {len(pairs)} pairs" if len(pairs) > 1 else ""
+    period = study.frequency.period
+    return f"{text}; compared {period} by {period}, {said} (p = {pair.adjusted:.2g}{many})."
 
 
 def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
@@ -201,9 +215,9 @@ def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
     year = study.frequency.periods_per_year / len(study.dates)
     cards = [
         ("Strategy", study.focus),
-        ("Return a year", percent(mine["annualized_mean"][0])),
-        ("CVaR 95 %", percent(mine["cvar"][0], 2)),
-        ("Sharpe", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        ("CVaR 95 %, held out", percent(mine["cvar"][0], 2)),
+        ("Return a year, held out", percent(mine["annualized_mean"][0])),
+        ("Sharpe, held out", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
         ("Turnover a year", percent(year * float(np.nansum(walk.turnover)), 0)),
         ("Costs a year", percent(year * float(walk.costs.sum()), 2)),
     ]
@@ -224,8 +238,7 @@ def _against(study: AnyStudy) -> list[Section]:
     return [table_section("benchmark", "Against the benchmark", benchmark_caption(study), benchmark_table(study))]
 
 
-def _differences(study: AnyStudy) -> list[Section]:
-    pairs = differences(study)
+def _differences(study: AnyStudy, pairs: tuple[Pair, ...]) -> list[Section]:
     if not pairs:
         return []
     title = "Which strategies differ"
