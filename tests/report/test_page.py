@@ -217,6 +217,7 @@ def test_limits_are_shown_with_their_multipliers_in_words():
 def test_it_opens_with_its_finding_and_the_picture_of_it(elements):
     words = " ".join(elements.words)
     assert re.search(r"Held out, the strategy .{1,80}? has a CVaR 95 % of [\d.]+ % a day", words)
+    assert re.search(r"compared day by day, the difference (may be chance|is significant) \(p = [\d.e-]+", words)
     kinds = [attrs.get("id") for tag, attrs in elements.found if tag in ("figure", "section")]
     assert kinds[:2] == ["wealth", "metrics"]
 
