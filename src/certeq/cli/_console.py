@@ -13,7 +13,9 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -44,18 +46,27 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  #
 
 def fail(reason: object) -> NoReturn:
     """One line on standard error, and exit code 1."""
-    print(f"error: {safe_text(' '.join(str(reason).split()))}", file=sys.stderr)
+    _tell(f"error: {reason}")
     raise typer.Exit(1)
 
 
 def note(text: str) -> None:
     """Something the user should know that is not the result."""
-    print(f"note: {safe_text(' '.join(text.split()))}", file=sys.stderr)
+    _tell(f"note: {text}")
 
 
 def warn(text: str) -> None:
     """Why the result above may not be trusted."""
-    print(f"warning: {safe_text(' '.join(text.split()))}", file=sys.stderr)
+    _tell(f"warning: {text}")
+
+
+def _tell(text: str) -> None:
+    """A line on standard error; on a terminal as many as it takes, broken between words."""
+    line = safe_text(" ".join(text.split()))
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr)
 
 
 def safe_text(text: object) -> str:

@@ -22,6 +22,7 @@ from certeq.cli._console import (
     explained,
     note,
     print_json,
+    print_sentence,
     print_table,
     progress,
     safe_text,
@@ -330,12 +331,12 @@ def _deliver(
     print_table(_weights_table(strategy, weights), "" if report is None else "in the report")
     shown = found[strategy.name]
     where, period = "in sample" if study.in_sample else "held out", study.frequency.period
-    print(_sentence(strategy, period))
+    print_sentence(_sentence(strategy, period))
     for limit in strategy.limits:
         more = gain_in_words(strategy.goal, limit.multiplier, study.frequency)
         says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
-        print(f"{limit.name}: {limit.value:.6g}, {says}.")
-    print(
+        print_sentence(f"{limit.name}: {limit.value:.6g}, {says}.")
+    print_sentence(
         f"Return {100.0 * shown['annualized_mean'][0]:.2f} % a year, CVaR {100.0 * shown['cvar'][0]:.2f} % a {period}, "
         f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where}; {study.frequency})."
     )
