@@ -23,6 +23,15 @@ SMOOTH = [
 LOSSES = [LinearLoss(X), SquaredLoss(X, Y), LogisticLoss(X, np.sign(Y))]
 
 
+STATE = rng.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_draws():
+    """Whatever ran before: workers take tests in any order."""
+    rng.bit_generator.state = STATE
+
+
 @pytest.mark.parametrize("utility", SMOOTH, ids=repr)
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("weighted", [False, True])

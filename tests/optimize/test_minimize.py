@@ -15,6 +15,15 @@ A = rng.standard_t(5, size=(250, 4)) * [1.0, 1.5, 2.0, 2.5]
 SMOOTH = [ce.Entropic(0.3), ce.MonotoneMeanVariance(2).scaled(5.0), ce.SmoothCVaR(0.2, tau=1.0), ce.LeakyCVaR(0.2)]
 
 
+STATE = rng.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_draws():
+    """Whatever ran before: workers take tests in any order."""
+    rng.bit_generator.state = STATE
+
+
 @pytest.mark.parametrize("utility", SMOOTH, ids=repr)
 @pytest.mark.parametrize("loss", [SquaredLoss(X, Y), LogisticLoss(X, np.sign(Y))], ids=repr)
 @pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
