@@ -15,7 +15,7 @@ from certeq.optimize.qp._interior import CautiousMethod, InteriorMethod
 from certeq.optimize.qp._subproblem import Multipliers, Subproblem, SubSolution
 
 Vector = NDArray[np.float64]
-_TOLERANCES = (1e-7, 1e-10, 1e-13)  # of the interior point method, one after the other
+_TOLERANCES = (1e-6, 1e-8, 1e-10, 1e-13)  # of the interior point method, until the active set it suggests is right
 _GUESSES = 8  # exchanges of active constraints from a guess before the interior point method is asked
 
 
