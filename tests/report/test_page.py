@@ -21,7 +21,8 @@ from certeq.report.page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
 
-KEYS = ["wealth", "drawdowns", "weights", "losses", "days", "contributions", "frontier", "sensitivity", "outcome"]
+KEYS = ["risk", "wealth", "drawdowns", "weights", "losses", "days", "contributions", "frontier", "sensitivity"]
+KEYS.append("outcome")
 
 
 class Elements(HTMLParser):
@@ -219,7 +220,23 @@ def test_it_opens_with_its_finding_and_the_picture_of_it(elements):
     assert re.search(r"Held out, the strategy .{1,80}? has a CVaR 95 % of [\d.]+ % a day", words)
     assert re.search(r"compared day by day, the difference (may be chance|is significant) \(p = [\d.e-]+", words)
     kinds = [attrs.get("id") for tag, attrs in elements.found if tag in ("figure", "section")]
-    assert kinds[:2] == ["wealth", "metrics"]
+    assert kinds[:3] == ["risk", "wealth", "metrics"]
+
+
+def test_the_first_chart_shows_every_risk_with_its_interval(hostile, data):
+    chart = next(chart for chart in data["charts"] if chart["key"] == "risk")
+    found = figures(hostile)
+    points = {
+        label: (x, x - below, x + above)
+        for trace in chart["traces"]
+        for label, x, below, above in zip(
+            trace["y"], trace["x"], trace["error_x"]["arrayminus"], trace["error_x"]["array"], strict=True
+        )
+    }
+    assert len(points) == len(found)
+    assert np.allclose(sorted(points.values()), sorted(found[name]["cvar"] for name in found), rtol=1e-3)
+    labels = chart["layout"]["yaxis"]["categoryarray"]
+    assert [points[label][0] for label in labels] == sorted(point[0] for point in points.values())
 
 
 def test_charts_that_show_nothing_are_left_out():

@@ -133,7 +133,7 @@ def hostile():
 def test_page_has_words_and_numbers(study):
     text = render(study)
     data = json.loads(re.search(r'id="study">(.*?)</script>', text, re.S)[1])
-    assert [c["key"] for c in data["charts"]] == ["wealth", "drawdowns", "rolling", "weights", "trades"]
+    assert [c["key"] for c in data["charts"]] == ["risk", "wealth", "drawdowns", "rolling", "weights", "trades"]
     for wanted in ("Against the benchmark", "Years of costly", "Turnover a year", "Optimality gap, every fit"):
         assert wanted in text
 

@@ -1,4 +1,4 @@
-"""Charts of paths: wealth and drawdowns over time, return against risk, weights against the risk parameter."""
+"""Charts of strategies: their risks, wealth and drawdowns over time, return against risk, weights by parameter."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from certeq.report._chart import (
     thin,
 )
 from certeq.report._study import Study, Sweep, risk_name
+from certeq.report._tables import Figures
 from certeq.report._walk import AnyStudy
 from certeq.report.metrics import Floats, measure
 from certeq.report.page import distinct, in_chart, plain
@@ -33,6 +34,47 @@ from certeq.utilities import Risk
 Paths = dict[str, Floats]
 _CROWD = 5  # more lines than this hide each other where they all fall at once
 _FEW_ASSETS = 60
+
+
+def risk_chart(study: AnyStudy, found: Figures) -> Chart:
+    """CVaR of every strategy with its confidence interval, least first: the picture of the report's first sentence."""
+    where = "in sample" if isinstance(study, Study) and study.in_sample else "held out"
+    order = sorted(found, key=lambda name: found[name]["cvar"][0])
+    labels = dict(zip(found, distinct(found, 40), strict=True))
+    benchmarks = {strategy.name for strategy in study.judged if strategy.is_benchmark}
+    traces = []
+    for names, tone, symbol, size in (
+        ([study.focus], series(0), "circle", 13),
+        ([name for name in order if name != study.focus and name not in benchmarks], series(3), "circle", 9),
+        ([name for name in order if name != study.focus and name in benchmarks], color("muted"), "diamond", 9),
+    ):
+        if names:
+            points = np.array([found[name]["cvar"] for name in names])
+            drawn = [in_chart(labels[name]) for name in names]
+            traces.append(_points_with_intervals(drawn, points, tone, symbol, size))
+    sentences = [f"The mean loss of the worst 5 % of {study.frequency.plural}, {where}."]
+    if len(order) > 1:
+        least, most = (f"{percent(found[name]['cvar'][0], 2)} ({name})" for name in (order[0], order[-1]))
+        sentences[0] = f"{sentences[0][:-1]}: the least is {least}, the most {most}."
+    if any(np.isfinite(found[name]["cvar"]).all() for name in order):
+        sentences.append("Lines are 95 % confidence intervals.")
+        if len(order) > 1:
+            sentences.append("Strategies that saw the same dates may differ although their lines overlap.")
+    layout = {
+        "xaxis": axis(f"CVaR 95 % of the {study.frequency.adjective} loss, {where}", tickformat=".1%"),
+        "yaxis": axis(
+            "",
+            type="category",
+            categoryorder="array",
+            categoryarray=[in_chart(labels[name]) for name in order],
+            autorange="reversed",
+        ),
+        "hovermode": "closest",
+        "showlegend": False,
+    }
+    rows = tuple((name, *(percent(value, 2) for value in found[name]["cvar"])) for name in order)
+    table = PageTable(("Strategy", "CVaR 95 %", "Interval from", "to"), rows, frozenset({1, 2, 3}))
+    return Chart("risk", "Risk of each strategy", " ".join(sentences), traces, layout, table, 110 + 30 * len(order))
 
 
 def time_charts(study: AnyStudy) -> list[Chart]:
@@ -276,6 +318,29 @@ def _current_mark(sweep: Sweep) -> Node:
 def _risk_return(returns: Floats, utility: Risk, year: float) -> tuple[Floats, Floats]:
     """OCE of the losses and annualized mean, one per column."""
     return np.atleast_1d(oce(-returns.T, utility, axis=-1)), year * returns.mean(axis=0)
+
+
+def _points_with_intervals(labels: list[str], points: Floats, tone: Node, symbol: str, size: int) -> Node:
+    """Value, low and high in each row of ``points``, drawn along the page; a missing interval is no line."""
+    value, low, high = points.T
+    bars = {
+        "type": "data",
+        "symmetric": False,
+        "array": rounded(high - value),
+        "arrayminus": rounded(value - low),
+        "color": tone,
+        "thickness": 2,
+        "width": 5,
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": rounded(value),
+        "y": labels,
+        "error_x": bars,
+        "marker": {"color": tone, "symbol": symbol, "size": size},
+        "hovertemplate": "%{y}: %{x:.2%}<extra></extra>",
+    }
 
 
 def _dots(

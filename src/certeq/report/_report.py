@@ -16,7 +16,7 @@ from certeq.report._charts_holdings import (
     shares_differ,
     weights_chart,
 )
-from certeq.report._charts_paths import frontier_chart, sensitivity_charts, time_charts
+from certeq.report._charts_paths import frontier_chart, risk_chart, sensitivity_charts, time_charts
 from certeq.report._charts_walk import (
     rolling_chart,
     trades_chart,
@@ -137,7 +137,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     strategy = study.focused
     assert strategy.utility is not None  # the study has checked it
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
-    charts = [*time_charts(study), weights_chart(study), loss_chart(study, tail)]
+    charts = [risk_chart(study, found), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
     if days_differ(tail):
         charts.append(days_chart(study, tail))
     if shares_differ(study, tail):
@@ -146,10 +146,11 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
         charts.append(frontier_chart(study, study.frontier, strategy.utility))
     if study.sensitivity is not None:
         charts += sensitivity_charts(study, study.sensitivity)
-    first, *others = [figure_section(chart) for chart in charts]
+    risk, wealth, *others = [figure_section(chart) for chart in charts]
     pairs = differences(study)
     parts = [
-        first,
+        risk,
+        wealth,
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
         *_differences(study, pairs),
@@ -162,12 +163,14 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
 
 
 def _render_walk(study: WalkStudy, found: Figures) -> str:
-    charts = [*time_charts(study), rolling_chart(study), weights_over_time(study), trades_chart(study)]
-    first, *others = [figure_section(chart) for chart in charts]
+    charts = [risk_chart(study, found), *time_charts(study), rolling_chart(study), weights_over_time(study)]
+    charts.append(trades_chart(study))
+    risk, wealth, *others = [figure_section(chart) for chart in charts]
     about = "Compounded within the year; drawdowns are measured from the last peak of all years."
     pairs = differences(study)
     parts = [
-        first,
+        risk,
+        wealth,
         table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
         *_against(study),
         *_differences(study, pairs),
