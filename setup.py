@@ -1,5 +1,6 @@
-"""The one compiled file; everything else about the package is in pyproject.toml."""
+"""The one compiled file, and addresses; everything else about the package is in pyproject.toml."""
 
+import os
 import subprocess
 import zlib
 from pathlib import Path
@@ -42,6 +43,21 @@ class BuildExt(build_ext):
         super().build_extensions()
 
 
+def project_urls(environment):
+    """Addresses of the repository whose workflow builds this, and of the pages it publishes; none anywhere else."""
+    repository = environment.get("GITHUB_REPOSITORY", "")
+    owner, slash, name = repository.partition("/")
+    if not slash:
+        return {}
+    source = f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}"
+    return {
+        "Source": source,
+        "Documentation": f"https://{owner.lower()}.github.io/{name}/",
+        "Issues": f"{source}/issues",
+        "Changelog": f"{source}/blob/main/CHANGELOG.md",
+    }
+
+
 # Optional: without a compiler everything still runs, on NumPy alone, with the same answers and slower in short loops.
 SOURCE = "src/certeq/risk/_fused.c"
 fused = Extension("certeq.risk._fused", [SOURCE], py_limited_api=True, optional=True)
@@ -50,6 +66,7 @@ fused.define_macros = [("CERTEQ_SOURCE", f"{zlib.crc32(Path(SOURCE).read_bytes()
 if __name__ == "__main__":
     setup(
         ext_modules=[fused],
+        project_urls=project_urls(os.environ),
         cmdclass={"build_ext": BuildExt},
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )

@@ -60,9 +60,7 @@ def test_flags_are_those_of_the_compiler(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     if not (ROOT / "src").is_dir():
         pytest.skip("not a checkout: the compiled file's source is not there")
-    spec = importlib.util.spec_from_file_location("certeq_setup", ROOT / "setup.py")
-    setup = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(setup)
+    setup = _setup()
     assert setup.compiler_name(types.SimpleNamespace(compiler_type="msvc")) == "msvc"
     for said, name in (
         ("Apple clang version 17.0.0", "clang"),
@@ -77,6 +75,24 @@ def test_flags_are_those_of_the_compiler(tmp_path, monkeypatch):
     missing = types.SimpleNamespace(compiler_type="unix", compiler=[str(tmp_path / "no-such-compiler")])
     assert setup.compiler_name(missing) == "other"
     assert not any("fast" in flag for flags in setup.FLAGS.values() for flag in flags)  # no flag may change a result
+
+
+def test_addresses_are_those_of_the_workflow_that_builds(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    if not (ROOT / "src").is_dir():
+        pytest.skip("not a checkout: the compiled file's source is not there")
+    assert _setup().project_urls({}) == {}
+    found = _setup().project_urls({"GITHUB_REPOSITORY": "Some-One/certeq", "GITHUB_SERVER_URL": "https://github.com"})
+    assert found["Source"] == "https://github.com/Some-One/certeq"
+    assert found["Documentation"] == "https://some-one.github.io/certeq/"
+    assert set(found) == {"Source", "Documentation", "Issues", "Changelog"}
+
+
+def _setup():
+    spec = importlib.util.spec_from_file_location("certeq_setup", ROOT / "setup.py")
+    setup = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(setup)
+    return setup
 
 
 def test_deprecated_names_warn_at_the_callers_line():
