@@ -46,9 +46,15 @@ def test_table_parquet_gains_and_level(certeq, tmp_path):
     path = tmp_path / "gains.parquet"
     pd.DataFrame({"pnl": -LOSSES, "other": LOSSES}).to_parquet(path)
     said = certeq("estimate", path, "--column", "pnl", "--gains", "--level", "0.9").stdout
-    assert f"{ce.oce(LOSSES, ce.CVaR(0.05)):.8g}" in said
+    assert f"{ce.oce(LOSSES, ce.CVaR(0.05)):.6g}" in said
     assert "90 % confidence interval" in said
-    assert f"{ce.threshold(LOSSES, ce.CVaR(0.05)):.8g}" in said
+    assert f"{ce.threshold(LOSSES, ce.CVaR(0.05)):.6g}" in said
+
+
+@pytest.mark.parametrize(("utility", "name"), [("cvar", "CVaR"), ("evar", "EVaR"), ("entropic", "OCE")])
+def test_the_value_is_called_by_its_name(certeq, file, utility, name):
+    rows = [line.split() for line in certeq("estimate", file, "-u", utility).stdout.splitlines()]
+    assert [row[1] for row in rows if len(row) == 5 and row[1] in ("CVaR", "EVaR", "OCE")] == [name]
 
 
 @pytest.mark.parametrize(("utility", "said"), [("cvar", True), ("entropic", False)])

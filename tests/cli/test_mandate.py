@@ -25,6 +25,23 @@ def test_groups_by_name_and_by_file(certeq, prices, csv):
     assert "--groups" in certeq.refused("portfolio", csv(prices), "--groups", "nowhere.csv")
 
 
+def test_messages_name_options_and_not_parameters(certeq, prices, csv):
+    said = certeq.refused("portfolio", csv(prices), "--constraint", "A >= 0.9", "--max-weight", "0.5")
+    assert "--constraint" in said
+    assert "linear_constraints" not in said
+    assert "max_weights" not in said
+    said = certeq.refused("portfolio", csv(prices), "--constraint", "Q >= 0.9")
+    assert "--constraint" in said
+    assert "linear_constraints" not in said
+
+
+def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):
+    said = certeq("portfolio", csv(prices), "--max-weight", "20").stderr
+    assert "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2." in said
+    assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "0.5").stderr
+    assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "1").stderr
+
+
 def test_costs_turnover_and_what_is_held(certeq, prices, returns, csv):
     held = {"A": 0.5, "F": 0.3, "GONE": 0.2}
     (certeq.folder / "held.json").write_text(json.dumps({"weights": held}))

@@ -220,6 +220,26 @@ def test_decimal_commas_between_commas_are_refused(tmp_path):
     assert read_prices(path).prices["A"].iloc[3] == 13.0  # a separator at the end of every row does no harm
 
 
+@pytest.mark.parametrize("decimal", [None, ","])
+def test_commas_in_a_file_of_one_column_are_decimal(tmp_path, decimal):
+    path = tmp_path / "one.csv"
+    path.write_text("loss\n0,5\n1,25\n-3,125\n")
+    assert read_losses(path, decimal=decimal).values.tolist() == [0.5, 1.25, -3.125]
+    path.write_text("loss\n1,234\n2,345\n")
+    if decimal is None:
+        with pytest.raises(BadData, match="'1,234' may be 1234 or 1.234: pass --decimal"):
+            read_losses(path)
+    else:
+        assert read_losses(path, decimal=decimal).values.tolist() == [1.234, 2.345]
+
+
+def test_decimal_points_where_commas_were_said_are_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("loss\n0.5\n12.25\n")
+    with pytest.raises(BadData, match="column 'loss' holds '0.5' in row 1, which is not a number"):
+        read_losses(path, decimal=",")
+
+
 def test_the_decimal_sign_can_be_said(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("\n".join(["date;A", *(f"{day:%Y-%m-%d};1,{300 + i}" for i, day in enumerate(DAYS))]))

@@ -158,6 +158,19 @@ def test_prices_in_place_of_returns(start: float, rows: int, prior: object, smal
         RiskBudgetingOCE(prior_estimator=prior).fit(prices)
 
 
+def test_returns_in_per_cent(small: pd.DataFrame) -> None:
+    with pytest.warns(UserWarning, match=r"returns in per cent.*Fit on X / 100") as caught:
+        MinimumOCE(ce.CVaR(0.05)).fit(100.0 * small)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_few_total_losses_are_no_percentages(small: pd.DataFrame) -> None:
+    leveraged = small.copy()
+    leveraged.iloc[3, 0] = -1.5
+    MinimumOCE(ce.CVaR(0.05)).fit(leveraged)
+
+
 @pytest.mark.filterwarnings("error")
 def test_returns_that_never_lose_are_taken_in_silence(small: pd.DataFrame) -> None:
     rng = np.random.default_rng(0)

@@ -81,8 +81,10 @@ def test_parameters_of_mean_risk_get_a_hint():
         with pytest.raises(TypeError, match=f"MinimumOCE has no parameter '{name}'; found 1.0. .*"):
             MinimumOCE(**{name: 1.0})
     assert not {"args", "kwargs", "given"} & mine
-    with pytest.raises(TypeError, match="unexpected keyword argument 'min_weight'"):
+    with pytest.raises(TypeError, match="no parameter 'min_weight'; found 0.1. Did you mean 'min_weights'?"):
         MinimumOCE(min_weight=0.1)
+    with pytest.raises(TypeError, match=r"no parameter 'alpha'; found 0.1. .*MinimumOCE\(ce.CVaR\(alpha=0.1\)\)"):
+        MinimumOCE(alpha=0.1)
     assert clone(MinimumOCE(ce.CVaR(0.1), max_weights=0.4)).get_params()["utility__alpha"] == 0.1
 
 

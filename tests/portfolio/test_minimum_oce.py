@@ -104,6 +104,7 @@ def test_the_stochastic_solver_comes_near(utility: ce.Utility, params: dict, sma
     assert sg.objective_ - exact.objective_ < 3e-4
 
 
+@pytest.mark.filterwarnings("ignore:X looks like returns in per cent")
 def test_scaling_returns_scales_cvar_and_its_weights_stay(small: pd.DataFrame) -> None:
     one, many = MinimumOCE().fit(small), MinimumOCE().fit(1e8 * small)
     np.testing.assert_allclose(many.weights_, one.weights_, atol=1e-10)

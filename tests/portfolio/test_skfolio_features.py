@@ -48,7 +48,7 @@ EXPECTED = {
     ],  # its data are gains throughout, which have no risk to share
     expected_failed_checks=lambda estimator: EXPECTED,
 )
-@pytest.mark.filterwarnings("ignore:X looks like prices")
+@pytest.mark.filterwarnings("ignore:X looks like prices", "ignore:X looks like returns in per cent")
 def test_scikit_learns_checks(estimator: MinimumOCE, check) -> None:
     check(estimator)
 

@@ -36,6 +36,25 @@ from certeq.data import BadData as BadData
 
 _OF_STREAMS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF}
 _SCALE = re.compile(r" \(on the command line --scale [^)]*\)")
+_OPTIONS = {
+    "min_weights": "--min-weight",
+    "max_weights": "--max-weight",
+    "budget": "--budget",
+    "min_return": "--min-return",
+    "linear_constraints": "--constraint",
+    "groups": "--groups",
+    "transaction_costs": "--costs",
+    "previous_weights": "--previous",
+    "max_turnover": "--max-turnover",
+    "risk_limits": "--max-risk",
+    "max_tracking_error": "--max-tracking-error",
+    "objective_function": "--objective",
+    "risk_aversion": "--risk-aversion",
+    "risk_free_rate": "--risk-free-rate",
+}
+# "budget" and "groups" are words as well, and the name of a parameter only before a sign of equality.
+_NAMES = [name if "_" in name else f"{name}(?==)" for name in _OPTIONS]
+_PARAMETER = re.compile(rf"(?<![\w.-])({'|'.join(_NAMES)})\b(=)?")
 PAGE = 160  # columns where nothing limits them: texts are broken into lines there
 _KEPT = 2  # columns that are never left out: what it is, and its first number
 _LONG = 24  # words may be broken into pieces of this many letters before a column is left out
@@ -163,6 +182,17 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}."
     return str(error).replace("pass force=True", "pass --force")
+
+
+def with_options(text: str) -> str:
+    """A message of `certeq.portfolio` with the options of the command in place of parameters.
+
+    >>> with_options(
+    ...     "infeasible: max_weights=0.1 and budget=1 contradict linear_constraints 'A >= 0.5'"
+    ... )
+    "infeasible: --max-weight 0.1 and --budget 1 contradict --constraint 'A >= 0.5'"
+    """
+    return _PARAMETER.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
 
 
 def _matters(warning: warnings.WarningMessage) -> bool:

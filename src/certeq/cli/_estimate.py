@@ -31,7 +31,7 @@ from certeq.cli._options import (
     described,
 )
 from certeq.data import read_losses
-from certeq.utilities import CVaR
+from certeq.utilities import CVaR, EVaR
 
 if TYPE_CHECKING:
     from certeq.risk import Estimate
@@ -187,7 +187,7 @@ def _memory(result: Estimate) -> str:
 
 def _threshold(result: Estimate) -> str:
     thresholds = np.atleast_1d(result.threshold)
-    return "none" if np.isnan(thresholds).all() else ", ".join(f"{t:.8g}" for t in thresholds)
+    return "none" if np.isnan(thresholds).all() else ", ".join(f"{t:.6g}" for t in thresholds)
 
 
 def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
@@ -195,11 +195,12 @@ def _table(name: str, result: Estimate, level: float, low: float, high: float) -
     # A long sentence would take their width from the labels, however much space there is.
     table.add_column(no_wrap=get_terminal_size().columns >= 60)
     table.add_column()
+    risk = type(result.utility).__name__ if isinstance(result.utility, (CVaR, EVaR)) else "OCE"
     doubtful = " (see the warning below)" if result.warnings else ""
     rows = [
         ("Column", name),
         ("Utility", repr(result.utility)),
-        ("OCE", f"{result.value:.8g}"),
+        (risk, f"{result.value:.6g}"),
         (f"{100 * level:.6g} % confidence interval", f"{low:.6g} to {high:.6g}{doubtful}"),
         ("VaR (threshold t*)" if isinstance(result.utility, CVaR) else "Threshold t*", _threshold(result)),
         ("Standard error", f"{result.stderr:.3g}"),

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from certeq._checks import did_you_mean
-from certeq.cli._console import BadData
+from certeq.cli._console import BadData, note
 from certeq.cli._options import UnknownChoice, check_bounds, parse, read_bounds, settle
 from certeq.data import PriceData, read_prices
 from certeq.data.tables import check_file, encoding_of, separator_of
@@ -240,6 +240,12 @@ def bounds_of(
     lows = read_bounds("--min-weight", low or [], 0.0, assets)
     highs = read_bounds("--max-weight", high or [], 1.0, assets)
     check_bounds(lows, highs, budget, assets)
+    reach = budget - lows.sum() + lows.max()
+    if high and lows.min() >= 0.0 and highs.min() > max(1.0, reach):
+        note(
+            f"--max-weight {highs.min():g} limits nothing: no weight can exceed {reach:g}. Weights are fractions; "
+            f"{highs.min():g} % is {highs.min() / 100.0:g}."
+        )
     settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
     if least is not None:
         settings["min_return"] = least / panel.frequency.periods_per_year

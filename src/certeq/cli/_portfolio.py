@@ -26,6 +26,7 @@ from certeq.cli._console import (
     print_table,
     progress,
     safe_text,
+    with_options,
     write_weights,
 )
 from certeq.cli._inputs import load_panel
@@ -197,7 +198,7 @@ def _fitted(
     try:
         return fitted(title, estimator, fit_on, benchmark=y)
     except (BadData, ValueError) as error:
-        if least is None or "min_return" not in str(error):
+        if least is None or "--min-return" not in str(error):
             raise
         each, period = least / frequency.periods_per_year, frequency.period
         raise BadData(f"--min-return {least:g} a year is {each:g} a {period}, and per {period}: {error}") from None
@@ -418,10 +419,10 @@ def in_one_line(what: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
-        raise BadData(f"{what}: {error}") from error
+        raise BadData(f"{what}: {with_options(str(error))}") from error
     except Exception as error:  # skfolio and its solvers have exceptions of their own
         if type(error).__module__.split(".")[0] in {"skfolio", "cvxpy", "certeq", "numpy", "sklearn"}:
-            raise BadData(f"{what}: {error}") from error
+            raise BadData(f"{what}: {with_options(str(error))}") from error
         raise
 
 

@@ -275,14 +275,21 @@ def _first_csv_rows(path: Path) -> tuple[list[list[Any]], str]:
             start = stream.readline(1 << 22)
             if "\0" in start:
                 raise BadData(f"{path}: neither CSV text nor Parquet.")
-            separator = max(_SEPARATORS, key=lambda char: (start.count(char), char == ","))
             lines = [start, *(stream.readline(1 << 22) for _ in range(4 * _HEADER_ROWS))]
+            separator = _separator(lines)
             rows = csv.reader([line for line in lines if line], delimiter=separator)
             return [row for _, row in zip(range(_HEADER_ROWS), rows, strict=False)], separator
     except UnicodeDecodeError:
         raise BadData(f"{path}: not UTF-8 text. Save it as UTF-8, or as Parquet.") from None
     except (OSError, EOFError, csv.Error) as error:
         raise BadData(f"{path}: not a readable CSV file ({error}).") from None
+
+
+def _separator(lines: list[str]) -> str:
+    """The most frequent one of the headings; of a single column one that is nowhere, as a comma there is decimal."""
+    if not any(char in lines[0] for char in _SEPARATORS):
+        return next((char for char in ",;\t|" if not any(char in line for line in lines)), ",")
+    return max(_SEPARATORS, key=lambda char: (lines[0].count(char), char == ","))
 
 
 def is_text(column: Any) -> bool:
@@ -387,6 +394,6 @@ def without_texts(column: Any) -> tuple[Any, Any]:
     """The numbers of a column, and which cells are none: among them every text that `as_numbers` has left as it was."""
     numbers = pandas().to_numeric(column, errors="coerce")
     wrong = (numbers.isna() & column.notna()).to_numpy()
-    if column.dtype == object and not wrong.any():  # 12.5 in a file with decimal commas
+    if is_text(column) and not wrong.any():  # 12.5 in a file with decimal commas
         wrong = column.map(lambda cell: isinstance(cell, str)).to_numpy(dtype=bool)
     return numbers, wrong

@@ -1,4 +1,4 @@
-"""What to write here instead of parameters that skfolio's optimizers have."""
+"""What to write here instead of parameters that are skfolio's, or those of a utility."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from certeq._checks import shown
+from certeq._checks import did_you_mean, shown
 
 _TAIL = "The tail is a parameter of the risk, as the mass alpha = 1 - beta of the worst cases: "
 _BESIDE_A_BUDGET = (
@@ -14,6 +14,12 @@ _BESIDE_A_BUDGET = (
     *("left_inequality", "right_inequality", "min_return", "max_turnover", "risk_limits", "max_tracking_error"),
     *("l1_coef", "l2_coef", "max_cvar", "max_evar"),
 )
+_OF_A_UTILITY = {
+    "alpha": "ce.CVaR(alpha={})",
+    "beta": "ce.Entropic(beta={})",
+    "tau": "ce.SmoothCVaR(0.05, tau={})",
+    "scale": "ce.Quartic().scaled({})",
+}
 _BELONGS_TO_SKFOLIO = {
     "integers": (
         ("cardinality", "group_cardinalities", "threshold_long", "threshold_short"),
@@ -53,9 +59,11 @@ def with_hints(owner: str) -> Callable[[Callable[..., None]], Callable[..., None
         def checked(self: Any, *args: Any, **given: Any) -> None:
             known = init.__code__.co_varnames[: init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
             for name, value in given.items():
-                hint = None if name in known else hint_for(owner, name, value)
-                if hint is not None:
-                    raise TypeError(f"{owner} has no parameter {name!r}; found {shown(value)}. {hint}")
+                if name in known:
+                    continue
+                hint = hint_for(owner, name, value)
+                hint = did_you_mean(name, known) if hint is None else f" {hint}"
+                raise TypeError(f"{owner} has no parameter {name!r}; found {shown(value)}.{hint}")
             init(self, *args, **given)
 
         return checked
@@ -64,7 +72,7 @@ def with_hints(owner: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def hint_for(owner: str, name: str, value: Any) -> str | None:
-    """What to write instead of one of skfolio's parameters; None for a name that skfolio has not either.
+    """What to write instead of a parameter of skfolio's or of a utility; None for any other name.
 
     >>> hint_for("MinimumOCE", "max_evar", 0.03)
     'Limits on risks are pairs: risk_limits=[(ce.EVaR(0.05), 0.03)].'
@@ -76,6 +84,8 @@ def hint_for(owner: str, name: str, value: Any) -> str | None:
         )
     if name == "risk_measure":
         return _risk_of(owner, value)
+    if name in _OF_A_UTILITY:
+        return f"It is a parameter of the risk: {owner}({_OF_A_UTILITY[name].format(shown(value))})."
     if name in ("cvar_beta", "evar_beta", "cdar_beta", "edar_beta"):
         alpha = 1.0 - value if isinstance(value, float) and 0.0 < value < 1.0 else 0.05
         if name.startswith("c"):

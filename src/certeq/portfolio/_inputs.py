@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from certeq.portfolio._minimum_oce import MinimumOCE
 
 Floats = NDArray[np.float64]
+_SHARE_BEYOND_ALL = 0.02  # of returns below -1 from which on they are taken for percentages
 OBJECTIVES = ("minimize_risk", "maximize_utility", "maximize_return", "maximize_ratio")
 SOLVER_PARAMS = {
     "exact": ("max_iter", "time_limit"),
@@ -505,6 +506,7 @@ def check_table(model: BaseOCE, X: Any, first: bool) -> Any:
     if first and len(table) < 2:
         raise ValueError(f"X must have at least 2 rows, one per period; found n_samples={len(table)}.")
     _warn_of_prices(table)
+    _warn_of_percentages(table)
     if model.prior_estimator is not None:  # it may know what to do with gaps
         return X
     if np.isfinite(table).all():
@@ -536,6 +538,19 @@ def _warn_of_prices(table: Floats) -> None:
         "X looks like prices, and is taken for returns: every entry is above 0, half of them are above "
         f"{np.median(known):.3g}, and rows differ little. Fit on prices_to_returns(X), from skfolio.preprocessing; "
         "from gross returns 1 + r subtract 1.",
+        UserWarning,
+        stacklevel=6,
+    )
+
+
+def _warn_of_percentages(table: Floats) -> None:
+    """Warn of returns in per cent: one in fifty of them would lose more than everything."""
+    known = table[np.isfinite(table)]
+    if not known.size or (known < -1.0).mean() < _SHARE_BEYOND_ALL:
+        return
+    warnings.warn(
+        f"X looks like returns in per cent, and is taken as it is: {(known < -1.0).mean():.0%} of its entries are "
+        "below -1, a loss of more than 100 %. Fit on X / 100.",
         UserWarning,
         stacklevel=6,
     )
