@@ -149,6 +149,6 @@ def test_in_a_browser(hostile, tmp_path):
             assert browser.requests() == []
             assert "pwned" not in browser.evaluate("document.title")
             drawn = "[...document.querySelectorAll('.chart')].map((c) => c.querySelectorAll('svg').length > 0)"
-            assert browser.evaluate(drawn) == [True] * 5
+            assert browser.evaluate(drawn) == [True] * 6
             assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert browser.evaluate("document.querySelectorAll('main b, main i, main img').length") == 0
