@@ -41,17 +41,18 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
     where = "in sample" if isinstance(study, Study) and study.in_sample else "held out"
     order = sorted(found, key=lambda name: found[name]["cvar"][0])
     labels = dict(zip(found, distinct(found, 40), strict=True))
+    styles = line_styles(study)
     benchmarks = {strategy.name for strategy in study.judged if strategy.is_benchmark}
-    traces = []
-    for names, tone, symbol, size in (
-        ([study.focus], series(0), "circle", 13),
-        ([name for name in order if name != study.focus and name not in benchmarks], series(3), "circle", 9),
-        ([name for name in order if name != study.focus and name in benchmarks], color("muted"), "diamond", 9),
-    ):
-        if names:
-            points = np.array([found[name]["cvar"] for name in names])
-            drawn = [in_chart(labels[name]) for name in names]
-            traces.append(_points_with_intervals(drawn, points, tone, symbol, size))
+    traces = [
+        _point_with_interval(
+            in_chart(labels[name]),
+            found[name]["cvar"],
+            styles[name]["color"],
+            "diamond" if name in benchmarks else "circle",
+            13 if name == study.focus else 9,
+        )
+        for name in order
+    ]
     sentences = [f"The mean loss of the worst 5 % of {study.frequency.plural}, {where}."]
     if len(order) > 1:
         least, most = (f"{percent(found[name]['cvar'][0], 2)} ({name})" for name in (order[0], order[-1]))
@@ -67,14 +68,14 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
             type="category",
             categoryorder="array",
             categoryarray=[in_chart(labels[name]) for name in order],
-            autorange="reversed",
+            range=[len(order) - 0.4, -0.6],  # the first on top, none on the edge
         ),
         "hovermode": "closest",
         "showlegend": False,
     }
     rows = tuple((name, *(percent(value, 2) for value in found[name]["cvar"])) for name in order)
     table = PageTable(("Strategy", "CVaR 95 %", "Interval from", "to"), rows, frozenset({1, 2, 3}))
-    return Chart("risk", "Risk of each strategy", " ".join(sentences), traces, layout, table, 110 + 30 * len(order))
+    return Chart("risk", "Risk of each strategy", " ".join(sentences), traces, layout, table, 120 + 30 * len(order))
 
 
 def time_charts(study: AnyStudy) -> list[Chart]:
@@ -320,14 +321,14 @@ def _risk_return(returns: Floats, utility: Risk, year: float) -> tuple[Floats, F
     return np.atleast_1d(oce(-returns.T, utility, axis=-1)), year * returns.mean(axis=0)
 
 
-def _points_with_intervals(labels: list[str], points: Floats, tone: Node, symbol: str, size: int) -> Node:
-    """Value, low and high in each row of ``points``, drawn along the page; a missing interval is no line."""
-    value, low, high = points.T
-    bars = {
+def _point_with_interval(label: str, point: tuple[float, float, float], tone: Node, symbol: str, size: int) -> Node:
+    """Value, low and high, drawn along the page; an interval that is not finite is no line."""
+    value, low, high = point
+    bar = {
         "type": "data",
         "symmetric": False,
-        "array": rounded(high - value),
-        "arrayminus": rounded(value - low),
+        "array": rounded([high - value]),
+        "arrayminus": rounded([value - low]),
         "color": tone,
         "thickness": 2,
         "width": 5,
@@ -335,9 +336,9 @@ def _points_with_intervals(labels: list[str], points: Floats, tone: Node, symbol
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": rounded(value),
-        "y": labels,
-        "error_x": bars,
+        "x": rounded([value]),
+        "y": [label],
+        "error_x": bar,
         "marker": {"color": tone, "symbol": symbol, "size": size},
         "hovertemplate": "%{y}: %{x:.2%}<extra></extra>",
     }
