@@ -33,6 +33,16 @@ def test_messages_name_options_and_not_parameters(certeq, prices, csv):
     said = certeq.refused("portfolio", csv(prices), "--constraint", "Q >= 0.9")
     assert "--constraint" in said
     assert "linear_constraints" not in said
+    assert "unknown_names" not in said
+    assert "--max-risk, CVaR" in certeq.refused("portfolio", csv(prices), "--max-risk", "1e-6")
+
+
+@pytest.mark.parametrize("walk", [(), ("--refit-every", "60", "--train-size", "100")], ids=["once", "walk"])
+def test_errors_say_what_a_number_per_year_is_per_period(certeq, prices, csv, walk):
+    options = ("--benchmark", "F", "--max-tracking-error", "1e-6")
+    said = certeq.refused("portfolio", csv(prices), *options, *walk)
+    assert "--max-tracking-error 1e-06 a year is 6.29941e-08 a day, and per day: " in said
+    assert "--min-return 9 a year is" in certeq.refused("portfolio", csv(prices), "--min-return", "9", *walk)
 
 
 def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):

@@ -54,7 +54,8 @@ _OPTIONS = {
 }
 # "budget" and "groups" are words as well, and the name of a parameter only before a sign of equality.
 _NAMES = [name if "_" in name else f"{name}(?==)" for name in _OPTIONS]
-_PARAMETER = re.compile(rf"(?<![\w.-])({'|'.join(_NAMES)})\b(=)?")
+_PARAMETER = re.compile(rf"(?<![\w.-])({'|'.join(_NAMES)})\b(?:\[\d+\])?(=)?")
+_PYTHON_ONLY = "; with unknown_names='ignore' such a constraint is passed over"
 PAGE = 160  # columns where nothing limits them: texts are broken into lines there
 _KEPT = 2  # columns that are never left out: what it is, and its first number
 _LONG = 24  # words may be broken into pieces of this many letters before a column is left out
@@ -192,6 +193,7 @@ def with_options(text: str) -> str:
     ... )
     "infeasible: --max-weight 0.1 and --budget 1 contradict --constraint 'A >= 0.5'"
     """
+    text = text.replace(_PYTHON_ONLY, "").replace("named in groups", "named by --groups")
     return _PARAMETER.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
 
 

@@ -171,9 +171,10 @@ def run(
         if max_tracking_error is not None:
             settings["max_tracking_error"] = max_tracking_error / np.sqrt(year)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
+        per_year = {"min_return": min_return, "max_tracking_error": max_tracking_error}
         if refit_every is not None:
             asked_for = parameters_of(estimator.utility, settings, panel)
-            with in_one_line(choice.title):
+            with in_periods(per_year, settings, panel.frequency), in_one_line(choice.title):
                 walk = walked(
                     panel, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
                 )
@@ -185,23 +186,26 @@ def run(
             note(text)
             panel.notes.append(text)
         y = None if index is None or max_tracking_error is None else index.loc[fit_on.index]
-        strategy = _fitted(choice.title, estimator, fit_on, min_return, panel.frequency, y)
+        with in_periods(per_year, settings, panel.frequency):
+            strategy = fitted(choice.title, estimator, fit_on, benchmark=y)
         study = _study(panel, fit_on, judge_on, strategy, choice, settings, index, periods_per_year)
         if report is not None:
             study = _with_sweeps(study, estimator, choice, given, normalized, as_json, y)
         _deliver(study, choice, given, output, report, force, as_json)
 
 
-def _fitted(
-    title: str, estimator: Any, fit_on: Any, least: float | None, frequency: Frequency, y: pd.Series | None
-) -> Strategy:
+@contextmanager
+def in_periods(per_year: dict[str, float | None], settings: dict[str, Any], frequency: Frequency) -> Iterator[None]:
+    """Say with an error what a number given per year is per period, which is what the error speaks of."""
     try:
-        return fitted(title, estimator, fit_on, benchmark=y)
+        yield
     except (BadData, ValueError) as error:
-        if least is None or "--min-return" not in str(error):
-            raise
-        each, period = least / frequency.periods_per_year, frequency.period
-        raise BadData(f"--min-return {least:g} a year is {each:g} a {period}, and per {period}: {error}") from None
+        for name, asked in per_year.items():
+            option = with_options(name)
+            if asked is not None and option in str(error):
+                each, period = settings[name], frequency.period
+                raise BadData(f"{option} {asked:g} a year is {each:g} a {period}, and per {period}: {error}") from None
+        raise
 
 
 def split_rows(panel: PriceData, test_size: float) -> tuple[Any, Any]:
