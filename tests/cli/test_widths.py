@@ -58,12 +58,12 @@ def test_compare(certeq, prices, csv, monkeypatch, width):
     assert re.fullmatch(r"\de-\d\d", row[2])
     assert row[3:] == full[3 : len(row)]
     assert len(row) == 8 or width < 80
-    told = re.search(r"left out for want of room: .*, Sortino; shown in a terminal of (\d+) columns and with --json.",
+    told = re.search(r"columns left out: .*, Sortino; shown in a terminal of (\d+) columns and with --json.",
                      result.stderr)  # fmt: skip
     assert (told is not None) == (len(row) < 8)
     if told is not None:
         monkeypatch.setenv("COLUMNS", told[1])
-        assert "want of room" not in certeq("compare", path, "--no-report").stderr
+        assert "columns left out" not in certeq("compare", path, "--no-report").stderr
 
 
 def test_compare_names_the_report(certeq, prices, csv, monkeypatch):

@@ -137,7 +137,7 @@ def print_table(table: Table, also_shown: str = "") -> None:
     console.print(table)
     if left_out:
         shown = " and ".join(filter(None, (f"in a terminal of {whole} columns", also_shown)))
-        note(f"left out for want of room: {', '.join(left_out)}; shown {shown}.")
+        note(f"columns left out: {', '.join(left_out)}; shown {shown}.")
 
 
 def print_sentence(text: str) -> None:
