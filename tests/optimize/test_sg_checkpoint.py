@@ -527,7 +527,7 @@ def test_members_swapped_missing_and_added(tmp_path, good):
     assert resumes(path, packed(parts | {"more": b"text"})) is None
     run_with(tmp_path / "other.npz", **(SAMPLED | {"rng": 2, "iterations": 19}))
     other = members((tmp_path / "other.npz").read_bytes())
-    for name in set(parts) - {"answers.npy"}:  # those are the same
+    for name in set(parts) - {"answers.npy", "reached.npy"}:  # those are the same
         assert resumes(path, packed(parts | {name: other[name]})) is None
 
 
@@ -624,7 +624,7 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path, good):
 def test_a_file_of_the_old_format_is_refused(tmp_path):
     header = {"version": 1, "problem": {"loss": "LinearLoss()"}, "values": {"iteration": 3}}
     np.savez(tmp_path / "run.npz", header=np.frombuffer(json.dumps(header).encode(), np.uint8), theta=np.zeros(4))
-    with pytest.raises(ValueError, match=r"run.npz' has format 1; this version of certeq reads format 3. Delete it"):
+    with pytest.raises(ValueError, match=r"run.npz' has format 1; this version of certeq reads format 4. Delete it"):
         run_with(tmp_path / "run.npz")
 
 
@@ -751,3 +751,64 @@ def test_a_long_name_leaves_space_for_its_draft(tmp_path):
     path = tmp_path / ("n" * 251 + ".npz")
     run_with(path)
     assert path.is_file()
+
+
+def late(cost, probability=0.01):
+    """A sampler whose parameter shows in few of its samples."""
+
+    def draw(rng, m):
+        late = rng.random((m, 2)) < [0.1, probability]
+        return [10.0, 12.0] + np.where(late, rng.exponential(cost, (m, 2)), 0.0)
+
+    return draw
+
+
+@pytest.mark.parametrize("batch, other", [(256, late(2.0)), (32, late(2.0)), (256, late(20.0, 0.02))])
+def test_a_sampler_that_differs_in_few_samples_is_refused(tmp_path, batch, other):
+    settings = {"domain": ce.Simplex(), "theta0": [0.5, 0.5], "iterations": 300, "batch": batch, "rng": 0}
+    settings["checkpoint"] = tmp_path / "run.npz"
+    first = ce.minimize(ce.LinearLoss(), ce.CVaR(0.1), samples=late(20.0), **settings)
+    again = ce.minimize(ce.LinearLoss(), ce.CVaR(0.1), samples=late(20.0), **settings)
+    assert np.array_equal(first.theta, again.theta)
+    with pytest.raises(ValueError, match="belongs to a different problem: samples"):
+        ce.minimize(ce.LinearLoss(), ce.CVaR(0.1), samples=other, **settings)
+
+
+@pytest.mark.parametrize("average", ["last", "mean"])
+@pytest.mark.parametrize("start", [0.3, 0.5, 0.9])
+def test_a_loss_that_differs_only_far_from_the_start_is_refused(tmp_path, start, average):
+    samples = np.random.default_rng(0).normal(size=(200, 4)) + [-1.0, 0.0, 0.5, 0.5]
+
+    def penalized(price):
+        def function(theta, z):
+            over = max(theta[0] - start, 0.0)
+            return z @ theta + price * over**2, z + 2.0 * price * over * np.eye(4)[0]
+
+        return ce.CallableLoss(function, samples=samples, convex=True)
+
+    settings = {"domain": ce.Simplex(), "theta0": np.full(4, 0.25), "iterations": 300, "batch": 32, "rng": 0}
+    settings |= {"method": "sg", "checkpoint": tmp_path / "run.npz", "average": average}
+    first = ce.minimize(penalized(0.0), ce.Entropic(1.0), **settings)
+    assert first.theta[0] > start
+    assert np.array_equal(ce.minimize(penalized(0.0), ce.Entropic(1.0), **settings).theta, first.theta)
+    with pytest.raises(ValueError, match="different problem: loss: .* at (theta of the checkpoint|its average|probe)"):
+        ce.minimize(penalized(20.0), ce.Entropic(1.0), **settings)
+
+
+def test_another_start_is_named_and_nothing_else(tmp_path):
+    samples = np.random.default_rng(0).normal(size=(200, 3))
+    settings = {"domain": ce.Simplex(), "iterations": 20, "batch": 32, "rng": 0, "method": "sg"}
+    settings["checkpoint"] = tmp_path / "run.npz"
+    ce.minimize(ce.LinearLoss(samples), ce.CVaR(0.1), theta0=[0.2, 0.3, 0.5], **settings)
+    with pytest.raises(ValueError, match="a different problem: theta0: ") as caught:
+        ce.minimize(ce.LinearLoss(samples), ce.CVaR(0.1), theta0=[0.5, 0.3, 0.2], **settings)
+    assert "domain" not in str(caught.value)
+
+
+def test_another_rule_for_steps_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    loss = ce.SquaredLoss(rng.normal(size=(400, 3)), rng.normal(size=400))
+    settings = {"iterations": 40, "batch": 32, "rng": 0, "method": "sg", "checkpoint": tmp_path / "run.npz"}
+    ce.minimize(loss, ce.CVaR(0.1), domain=ce.Free(), **settings)
+    with pytest.raises(ValueError, match="belongs to a different problem: .*(step|average)"):
+        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Free(), average="last", **settings)

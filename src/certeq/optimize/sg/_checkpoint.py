@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from certeq._files import check_folder, write_npz
 from certeq.optimize.losses._base import Floats
 
-VERSION = 3
+VERSION = 4
 HEADER = "header"
 ANSWERS = "answers"
 _LONGEST_HEADER = 1 << 24  # bytes
@@ -242,7 +242,7 @@ _RIGHT: dict[str, Callable[[Any], bool]] = {
 def check_values(saved: Checkpoint) -> dict[str, Any]:
     """Return the values of a checkpoint; what no run can have written is refused."""
     arrays = saved.arrays
-    for name in ("theta", "mean", "trace"):
+    for name in ("theta", "mean", "trace", "reached"):
         if name not in arrays:
             raise Damaged(f"array {name!r} is missing")
     for name in ("theta", "mean"):

@@ -2,7 +2,8 @@
 
 Data and parameters are compared to the last bit. What is a function (a loss, a utility, a projection, a sampler, a
 schedule) is compared by its answers to fixed questions, asked once before the run and kept in the checkpoint: names say
-nothing, and the last digits of an answer differ from one processor to the next.
+nothing, and the last digits of an answer differ from one processor to the next. A loss is asked about the points that
+the run has reached as well, as it may differ only far from the start.
 
 Every function is asked twice, and put back as it was (see `undisturbed`). One that answers differently the second time
 has a state of its own, such as a generator; it is then known by its name alone, as is one that reads an iterator or a
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from certeq._table import Block, Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import LinearLoss, LogisticLoss, Loss, SquaredLoss
-from certeq.optimize.losses._base import Floats, count_samples, take_samples
+from certeq.optimize.losses._base import Floats, count_samples, join_samples, take_samples
 from certeq.optimize.sg._checkpoint import Refused
 from certeq.optimize.sg._schedules import Schedule, ScheduleChoice
 from certeq.optimize.sg._sources import ArraySource, IteratorSource, SamplerSource, Source
@@ -33,9 +34,11 @@ from certeq.utilities import Risk, Utility
 TOLERANCE = 1e-9  # of the size of the numbers an answer is made of
 _ROWS = 128  # samples a loss is asked about
 _ENTRIES = 64  # numbers kept of a long vector
-_DRAWN = 8  # samples a sampler is asked for
+_DRAWN = 4096  # samples a sampler is asked for, in a few batches of the run's own sizes
+_BATCHES = 16
 _KINKS = 64
 _KNOWN_LOSSES = (LinearLoss, SquaredLoss, LogisticLoss)  # the samples say the rest
+_ABOUT_THE_START = ("theta0", "probe 1 near theta0", "probe 2 near theta0")
 _OCTAVES = 2.0 ** np.arange(-10.0, 20.5, 0.5)
 _POINTS = np.unique(np.concatenate([-_OCTAVES, np.linspace(-40.0, 40.0, 81), _OCTAVES]))
 _ITERATIONS = sorted(
@@ -58,12 +61,17 @@ def identify(
 ) -> Identity:
     """What must agree for a checkpoint to be continued; limits and logging may differ."""
     points = _thetas(theta, domain)
+    batch: Any = None
+
+    def loss_at(points: Sequence[Floats], names: Sequence[str] = _ABOUT_THE_START) -> Part:
+        return _loss(loss, points, names, batch, source.samples if isinstance(source, ArraySource) else None)
+
     parts = {
         "utility": _utility(utility),
         "domain": _domain(domain, points[1:]),
         "weights": text("equal") if weights is None else exact(weights),
         "theta0": _start(theta, domain),
-        "step": text("adaptive") if choice.step is None else _schedule(choice.step, iterations),
+        "step": _adaptive(choice) if choice.step is None else _schedule(choice.step, iterations),
         "batch": _schedule(choice.batch, iterations),
         "average": text(choice.average),
         "replace": text(repr(source.replace) if isinstance(source, ArraySource) else "-"),
@@ -73,28 +81,26 @@ def identify(
     if isinstance(source, IteratorSource):
 
         def later() -> Problem:
-            samples = _drawn_part("iterator", "iterator", source.head, "of its first samples")
-            return {"samples": samples, "loss": _loss(loss, points, source.head, None)}
+            nonlocal batch
+            batch = source.head
+            samples = _drawn_part("iterator", "iterator", batch, "of its first samples")
+            return {"samples": samples, "loss": loss_at(points)}
 
-        return Identity(parts, later)
+        return Identity(parts, loss_at, later)
     if isinstance(source, ArraySource):
         samples_given = source.samples
         samples = text(table_digest(samples_given)) if isinstance(samples_given, Table) else exact(samples_given)
         index = np.unique(np.linspace(0, source.size - 1, min(source.size, _ROWS)).astype(np.int64))
-        asked = type(loss) not in _KNOWN_LOSSES
-        return Identity(
-            {
-                "loss": _loss(loss, points, take_samples(samples_given, index) if asked else None, samples_given),
-                "samples": samples,
-                **parts,
-            }
-        )
+        if type(loss) not in _KNOWN_LOSSES:
+            batch = take_samples(samples_given, index)
+        return Identity({"loss": loss_at(points), "samples": samples, **parts}, loss_at)
     assert isinstance(source, SamplerSource)
-    drawn = _ask(lambda: _draw(source, int(choice.batch(1))), source.sampler)
+    drawn = _ask(lambda: _draw(source, choice.batch, iterations), source.sampler)
     samples = _named("sampler", source.sampler)
     if drawn is not None:
         samples = _drawn_part(samples.shown, "sampler", drawn, "drawn with a fixed seed")
-    return Identity({"loss": _loss(loss, points, drawn, None), "samples": samples, **parts})
+        batch = take_samples(drawn, slice(0, _ROWS))
+    return Identity({"loss": loss_at(points), "samples": samples, **parts}, loss_at)
 
 
 @dataclass
@@ -102,6 +108,7 @@ class Identity:
     """The parts of a problem; of an iterator's samples some are known only when the first of them have been read."""
 
     at_once: Problem
+    loss_at: Callable[[Sequence[Floats], Sequence[str]], Part]
     later: Callable[[], Problem] | None = None
 
     def parts(self) -> Problem:
@@ -110,10 +117,17 @@ class Identity:
             self.at_once, self.later = {**self.at_once, **self.later()}, None
         return self.at_once
 
+    def reached(self, theta: Floats, mean: Floats) -> Problem:
+        """What the loss says at points that the run has reached: the iterate and the average."""
+        self.parts()
+        return {"loss": self.loss_at([theta, mean], ("theta of the checkpoint", "its average"))}
+
 
 def refuse_other_problem(path: str, saved: Mapping[str, tuple[str, str, NDArray[Any]]], present: Problem) -> None:
     """Raise, naming what differs, when a checkpoint belongs to another problem."""
     found = {name: part.difference(*saved.get(name, ("missing", "", np.zeros(0)))) for name, part in present.items()}
+    if found.get("theta0") is not None:  # other answers of these were to questions about another point
+        found |= {name: None for name in ("domain", "loss") if name in saved and saved[name][1] == present[name].key}
     apart = "; ".join(f"{name}: {detail}" for name, detail in found.items() if detail is not None)
     if apart:
         raise Refused(
@@ -261,6 +275,10 @@ def _start(theta: Floats, domain: Domain) -> Part:
     return Part(digest(theta), "the feasible set's own" if own else digest(theta))
 
 
+def _adaptive(choice: ScheduleChoice) -> Part:
+    return text("adaptive, corrected by passes over all samples" if choice.accelerated else "adaptive")
+
+
 def _schedule(schedule: Schedule, iterations: int) -> Part:
     def ask() -> Floats:
         found = []
@@ -278,25 +296,27 @@ def _schedule(schedule: Schedule, iterations: int) -> Part:
     return Part(repr(schedule), "schedule", found, label=lambda i: f"iteration {_ITERATIONS[i]}", growing=True)
 
 
-def _loss(loss: Loss, points: list[Floats], batch: Any, everything: Any) -> Part:
+def _loss(loss: Loss, points: Sequence[Floats], names: Sequence[str], batch: Any, everything: Any) -> Part:
     kind = type(loss).__qualname__
     if type(loss) in _KNOWN_LOSSES:
         return Part(repr(loss), kind)
-    found = None if batch is None else _ask(lambda: _answers_of_loss(loss, points, batch), loss)
+    found = None if batch is None else _ask(lambda: _answers_of_loss(loss, points, names, batch), loss)
     if found is None and everything is not None and not isinstance(everything, Table):
         # It may be a function of all samples at once, with something of their number in it.
-        found = _ask(lambda: _answers_of_loss(loss, points, everything), loss)
+        found = _ask(lambda: _answers_of_loss(loss, points, names, everything), loss)
     if found is None:
         return Part(repr(loss), _named(kind, getattr(loss, "function", loss)).key)
     numbers, slack, labels = found
     return Part(repr(loss), kind, numbers, slack, labels.__getitem__)
 
 
-def _answers_of_loss(loss: Loss, points: list[Floats], batch: Any) -> tuple[Floats, Floats, list[str]]:
+def _answers_of_loss(
+    loss: Loss, points: Sequence[Floats], names: Sequence[str], batch: Any
+) -> tuple[Floats, Floats, list[str]]:
     numbers, slack, labels = [], [], []
     m = count_samples(batch)
     q = (1.0 + np.arange(m) % 7) / m
-    for number, theta in enumerate(points):
+    for number, (theta, at) in enumerate(zip(points, names, strict=True)):
         try:
             losses, product = loss.evaluate(theta.copy(), batch)
             answers = [_summary(losses, _ROWS), _summary(product(q.copy()))]
@@ -304,7 +324,6 @@ def _answers_of_loss(loss: Loss, points: list[Floats], batch: Any) -> tuple[Floa
             if number == 0:
                 raise
             answers = []  # not everywhere defined
-        at = "theta0" if number == 0 else f"probe {number} near theta0"
         for what, one in zip(("loss", "gradient"), answers, strict=False):
             numbers.append(one)
             slack.append(np.full(one.size, 10.0 * TOLERANCE * _size(one)))
@@ -312,17 +331,19 @@ def _answers_of_loss(loss: Loss, points: list[Floats], batch: Any) -> tuple[Floa
     return np.concatenate(numbers), np.concatenate(slack), labels
 
 
-def _draw(source: SamplerSource, m: int) -> Any:
-    def draw(count: int) -> Any:
-        batch = source.sampler(np.random.default_rng(20260101), count)
+def _draw(source: SamplerSource, batch_at: Schedule, iterations: int) -> Any:
+    """Batches of sizes that the run asks for, by a generator of their own: at most a tenth of the run's."""
+    rng = np.random.default_rng(20260101)
+    chunks: list[Any] = []
+    for k in np.unique(np.geomspace(1, iterations, min(_BATCHES, 1 + iterations // 10)).astype(np.int64)):
+        count = int(batch_at(int(k)))
+        if chunks and sum(map(count_samples, chunks)) + count > _DRAWN:
+            break
+        batch = source.sampler(rng, count)
         if count_samples(batch) != count:
             raise ValueError(f"the sampler was asked for {count} samples and returned {count_samples(batch)}.")
-        return source.loss.check_samples(batch)
-
-    try:
-        return draw(_DRAWN)
-    except Exception:  # it may need its samples by the dozen; the run's own size must do
-        return draw(m)
+        chunks.append(source.loss.check_samples(batch))
+    return join_samples(chunks)
 
 
 # -- digests and numbers ----------------------------------------------------------------------------------------------

@@ -273,6 +273,7 @@ class Run:
         }
         arrays = {"theta": self.theta, "mean": self.average.mean, "trace": self.log.table()}
         arrays[ANSWERS] = np.concatenate([part.answers for part in parts.values()])
+        arrays["reached"] = identity.reached(self.theta, self.average.mean)["loss"].answers
         for name, tilt in self._tilts().items():
             arrays |= {f"{name}.{key}": array for key, array in tilt.state().items()}
         for rule in (self.steps, self.correction):
@@ -296,6 +297,8 @@ class Run:
         self.source.restore(values["source"])
         if identity.later is not None:
             refuse_other_problem(path, _parts_of(saved), identity.parts())
+        reached = identity.reached(saved.arrays["theta"], saved.arrays["mean"])
+        refuse_other_problem(path, {"loss": (*saved.problem["loss"], saved.arrays["reached"])}, reached)
         self.iteration, self.seconds = values["iteration"], float(values["seconds"])
         self.status, self.seed = values["status"], values["seed"]
         self.theta = saved.arrays["theta"]
@@ -315,7 +318,8 @@ class Run:
     def _shapes(self) -> dict[str, Shape]:
         """Shapes of the arrays of a checkpoint of this problem."""
         d = self.theta.size
-        shapes: dict[str, Shape] = {"theta": (d,), "mean": (d,), "trace": (None, len(COLUMNS)), ANSWERS: (None,)}
+        shapes: dict[str, Shape] = {"theta": (d,), "mean": (d,), "trace": (None, len(COLUMNS))}
+        shapes |= {ANSWERS: (None,), "reached": (None,)}
         for name in self._tilts():
             shapes |= {
                 f"{name}.numbers": (None,),
