@@ -409,3 +409,19 @@ def test_two_hundred_random_problems(part: int) -> None:
         )
         solved += 1
     assert solved >= 30
+
+
+@pytest.mark.parametrize("objective", ["maximize_return", "maximize_ratio", "minimize_risk"])
+@pytest.mark.parametrize("limited", [False, True])
+def test_rows_of_assets_that_are_not_held(objective, limited):
+    rng = np.random.default_rng(0)
+    X = rng.normal([0.001, 0.001, 0.001, 0.004], 0.01, size=(60, 4))
+    excluded = np.array([[0.0, 1.0, 1.0, 0.0]])  # w_1 + w_2 <= 0
+    limits = [(ce.CVaR(0.1), 0.02)] if limited else None
+    found = MinimumOCE(
+        ce.CVaR(0.1), objective_function=objective, left_inequality=excluded, right_inequality=[0.0], risk_limits=limits
+    ).fit(X)
+    same = MinimumOCE(ce.CVaR(0.1), objective_function=objective, risk_limits=limits).fit(X[:, [0, 3]])
+    assert found.objective_ == pytest.approx(same.objective_, rel=1e-9)
+    assert found.gap_ <= 1e-9 * abs(found.objective_)
+    assert found.weights_[1] == found.weights_[2] == 0.0

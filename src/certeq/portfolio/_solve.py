@@ -134,6 +134,7 @@ def _limited(
     slope = problem.counts_risk * p.segments.row(q @ problem.A) + p.linear
     v = p.segments.unfold(w)
     sizes = [np.abs(rows) @ np.abs(v) + np.abs(side) for rows, side in ((p.C, p.c), (p.G, p.b))]
+    sizes = [np.where(size > 0.0, size, 1.0) for size in sizes]  # a row of 0 whose assets are all 0 is kept
     apart = np.concatenate([np.abs(p.C @ v - p.c) / sizes[0], np.maximum(p.G @ v - p.b, 0.0) / sizes[1]])
     outside = float(apart.max(initial=0.0)) * len(v) * float(np.abs(slope) @ np.abs(v))
     answer = _allocation(p, w, found.lower_bound, outside, q, found.result, problem.scale * found.multipliers)
