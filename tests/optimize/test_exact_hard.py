@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import certeq.utilities as ce
-from certeq.optimize import Box, L1Ball, LinearLoss, LongShort, Simplex, minimize
+from certeq.optimize import Box, Free, L1Ball, LinearLoss, LongShort, NonNegative, Simplex, minimize
 from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.exact import solve_exact
 from certeq.risk import oce, threshold
@@ -427,3 +427,34 @@ def test_holding_nothing_beside_losses_far_from_zero(risk):
     found = minimize(LinearLoss(losses), risk, domain=Box(0.0, 1.0))
     assert found.converged
     assert found.gap <= 1e-13 * 1e3
+
+
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
+@pytest.mark.parametrize("domain", [Free(), NonNegative()], ids=repr)
+@pytest.mark.parametrize("utility", [ce.MonotoneMeanVariance(2), ce.Entropic(1.0), ce.SmoothCVaR(0.1)], ids=repr)
+def test_columns_of_very_different_sizes_without_bounds(utility, domain):
+    """The rounding of a proof within a distance of theta is that of each column times its own entry of theta."""
+    sizes = np.array([10.0, 1e-3, 0.1])
+    for seed in range(20):
+        A = np.random.default_rng(seed).normal(size=(60, 3))
+        found = minimize(LinearLoss(A * sizes), utility, domain=domain, method="exact")
+        assert found.status == "converged", seed
+        alike = minimize(LinearLoss(A), utility, domain=domain, method="exact")
+        assert found.value == pytest.approx(alike.value, rel=1e-9, abs=1e-12)
+        assert np.allclose(found.theta * sizes, alike.theta, rtol=1e-4, atol=1e-6)
+        assert oce(A * sizes @ found.theta, utility) == pytest.approx(found.value, rel=1e-12, abs=1e-14)
+        assert found.radius == alike.radius == np.inf or found.radius > 0.0
+
+
+def test_multipliers_are_in_the_units_of_the_caller():
+    rng = np.random.default_rng(3)
+    sizes = np.array([100.0, 1e-3, 1.0, 0.1])
+    A = rng.normal(0.1, 1.0, size=(80, 4))
+    settings = {"lower": 0.0, "G": np.array([[1.0, 1.0, 0.0, 0.0]]), "b": [5.0], "linear": -0.05 * np.ones(4)}
+    plain = solve_exact(A, ce.Entropic(1.0), **settings)
+    rows = settings | {"G": settings["G"] * sizes, "linear": settings["linear"] * sizes}
+    scaled = solve_exact(A * sizes, ce.Entropic(1.0), **rows)
+    assert scaled.value == pytest.approx(plain.value, rel=1e-10, abs=1e-13)
+    for side in ("lower", "upper"):
+        assert np.allclose(scaled.multipliers[side] / sizes, plain.multipliers[side], rtol=1e-6, atol=1e-8)
+    assert np.allclose(scaled.multipliers["G"], plain.multipliers["G"], rtol=1e-6, atol=1e-8)

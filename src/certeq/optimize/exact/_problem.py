@@ -17,6 +17,9 @@ from certeq.utilities.forms import Inner
 
 Vector = NDArray[np.float64]
 _FAR = 1024.0  # deviations from 0 at which the mean of an asset's losses is taken off: ten of their digits are the mean
+_MANY_NUMBERS = 1 << 22  # losses that are not copied into other units
+_APART = 4.0  # powers of 2 between the largest and the smallest column
+_MOST_POWERS = 200.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,40 @@ def read_polyhedron(assets: int, lower: Any, upper: Any, C: Any, c: Any, G: Any,
         _bound("upper", upper, assets, np.inf),
         *_rows("C", C, "c", c, assets),
         *_rows("G", G, "b", b, assets),
+    )
+
+
+def units_of_columns(problem: Problem) -> Vector | None:
+    """Powers of 2 that bring the columns to one size, where nothing bounds a variable and they differ much; else None.
+
+    A bound that is proved within a distance of theta rounds in units of the largest column times that distance, which
+    is as large as the entries of theta for the smallest one.
+    """
+    q, table = problem.polyhedron, problem.table
+    if np.isfinite(q.upper - q.lower).all() or table.size > _MANY_NUMBERS:
+        return None
+    sizes = np.abs(table).max(axis=0)
+    held = sizes > 0.0
+    if not held.any():
+        return None
+    powers = np.where(held, np.log2(np.where(held, sizes, 1.0)), 0.0).round()
+    if np.ptp(powers[held]) < _APART:
+        return None
+    powers = np.where(held, powers - np.median(powers[held]).round(), 0.0)
+    return np.asarray(2.0 ** np.clip(powers, -_MOST_POWERS, _MOST_POWERS))
+
+
+def in_units(problem: Problem, units: Vector) -> Problem:
+    """The same problem in variables that are ``units`` times as large; powers of 2 change no digit."""
+    q = problem.polyhedron
+    table = np.asarray(problem.table, dtype=np.float64) / units
+    return replace(
+        problem,
+        table=table,
+        linear=problem.linear / units,
+        polyhedron=replace(q, lower=q.lower * units, upper=q.upper * units, C=q.C / units, G=q.G / units),
+        largest=float(np.abs(table).max()),
+        squares=None if problem.squares is None else Squares(problem.squares.rows / units),
     )
 
 

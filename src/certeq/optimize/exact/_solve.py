@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certeq._checks import check_count, check_number
 from certeq._table import ArrayTable, Block
 from certeq._threads import one_blas_thread
-from certeq.optimize.domains import UnboundedError
+from certeq.optimize.domains import InfeasibleError, UnboundedError
 from certeq.optimize.domains._rows import (
     Constraints,
     PresolvedRows,
@@ -33,9 +33,11 @@ from certeq.optimize.exact._problem import (
     PartResult,
     Problem,
     Share,
+    in_units,
     read_problem,
     read_start,
     read_weights,
+    units_of_columns,
     without_offsets,
 )
 from certeq.optimize.exact._recession import UnboundedDirection
@@ -164,6 +166,13 @@ def solve_exact(
 
 def solve_problem(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:
     """The solution of a problem that was read; ``given`` is a point to start from."""
+    units = units_of_columns(problem)
+    if units is not None:
+        try:
+            start = None if given is None else given * units
+            return _from_units(solve_problem(in_units(problem, units), start, tol, max_iter, deadline), units, problem)
+        except (InfeasibleError, UnboundedError):
+            pass  # told in the caller's units, below
     with one_blas_thread():
         first = max_iter if given is not None or max_iter < _ANEW else max_iter // 2
         found = _solve(problem, given, tol, first, deadline)
@@ -173,6 +182,18 @@ def solve_problem(problem: Problem, given: Vector | None, tol: float, max_iter: 
             again = replace(again, iterations=found.iterations + again.iterations)
             found = again if again.gap < found.gap else replace(found, iterations=again.iterations)
     return found
+
+
+def _from_units(found: ExactResult, units: Vector, problem: Problem) -> ExactResult:
+    """The solution in the caller's variables, of the one in variables that are ``units`` times as large."""
+    q, multipliers = problem.polyhedron, found.multipliers
+    is_open = ~np.isfinite(q.upper - q.lower)
+    return replace(
+        found,
+        theta=found.theta / units,
+        radius=float((found.radius / units[is_open]).min()),
+        multipliers=multipliers | {side: multipliers[side] * units for side in ("lower", "upper")},
+    )
 
 
 def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:

@@ -15,7 +15,10 @@ from certeq.optimize.qp._interior import CautiousMethod, InteriorMethod
 from certeq.optimize.qp._subproblem import Multipliers, Subproblem, SubSolution
 
 Vector = NDArray[np.float64]
-_TOLERANCES = (1e-6, 1e-8, 1e-10, 1e-13)  # of the interior point method, until the active set it suggests is right
+# Of the interior point method, until the active set that it suggests is right. Beside a scale that tends to 0 the point
+# itself counts, and not the active set alone: nothing is tried before it is near.
+_TOLERANCES = (1e-6, 1e-8, 1e-10, 1e-13)
+_NEAR = 1e-7
 _GUESSES = 8  # exchanges of active constraints from a guess before the interior point method is asked
 
 
@@ -29,7 +32,7 @@ def solve_subproblem(problem: Subproblem, at: Vector, last: SubSolution | None) 
         if found is not None:
             return found
     method = InteriorMethod(problem, at)
-    for tolerance in _TOLERANCES:
+    for tolerance in _TOLERANCES if problem.inner == 1 else (_NEAR, *_TOLERANCES[2:]):
         interior = method.run(tolerance)
         blocked = BLOCKED if tolerance == _TOLERANCES[-1] else 0
         found = polish(problem, interior.partition, interior.v, interior.multipliers, blocked=blocked)
