@@ -35,7 +35,7 @@ TOLERANCE = 1e-9  # of the size of the numbers an answer is made of
 _ROWS = 128  # samples a loss is asked about
 _ENTRIES = 64  # numbers kept of a long vector
 _DRAWN = 4096  # samples a sampler is asked for, in a few batches of the run's own sizes
-_BATCHES = 16
+_BATCHES = 8
 _KINKS = 64
 _KNOWN_LOSSES = (LinearLoss, SquaredLoss, LogisticLoss)  # the samples say the rest
 _ABOUT_THE_START = ("theta0", "probe 1 near theta0", "probe 2 near theta0")
@@ -95,7 +95,7 @@ def identify(
             batch = take_samples(samples_given, index)
         return Identity({"loss": loss_at(points), "samples": samples, **parts}, loss_at)
     assert isinstance(source, SamplerSource)
-    drawn = _ask(lambda: _draw(source, choice.batch, iterations), source.sampler)
+    drawn = _ask(lambda: _draw(source, choice.batch), source.sampler)
     samples = _named("sampler", source.sampler)
     if drawn is not None:
         samples = _drawn_part(samples.shown, "sampler", drawn, "drawn with a fixed seed")
@@ -331,12 +331,15 @@ def _answers_of_loss(
     return np.concatenate(numbers), np.concatenate(slack), labels
 
 
-def _draw(source: SamplerSource, batch_at: Schedule, iterations: int) -> Any:
-    """Batches of sizes that the run asks for, by a generator of their own: at most a tenth of the run's."""
+def _draw(source: SamplerSource, batch_at: Schedule) -> Any:
+    """Some batches of sizes that the run asks for, by a generator of their own; the same for runs of every length."""
     rng = np.random.default_rng(20260101)
     chunks: list[Any] = []
-    for k in np.unique(np.geomspace(1, iterations, min(_BATCHES, 1 + iterations // 10)).astype(np.int64)):
-        count = int(batch_at(int(k)))
+    for j in range(_BATCHES):
+        try:
+            count = int(batch_at(2**j))
+        except (LookupError, ValueError, ArithmeticError):  # a table that ends
+            break
         if chunks and sum(map(count_samples, chunks)) + count > _DRAWN:
             break
         batch = source.sampler(rng, count)
