@@ -100,7 +100,8 @@ class Solution:
     residual : float or None
         norm(theta - project(theta - g)), 0 at a stationary point whether the problem is convex or not.
     threshold, tilt : float, array (n,) or None
-        t* and the worst-case distribution over the samples at theta; None for a stream. Of a mixture one t* per part.
+        t* and the worst-case distribution over the samples at theta; None for a stream, and the tilt of samples that
+        are read in blocks, which is as long as they are (`certeq.tilt` makes it). Of a mixture one t* per part.
     inner : array or None
         All inner variables of the risk at theta, in the order of its ``inner()``, where it has more than t*.
     seed : int or None
