@@ -153,3 +153,90 @@ def test_tracking_error(certeq, prices, returns, csv):
     assert len(certeq.json("portfolio", csv(prices), *walk)["portfolios"]) == 2
     certeq("portfolio", csv(prices), *walk[:4], "-r", "r.html")
     assert "needs a --benchmark" in certeq.refused("portfolio", csv(prices), "--max-tracking-error", 0.1, code=2)
+
+
+def test_a_file_without_headings_is_refused(certeq, prices, csv):
+    (certeq.folder / "groups.csv").write_text("A,calm\nB,calm\n")
+    said = certeq.refused("portfolio", csv(prices), "--groups", "groups.csv", "--constraint", "calm <= 0.25")
+    assert "the first row holds the asset 'A', where headings belong. Add a row of headings." in said
+    (certeq.folder / "held.csv").write_text("A,0.5\nB,0.5\n")
+    assert "the first row holds the asset 'A'" in certeq.refused("portfolio", csv(prices), "--previous", "held.csv")
+
+
+def test_names_that_are_no_assets_are_noted(certeq, prices, csv):
+    named = csv(prices.rename(columns={"A": "AAPL", "B": "MSFT"}))
+    (certeq.folder / "groups.csv").write_text("asset,sector\naapl,calm\nMSFT,calm\nNVDA,calm\n")
+    found = certeq.json("portfolio", named, "--groups", "groups.csv")
+    text = next(each for each in found["notes"] if "--groups" in each)
+    assert text == (
+        "--groups groups.csv: 'aapl', 'NVDA' are no assets of the data, and passed over. Did you mean 'AAPL' for "
+        "'aapl'?"
+    )
+    (certeq.folder / "held.csv").write_text("asset,weight\naapl,0.5\nMSFT,0.5\nNVDA,0\n")
+    found = certeq.json("portfolio", named, "--previous", "held.csv", "--costs", "0.001")
+    text = next(each for each in found["notes"] if "--previous" in each)
+    assert text == ("--previous held.csv: 'aapl' is no asset of the data, and sold. Did you mean 'AAPL' for 'aapl'?")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("asset,weight\nA,0.5\nA,0.5\n", "row 2 of the data, 'A', occurs twice; each asset has one weight."),
+        ("asset,weight\nA,0.5\nB,\n", "row 2 of the data, 'B', has no weight; write 0 for an asset that is not held."),
+        ("asset,weight\nA,half\n", "row 1 of the data, 'A', must have a number for a weight; found 'half'."),
+        ("asset,name,part\nA,x,0.5\n", "or one that is called weight; found 'asset', 'name', 'part'."),
+        ("asset\nA\n", "must have two columns, asset and weight; found 'asset' alone."),
+        ("asset,weight\nA,50\nB,50\n", "weights are fractions; found a sum of 100: are these per cent, shares or"),
+        ("asset,weight\nA,0,5\n", "row 1 of the data has 3 cells and the header 2."),
+        ("asset,weight\nA,inf\n", "must hold finite weights; found inf for 'A'."),
+    ],
+)
+def test_holdings_that_will_not_do_are_refused(certeq, prices, csv, text, said):
+    (certeq.folder / "held.csv").write_text(text)
+    assert said in certeq.refused("portfolio", csv(prices), "--previous", "held.csv")
+
+
+def test_holdings_with_more_columns_and_decimal_commas(certeq, prices, csv):
+    (certeq.folder / "plain.csv").write_text("asset,weight\nA,0.5\nF,0.5\n")
+    (certeq.folder / "broker.csv").write_text("Asset;Price;Weight\nA;101,5;0,5\nF;33,2;0,5\n")
+    (certeq.folder / "percent.csv").write_text("asset,weight\nA,50%\nF,50 %\n")
+    options = ["--max-turnover", "0.1", "--previous"]
+    plain = certeq.json("portfolio", csv(prices), *options, "plain.csv")
+    assert certeq.json("portfolio", csv(prices), *options, "broker.csv")["weights"] == plain["weights"]
+    assert certeq.json("portfolio", csv(prices), *options, "percent.csv")["weights"] == plain["weights"]
+    (certeq.folder / "twice.json").write_text('{"weights": {"A": 0.5, "A": 0.5}}')
+    assert "'A' occurs twice" in certeq.refused("portfolio", csv(prices), *options, "twice.json")
+
+
+def test_costs_are_spoken_of_in_the_terminal(certeq, prices, csv):
+    said = certeq("portfolio", csv(prices), "--costs", "0.2").stderr
+    assert "note: the weights reckon with the costs; returns and figures are before costs." in said
+    assert "--costs 0.2 is 20 % of a trade. Costs are fractions: 0.001 is 0.1 %." in said
+    assert "Costs are fractions" not in certeq("portfolio", csv(prices), "--costs", "0.01").stderr
+
+
+def test_numbers_in_per_cent_are_noted_in_json_and_report(certeq, prices, csv):
+    found = certeq.json("portfolio", csv(prices), "--max-weight", "20", "--max-risk", "2", "-r", "r.html")
+    noted = [
+        "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2.",
+        "--max-risk 2 limits nothing: no loss exceeds 1, which is 100 %. Levels are fractions; 2 % is 0.02.",
+    ]
+    assert [text for text in found["notes"] if "limits nothing" in text] == noted
+    page = (certeq.folder / "r.html").read_text()
+    assert all(text in page for text in noted)
+    assert noted[0] in certeq.json("compare", csv(prices), "--max-weight", "20", "--no-report")["notes"]
+    quartic = ["--max-risk", "quartic=2"]
+    assert not any("limits nothing" in text for text in certeq.json("portfolio", csv(prices), *quartic)["notes"])
+
+
+@pytest.mark.parametrize("command", ["portfolio", "compare"])
+@pytest.mark.parametrize("number", ["0", "-1", "nan", "inf"])
+def test_periods_of_a_year_that_will_not_do_without_a_file(certeq, command, number):
+    assert "--periods-per-year must be" in certeq.refused(command, "--periods-per-year", number)
+
+
+def test_sheet_of_what_has_none_and_a_budget_that_is_no_number(certeq, prices, csv):
+    said = certeq.refused("portfolio", csv(prices), "--sheet", "One")
+    assert "--sheet 'One' is for Excel files; this is none." in said
+    assert "--sheet 'One'" in certeq.refused("estimate", csv(prices), "-c", "A", "--sheet", "One")
+    assert "--budget must be a finite number; found nan." in certeq.refused("portfolio", csv(prices), "--budget", "nan")

@@ -24,6 +24,7 @@ from certeq.cli._console import (
     safe_text,
 )
 from certeq.cli._inputs import load_panel
+from certeq.cli._mandate import tell, tell_of_weight
 from certeq.cli._options import (
     CHOICES,
     UNITS_HELP,
@@ -164,8 +165,8 @@ def _compared(
     if panel.frequency.period != "day":
         few_or_long.append(f"the parameters are those for daily returns; these are {panel.frequency.adjective}.")
     for text in few_or_long:
-        note(text)
-        panel.notes.append(text)
+        tell(panel, text)
+    tell_of_weight(panel, max_weight)
     assets = fit_on.shape[1]
     if not max_weight * assets >= 1.0 - 1e-12:
         raise BadData(

@@ -50,6 +50,8 @@ from certeq.cli._mandate import (
     read_objective,
     read_risk_limits,
     take_benchmark,
+    tell,
+    tell_of_levels,
 )
 from certeq.cli._options import (
     UNITS_HELP,
@@ -163,11 +165,12 @@ def run(
             note(text)
         panel, index = take_benchmark(benchmark, panel, layout)
         settings = bounds_of(panel, min_weight, max_weight, budget, min_return, constraint)
-        settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every)
+        settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every, budget)
         year = panel.frequency.periods_per_year
         settings |= read_objective(objective, risk_aversion, risk_free_rate, year)
         if max_risk:
             settings["risk_limits"] = read_risk_limits(max_risk, choice.build(given, normalized=normalized), normalized)
+            tell_of_levels(panel, settings)
         if max_tracking_error is not None:
             settings["max_tracking_error"] = max_tracking_error / np.sqrt(year)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
@@ -183,8 +186,7 @@ def run(
         fit_on, judge_on = _split(panel, test_size)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
         for text in few(panel, fit_on, judge_on, given.get("alpha")) + not_daily(panel, choice, asked):
-            note(text)
-            panel.notes.append(text)
+            tell(panel, text)
         y = None if index is None or max_tracking_error is None else index.loc[fit_on.index]
         with in_periods(per_year, settings, panel.frequency):
             strategy = fitted(choice.title, estimator, fit_on, benchmark=y)
@@ -261,9 +263,8 @@ def _study(
     compared: tuple[Strategy, ...] = (strategy, equal)
     if index is not None:
         compared = (*compared, Strategy(str(index.name), None, returns=index.loc[judge_on.index].to_numpy(dtype=float)))
-    notes = list(panel.notes)
     if "transaction_costs" in settings:
-        notes.append("the weights reckon with the costs; returns and figures are before costs.")
+        tell(panel, "the weights reckon with the costs; returns and figures are before costs.")
     title = f"{choice.title} portfolio: {panel.source}"
     return Study(
         title,
@@ -275,7 +276,7 @@ def _study(
         None,
         None,
         parameters_of(strategy.utility, settings, panel),
-        tuple(notes),
+        tuple(panel.notes),
         periods_per_year,
     )
 
