@@ -98,7 +98,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Compare the seven utilities, equal weights, hierarchical risk parity and maximum Sharpe on held-out data."""
-    others = [chosen(text, None, None, None, None, None, daily=True) for text in also or []]
+    others = [chosen(text, None, None, None, None, None, daily=True, option="--also") for text in also or []]
     try:
         wanted = find(focus)
     except UnknownChoice as error:
