@@ -1,6 +1,7 @@
 """``certeq portfolio`` with groups, costs, holdings, a benchmark, and walking forward."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -42,7 +43,8 @@ def test_errors_say_what_a_number_per_year_is_per_period(certeq, prices, csv, wa
     options = ("--benchmark", "F", "--max-tracking-error", "1e-6")
     said = certeq.refused("portfolio", csv(prices), *options, *walk)
     assert "--max-tracking-error 1e-06 a year is 6.29941e-08 a day, and per day: " in said
-    assert "--min-return 9 a year is" in certeq.refused("portfolio", csv(prices), "--min-return", "9", *walk)
+    said = certeq.refused("portfolio", csv(prices), "--min-return", "9", *walk)
+    assert "--min-return 9 a year is out of reach" in said
 
 
 def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):
@@ -240,3 +242,51 @@ def test_sheet_of_what_has_none_and_a_budget_that_is_no_number(certeq, prices, c
     assert "--sheet 'One' is for Excel files; this is none." in said
     assert "--sheet 'One'" in certeq.refused("estimate", csv(prices), "-c", "A", "--sheet", "One")
     assert "--budget must be a finite number; found nan." in certeq.refused("portfolio", csv(prices), "--budget", "nan")
+
+
+def test_errors_speak_of_a_year(certeq, prices, csv, returns):
+    most = 252 * returns.mean().max()
+    said = certeq.refused("portfolio", csv(prices), "--min-return", "10")
+    assert f"--min-return 10 a year is out of reach: the other constraints allow {most:.4g} a year at most." in said
+    assert said.endswith(" 10 % is 0.1.")
+    said = certeq.refused("portfolio", csv(prices), "--objective", "ratio", "--risk-free-rate", "2")
+    assert f"more than --risk-free-rate, 2 a year; the most is {most:.4g} a year. 2 % is 0.02." in said
+
+
+def test_limits_are_told_in_per_cent(certeq, prices, csv):
+    limits = ("--max-risk", "0.5", "--benchmark", "F", "--max-tracking-error", "0.5")
+    said = certeq("portfolio", csv(prices), *limits).stdout
+    assert re.search(r"--max-risk CVaR\(alpha=0.05\): [\d.]+ %, limit 50 %, does not bind\.", said)
+    assert re.search(r"--max-tracking-error, per day: [\d.]+ %, limit 3\.15 %, does not bind\.", said)
+
+
+def test_a_benchmark_is_compared_with_in_the_terminal(certeq, prices, returns, csv):
+    said = certeq("portfolio", csv(prices), "--benchmark", "F").stdout
+    found = certeq.json("portfolio", csv(prices), "--benchmark", "F")
+    away = returns.drop(columns="F") @ np.array(list(found["weights"].values())) - returns["F"]
+    assert found["benchmark"]["name"] == "F"
+    assert found["benchmark"]["return"] == pytest.approx(252 * returns["F"].mean())
+    assert found["benchmark"]["cvar"] == pytest.approx(ce.oce(-returns["F"].to_numpy(), ce.CVaR(0.05)))
+    assert found["benchmark"]["tracking_error"] == pytest.approx(np.sqrt(252) * away.std())
+    assert f"Against F: it returned {100 * found['benchmark']['return']:.2f} % a year, with a CVaR 95 % of" in said
+    assert "benchmark" not in certeq.json("portfolio", csv(prices))
+
+
+def test_figures_are_named_and_missing_ones_are_not_nan(certeq, prices, csv):
+    said = certeq("portfolio", csv(prices)).stdout
+    assert re.search(r"Return [\d.-]+ % a year, CVaR 95 % [\d.]+ % a day, Sharpe ", said)
+    assert re.search(r"\d\.\d\d %", said)
+    cash = prices.assign(A=1.0)
+    assert "Sharpe n/a" in certeq("portfolio", csv(cash)).stdout
+
+
+def test_one_portfolio_of_a_walk_and_its_costs(certeq, prices, csv):
+    walk = ("--refit-every", 300, "--train-size", 150, "--costs", 0.001, "-r", "w.html")
+    assert "1 portfolio from" in certeq("portfolio", csv(prices), *walk).stdout
+    assert "0.1 % of its size, spread over 300 days" in (certeq.folder / "w.html").read_text()
+
+
+def test_report_that_is_a_folder_and_goals_in_help(certeq, prices, csv):
+    assert "'.' must end in .html" in certeq.refused("portfolio", csv(prices), "--report", ".", code=2)
+    text = " ".join(certeq("portfolio", "--help").stdout.split())
+    assert "risk for the least risk; return, ratio (of return to risk) or utility for the largest" in text

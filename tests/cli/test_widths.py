@@ -190,3 +190,15 @@ def test_a_long_sentence_takes_no_width_from_the_labels(certeq, csv, prices, mon
     said = certeq("estimate", csv(-prices.pct_change().dropna()), "-c", "A", "-u", "entropic", "--beta", 50).stdout
     assert "Assumptions" in said
     assert "95 % confidence interval" in said
+
+
+def test_help_fits_forty_columns(certeq, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, certeq("--help").stdout.splitlines())) <= 40
+
+
+def test_a_percent_sign_stays_with_its_number(certeq, csv, prices, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "88")  # as wide as "CDaR 95", and no wider
+    said = certeq("compare", csv(prices), "--no-report").stdout
+    assert "CVaR 95%" not in said
+    assert not re.search(r"95\s*$|95 {2,}", said.split("───")[0])

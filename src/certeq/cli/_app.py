@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from importlib import import_module
 from inspect import cleandoc
@@ -21,9 +22,18 @@ COMMANDS = {
     "utilities": "List the utilities, drawn",
 }
 
+_LEAST_WIDTH = 52  # columns from which on help heeds them of itself
+
 
 class _OnDemand(typer.core.TyperGroup):
     """Commands that are known by name and summary until one is called."""
+
+    def get_help(self, ctx: Any) -> str:
+        """As wide as the terminal: left alone it is never narrower than 50 columns."""
+        columns = shutil.get_terminal_size().columns
+        if columns < _LEAST_WIDTH:
+            ctx.terminal_width = columns
+        return str(super().get_help(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)

@@ -59,8 +59,7 @@ EXAMPLES = (
 )
 AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
-# What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.
-_FIRST = {"annualized_mean": "Return a year", "cvar": "CVaR 95 %"}
+_FIRST = ("annualized_mean", "cvar")  # what stays on the narrowest terminal, with the gap: a return and a risk
 Figures = dict[str, dict[str, tuple[float, float, float]]]
 Compared = dict[str, tuple[Choice, dict[str, float]]]
 _NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
@@ -259,8 +258,8 @@ def _table(study: Study, found: Figures) -> Table:
     first = [metric for key in _FIRST for metric in METRICS if metric.key == key]
     rest = [metric for metric in METRICS if metric.key not in _FIRST]
     table.add_column("Strategy")
-    for heading in (*(_FIRST[metric.key] for metric in first), "Gap", *(metric.label for metric in rest)):
-        table.add_column(heading.replace(" %", "%"), justify="right")  # one word: lines break between words
+    for heading in (*(metric.label for metric in first), "Gap", *(metric.label for metric in rest)):
+        table.add_column(heading, justify="right")
     for strategy in study.strategies:
         if strategy.name not in found:
             blank = [cell("n/a")] * len(first), [cell("n/a")] * len(rest)

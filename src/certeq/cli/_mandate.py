@@ -62,7 +62,10 @@ Benchmark = Annotated[
     typer.Option(help="Compare with this: a column, which is then no asset, or a file with one column of prices."),
 ]
 Objective = Annotated[
-    str, typer.Option(help="Least risk, or the largest return, ratio of return to risk, or utility: risk, return, ...")
+    str,
+    typer.Option(
+        help="risk for the least risk; return, ratio (of return to risk) or utility for the largest of these."
+    ),
 ]
 RiskAversion = Annotated[
     float | None, typer.Option(help="How much the risk counts against the mean, for --objective utility.")
@@ -418,7 +421,9 @@ def holdings_of(
     return settings
 
 
-def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceData) -> dict[str, str]:
+def parameters_of(
+    estimator_risk: Any, settings: dict[str, Any], panel: PriceData, refit_every: int | None = None
+) -> dict[str, str]:
     """What was asked for, as a report shows it."""
     low, high = settings["min_weights"], settings["max_weights"]
     parameters = {
@@ -432,8 +437,10 @@ def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceDat
     if "transaction_costs" in settings:
         rates = settings["transaction_costs"]
         each = np.array(list(rates.values())) if isinstance(rates, dict) else rates
+        rows = refit_every or panel.frequency.periods_per_year
+        span = dict.fromkeys(f"{100.0 * rows * rate:.4g} %" for rate in (each.min(), each.max()))
         parameters["Costs of a trade"] = (
-            f"{each.min():.3g} to {each.max():.3g} of its size in every {panel.frequency.period} that follows"
+            f"{' to '.join(span)} of its size, spread over {rows:g} {panel.frequency.plural}"
         )
     if "objective_function" in settings:
         parameters["Objective"] = str(settings["objective_function"]).replace("_", " ")

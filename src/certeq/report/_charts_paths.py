@@ -62,7 +62,7 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
         if len(order) > 1:
             sentences.append("Strategies that saw the same dates may differ although their lines overlap.")
     layout = {
-        "xaxis": axis(f"CVaR 95 % of the {study.frequency.adjective} loss, {where}", tickformat=".1%"),
+        "xaxis": axis(f"CVaR 95 %, {where}", tickformat=".1%"),
         "yaxis": axis(
             "",
             type="category",
@@ -211,11 +211,11 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
     oce_label = f"{risk} of the {study.frequency.adjective} loss"
     layout = {
         "xaxis": axis(oce_label, tickformat=".1%", **window),
-        "yaxis": axis("Annualized return", tickformat=".0%"),
+        "yaxis": axis("Return a year", tickformat=".0%"),
         "hovermode": "closest",
     }
     rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
-    table = PageTable((oce_label, "Annualized return"), rows, frozenset({0, 1}))
+    table = PageTable((oce_label, "Return a year"), rows, frozenset({0, 1}))
     return Chart("frontier", "Efficient frontier", text, traces, layout, table, 440)
 
 
@@ -276,7 +276,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     judged = study.judged_on.to_numpy(dtype=float)
     figures = [measure(judged @ weights, study.frequency.periods_per_year) for weights in sweep.weights]
     where = "the data fitted on" if study.in_sample else "the data held out"
-    drawn = (("annualized_mean", "Annualized return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
+    drawn = (("annualized_mean", "Return a year", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
     traces = []
     for key, label, which, k in drawn:
         values, hover = [figure[key] for figure in figures], f"{label}: %{{y:.2%}}<extra></extra>"
@@ -299,7 +299,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
         for value, f in zip(sweep.places, figures, strict=True)
     )
-    table = PageTable((label, "Annualized return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
+    table = PageTable((label, "Return a year", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
     return Chart("outcome", f"Sensitivity of return and risk to {label}", text, traces, layout, table, 420)
 
 
