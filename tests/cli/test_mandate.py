@@ -50,6 +50,9 @@ def test_errors_say_what_a_number_per_year_is_per_period(certeq, prices, csv, wa
 def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):
     said = certeq("portfolio", csv(prices), "--max-weight", "20").stderr
     assert "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2." in said
+    said = certeq("portfolio", csv(prices), "--max-weight", "20", "--max-weight", "A=0.1").stderr
+    assert "--max-weight 20 limits nothing" in said
+    assert "found '20%'. 20 % is 0.2." in certeq.refused("portfolio", csv(prices), "--max-weight", "20%")
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "0.5").stderr
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "1").stderr
 
@@ -171,13 +174,13 @@ def test_names_that_are_no_assets_are_noted(certeq, prices, csv):
     found = certeq.json("portfolio", named, "--groups", "groups.csv")
     text = next(each for each in found["notes"] if "--groups" in each)
     assert text == (
-        "--groups groups.csv: 'aapl', 'NVDA' are no assets of the data, and passed over. Did you mean 'AAPL' for "
-        "'aapl'?"
+        "--groups groups.csv: 'aapl', 'NVDA' are no assets of the data, and are passed over. Did you mean 'AAPL' "
+        "for 'aapl'?"
     )
     (certeq.folder / "held.csv").write_text("asset,weight\naapl,0.5\nMSFT,0.5\nNVDA,0\n")
     found = certeq.json("portfolio", named, "--previous", "held.csv", "--costs", "0.001")
     text = next(each for each in found["notes"] if "--previous" in each)
-    assert text == ("--previous held.csv: 'aapl' is no asset of the data, and sold. Did you mean 'AAPL' for 'aapl'?")
+    assert text == ("--previous held.csv: 'aapl' is no asset of the data, and is sold. Did you mean 'AAPL' for 'aapl'?")
 
 
 @pytest.mark.parametrize(

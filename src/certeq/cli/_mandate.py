@@ -253,7 +253,8 @@ def _weights_of_csv(path: Path, panel: PriceData, assets: list[str]) -> dict[str
 
 def _no_assets(names: list[str]) -> str:
     """The beginning of a sentence on names that are no assets."""
-    return f"{listed(names)} {'is no asset' if len(names) == 1 else 'are no assets'} of the data, and"
+    what, verb = ("is no asset", "is") if len(names) == 1 else ("are no assets", "are")
+    return f"{listed(names)} {what} of the data, and {verb}"
 
 
 def _hints(unknown: list[str], assets: list[str], named: Iterable[str]) -> str:
@@ -355,7 +356,7 @@ def bounds_of(
     check_bounds(lows, highs, budget, assets)
     reach = budget - lows.sum() + lows.max()
     if high and lows.min() >= 0.0:
-        tell_of_weight(panel, float(highs.min()), float(reach))
+        tell_of_weight(panel, float(highs.max()), float(reach))
     settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
     if least is not None:
         settings["min_return"] = least / panel.frequency.periods_per_year

@@ -398,7 +398,10 @@ def _number(option: str, text: str, entry: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise BadData(f"{option} must be a number or NAME=NUMBER; found {entry!r}.") from None
+        bare = text.strip().removesuffix("%").strip()
+        percent = text.strip().endswith("%") and bare.replace(".", "", 1).isdigit()
+        hint = f" {bare} % is {float(bare) / 100.0:g}." if percent else ""
+        raise BadData(f"{option} must be a number or NAME=NUMBER; found {entry!r}.{hint}") from None
     if not np.isfinite(value):
         raise BadData(f"{option} must be finite; found {entry!r}.")
     return value
