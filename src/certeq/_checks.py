@@ -101,12 +101,20 @@ def check_choice(name: str, found: Any, known: Iterable[Any]) -> Any:
     )
 
 
-def did_you_mean(found: Any, known: Iterable[Any]) -> str:
-    """ " Did you mean 'x'?" for the name x among the known ones that is nearest to what was found, if one is near."""
+def did_you_mean(found: Any, known: Iterable[Any], cutoff: float = 0.5) -> str:
+    """ " Did you mean 'x'?" for the name x among the known ones that is nearest to what was found, if one is near.
+
+    >>> did_you_mean("aapl", ["AAPL", "MSFT"])  # large and small letters are alike
+    " Did you mean 'AAPL'?"
+    """
     from difflib import get_close_matches  # 10 ms to import, for the rare mistake
 
+    if not isinstance(found, str):
+        return ""
     names = [name for name in known if isinstance(name, str)]
-    near = get_close_matches(found, names, n=1, cutoff=0.5) if isinstance(found, str) else []
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = get_close_matches(found, names, n=1, cutoff=cutoff)
+    near = near or [folded[name] for name in get_close_matches(found.casefold(), folded, n=1, cutoff=cutoff)]
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -111,3 +111,20 @@ def test_help_is_quick():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("portfolio", "--alpha", "abc"), "found 'abc'."),
+        (("portfolio", "--min-return", "5%"), "found '5%'. 5 % is 0.05."),
+        (("compare", "--test-size", "25"), "found '25'. 25 % is 0.25."),
+        (("compare", "--test-size", "-1"), "found '-1'."),
+        (("reproduce", "--seeds", "0"), "found '0'."),
+        (("compare", "--also", "foo"), "Invalid value for --also: there is no utility 'foo'"),
+        (("compare", "--also", "cvar alpha=2"), "Invalid value for --also: alpha must be"),
+        (("portfolio", "-u", "cvar alfa=0.1"), "Did you mean 'alpha'?"),
+    ],
+)
+def test_bad_usage_says_what_was_found(certeq, arguments, said):
+    assert said in " ".join(certeq.refused(*arguments, code=2).replace("│", " ").split())

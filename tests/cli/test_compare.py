@@ -46,6 +46,9 @@ def test_table_and_report(certeq, prices, csv):
     certeq("compare", path)  # the first report stays
     assert (certeq.folder / "certeq-report-2.html").exists()
     assert "--force" in certeq.refused("compare", path, "--report", "certeq-report.html")
+    said = certeq("compare", csv(prices), "--no-report").stdout
+    assert "Return a year" in said  # as everywhere
+    assert "95%" not in said
 
 
 def test_says_which_strategies_differ(certeq, prices, csv):

@@ -1,6 +1,7 @@
 """``certeq portfolio`` with groups, costs, holdings, a benchmark, and walking forward."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -42,12 +43,16 @@ def test_errors_say_what_a_number_per_year_is_per_period(certeq, prices, csv, wa
     options = ("--benchmark", "F", "--max-tracking-error", "1e-6")
     said = certeq.refused("portfolio", csv(prices), *options, *walk)
     assert "--max-tracking-error 1e-06 a year is 6.29941e-08 a day, and per day: " in said
-    assert "--min-return 9 a year is" in certeq.refused("portfolio", csv(prices), "--min-return", "9", *walk)
+    said = certeq.refused("portfolio", csv(prices), "--min-return", "9", *walk)
+    assert "--min-return 9 a year is out of reach" in said
 
 
 def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):
     said = certeq("portfolio", csv(prices), "--max-weight", "20").stderr
     assert "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2." in said
+    said = certeq("portfolio", csv(prices), "--max-weight", "20", "--max-weight", "A=0.1").stderr
+    assert "--max-weight 20 limits nothing" in said
+    assert "found '20%'. 20 % is 0.2." in certeq.refused("portfolio", csv(prices), "--max-weight", "20%")
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "0.5").stderr
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "1").stderr
 
@@ -153,3 +158,138 @@ def test_tracking_error(certeq, prices, returns, csv):
     assert len(certeq.json("portfolio", csv(prices), *walk)["portfolios"]) == 2
     certeq("portfolio", csv(prices), *walk[:4], "-r", "r.html")
     assert "needs a --benchmark" in certeq.refused("portfolio", csv(prices), "--max-tracking-error", 0.1, code=2)
+
+
+def test_a_file_without_headings_is_refused(certeq, prices, csv):
+    (certeq.folder / "groups.csv").write_text("A,calm\nB,calm\n")
+    said = certeq.refused("portfolio", csv(prices), "--groups", "groups.csv", "--constraint", "calm <= 0.25")
+    assert "the first row holds the asset 'A', where headings belong. Add a row of headings." in said
+    (certeq.folder / "held.csv").write_text("A,0.5\nB,0.5\n")
+    assert "the first row holds the asset 'A'" in certeq.refused("portfolio", csv(prices), "--previous", "held.csv")
+
+
+def test_names_that_are_no_assets_are_noted(certeq, prices, csv):
+    named = csv(prices.rename(columns={"A": "AAPL", "B": "MSFT"}))
+    (certeq.folder / "groups.csv").write_text("asset,sector\naapl,calm\nMSFT,calm\nNVDA,calm\n")
+    found = certeq.json("portfolio", named, "--groups", "groups.csv")
+    text = next(each for each in found["notes"] if "--groups" in each)
+    assert text == (
+        "--groups groups.csv: 'aapl', 'NVDA' are no assets of the data, and are passed over. Did you mean 'AAPL' "
+        "for 'aapl'?"
+    )
+    (certeq.folder / "held.csv").write_text("asset,weight\naapl,0.5\nMSFT,0.5\nNVDA,0\n")
+    found = certeq.json("portfolio", named, "--previous", "held.csv", "--costs", "0.001")
+    text = next(each for each in found["notes"] if "--previous" in each)
+    assert text == ("--previous held.csv: 'aapl' is no asset of the data, and is sold. Did you mean 'AAPL' for 'aapl'?")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("asset,weight\nA,0.5\nA,0.5\n", "row 2 of the data, 'A', occurs twice; each asset has one weight."),
+        ("asset,weight\nA,0.5\nB,\n", "row 2 of the data, 'B', has no weight; write 0 for an asset that is not held."),
+        ("asset,weight\nA,half\n", "row 1 of the data, 'A', must have a number for a weight; found 'half'."),
+        ("asset,name,part\nA,x,0.5\n", "or one that is called weight; found 'asset', 'name', 'part'."),
+        ("asset\nA\n", "must have two columns, asset and weight; found 'asset' alone."),
+        ("asset,weight\nA,50\nB,50\n", "weights are fractions; found a sum of 100: are these per cent, shares or"),
+        ("asset,weight\nA,0,5\n", "row 1 of the data has 3 cells and the header 2."),
+        ("asset,weight\nA,inf\n", "must hold finite weights; found inf for 'A'."),
+    ],
+)
+def test_holdings_that_will_not_do_are_refused(certeq, prices, csv, text, said):
+    (certeq.folder / "held.csv").write_text(text)
+    assert said in certeq.refused("portfolio", csv(prices), "--previous", "held.csv")
+
+
+def test_holdings_with_more_columns_and_decimal_commas(certeq, prices, csv):
+    (certeq.folder / "plain.csv").write_text("asset,weight\nA,0.5\nF,0.5\n")
+    (certeq.folder / "broker.csv").write_text("Asset;Price;Weight\nA;101,5;0,5\nF;33,2;0,5\n")
+    (certeq.folder / "percent.csv").write_text("asset,weight\nA,50%\nF,50 %\n")
+    options = ["--max-turnover", "0.1", "--previous"]
+    plain = certeq.json("portfolio", csv(prices), *options, "plain.csv")
+    assert certeq.json("portfolio", csv(prices), *options, "broker.csv")["weights"] == plain["weights"]
+    assert certeq.json("portfolio", csv(prices), *options, "percent.csv")["weights"] == plain["weights"]
+    (certeq.folder / "twice.json").write_text('{"weights": {"A": 0.5, "A": 0.5}}')
+    assert "'A' occurs twice" in certeq.refused("portfolio", csv(prices), *options, "twice.json")
+
+
+def test_costs_are_spoken_of_in_the_terminal(certeq, prices, csv):
+    said = certeq("portfolio", csv(prices), "--costs", "0.2").stderr
+    assert "note: the weights reckon with the costs; returns and figures are before costs." in said
+    assert "--costs 0.2 is 20 % of a trade. Costs are fractions: 0.001 is 0.1 %." in said
+    assert "Costs are fractions" not in certeq("portfolio", csv(prices), "--costs", "0.01").stderr
+
+
+def test_numbers_in_per_cent_are_noted_in_json_and_report(certeq, prices, csv):
+    found = certeq.json("portfolio", csv(prices), "--max-weight", "20", "--max-risk", "2", "-r", "r.html")
+    noted = [
+        "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2.",
+        "--max-risk 2 limits nothing: no loss exceeds 1, which is 100 %. Levels are fractions; 2 % is 0.02.",
+    ]
+    assert [text for text in found["notes"] if "limits nothing" in text] == noted
+    page = (certeq.folder / "r.html").read_text()
+    assert all(text in page for text in noted)
+    assert noted[0] in certeq.json("compare", csv(prices), "--max-weight", "20", "--no-report")["notes"]
+    quartic = ["--max-risk", "quartic=2"]
+    assert not any("limits nothing" in text for text in certeq.json("portfolio", csv(prices), *quartic)["notes"])
+
+
+@pytest.mark.parametrize("command", ["portfolio", "compare"])
+@pytest.mark.parametrize("number", ["0", "-1", "nan", "inf"])
+def test_periods_of_a_year_that_will_not_do_without_a_file(certeq, command, number):
+    assert "--periods-per-year must be" in certeq.refused(command, "--periods-per-year", number)
+
+
+def test_sheet_of_what_has_none_and_a_budget_that_is_no_number(certeq, prices, csv):
+    said = certeq.refused("portfolio", csv(prices), "--sheet", "One")
+    assert "--sheet 'One' is for Excel files; this is none." in said
+    assert "--sheet 'One'" in certeq.refused("estimate", csv(prices), "-c", "A", "--sheet", "One")
+    assert "--budget must be a finite number; found nan." in certeq.refused("portfolio", csv(prices), "--budget", "nan")
+
+
+def test_errors_speak_of_a_year(certeq, prices, csv, returns):
+    most = 252 * returns.mean().max()
+    said = certeq.refused("portfolio", csv(prices), "--min-return", "10")
+    assert f"--min-return 10 a year is out of reach: the other constraints allow {most:.4g} a year at most." in said
+    assert said.endswith(" 10 % is 0.1.")
+    said = certeq.refused("portfolio", csv(prices), "--objective", "ratio", "--risk-free-rate", "2")
+    assert f"more than --risk-free-rate, 2 a year; the most is {most:.4g} a year. 2 % is 0.02." in said
+
+
+def test_limits_are_told_in_per_cent(certeq, prices, csv):
+    limits = ("--max-risk", "0.5", "--benchmark", "F", "--max-tracking-error", "0.5")
+    said = certeq("portfolio", csv(prices), *limits).stdout
+    assert re.search(r"--max-risk CVaR\(alpha=0.05\): [\d.]+ %, limit 50 %, does not bind\.", said)
+    assert re.search(r"--max-tracking-error, per day: [\d.]+ %, limit 3\.15 %, does not bind\.", said)
+
+
+def test_a_benchmark_is_compared_with_in_the_terminal(certeq, prices, returns, csv):
+    said = certeq("portfolio", csv(prices), "--benchmark", "F").stdout
+    found = certeq.json("portfolio", csv(prices), "--benchmark", "F")
+    away = returns.drop(columns="F") @ np.array(list(found["weights"].values())) - returns["F"]
+    assert found["benchmark"]["name"] == "F"
+    assert found["benchmark"]["return"] == pytest.approx(252 * returns["F"].mean())
+    assert found["benchmark"]["cvar"] == pytest.approx(ce.oce(-returns["F"].to_numpy(), ce.CVaR(0.05)))
+    assert found["benchmark"]["tracking_error"] == pytest.approx(np.sqrt(252) * away.std())
+    assert f"Against F: it returned {100 * found['benchmark']['return']:.2f} % a year, with a CVaR 95 % of" in said
+    assert "benchmark" not in certeq.json("portfolio", csv(prices))
+
+
+def test_figures_are_named_and_missing_ones_are_not_nan(certeq, prices, csv):
+    said = certeq("portfolio", csv(prices)).stdout
+    assert re.search(r"Return [\d.-]+ % a year, CVaR 95 % [\d.]+ % a day, Sharpe ", said)
+    assert re.search(r"\d\.\d\d %", said)
+    cash = prices.assign(A=1.0)
+    assert "Sharpe n/a" in certeq("portfolio", csv(cash)).stdout
+
+
+def test_one_portfolio_of_a_walk_and_its_costs(certeq, prices, csv):
+    walk = ("--refit-every", 300, "--train-size", 150, "--costs", 0.001, "-r", "w.html")
+    assert "1 portfolio from" in certeq("portfolio", csv(prices), *walk).stdout
+    assert "0.1 % of its size, spread over 300 days" in (certeq.folder / "w.html").read_text()
+
+
+def test_report_that_is_a_folder_and_goals_in_help(certeq, prices, csv):
+    assert "'.' must end in .html" in certeq.refused("portfolio", csv(prices), "--report", ".", code=2)
+    text = " ".join(certeq("portfolio", "--help").stdout.split())
+    assert "risk for the least risk; return, ratio (of return to risk) or utility for the largest" in text

@@ -190,3 +190,20 @@ def test_a_long_sentence_takes_no_width_from_the_labels(certeq, csv, prices, mon
     said = certeq("estimate", csv(-prices.pct_change().dropna()), "-c", "A", "-u", "entropic", "--beta", 50).stdout
     assert "Assumptions" in said
     assert "95 % confidence interval" in said
+
+
+def test_help_fits_forty_columns(certeq, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, certeq("--help").stdout.splitlines())) <= 40
+
+
+def test_a_percent_sign_stays_with_its_number(monkeypatch, capsys):
+    table = Table()
+    for heading in ("Strategy", "CDaR 95 %"):
+        table.add_column(heading, justify="right")
+    table.add_row(cell("A" * 20), cell("17.80 %"))  # as wide as "CDaR 95", and no wider
+    monkeypatch.setenv("COLUMNS", "34")
+    print_table(table)
+    said = capsys.readouterr().out
+    assert re.search(r"CDaR +[│┃|]?\n", said)
+    assert re.search(r"95 % *[│┃|]?\n", said)

@@ -256,3 +256,20 @@ def test_a_constraint_that_cannot_be_read(small: pd.DataFrame) -> None:
     name = small.columns[0]
     with pytest.raises(ValueError, match=rf"linear_constraints: .*in '{name} >> 0.5'\. A constraint reads like"):
         MinimumOCE(linear_constraints=[f"{name} >> 0.5"]).fit(small)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Foo <= 0.5", "there is no asset or group 'Foo', in 'Foo <= 0.5'."),
+        ("AAPL <= 0.5 * aple", "there is no asset or group 'aple', in .* Did you mean 'AAPL'?"),
+        ("AAPL <= 30%", "linear_constraints: write 0.3 for 30 %, in"),
+        ("AAPL <= 0,3", "linear_constraints: write 0.3 for 0,3, in"),
+        ("BRK-B + 1e-3 <= 0.5 <= AAPL", "one of <=, >= and ==, with terms on both sides, must be in"),
+    ],
+)
+def test_a_constraint_that_cannot_be_read_says_why(text, said):
+    X = pd.DataFrame(np.random.default_rng(0).normal(0.0, 0.01, (50, 2)), columns=["AAPL", "BRK-B"])
+    with pytest.raises(ValueError, match=said) as caught:
+        MinimumOCE(linear_constraints=[text]).fit(X)
+    assert "Wrong pattern" not in str(caught.value)

@@ -89,7 +89,7 @@ def test_phone_in_the_dark(browser, page):
     assert browser.evaluate(BEYOND) == []
     assert browser.evaluate("document.querySelectorAll('#metrics td').length") > 10
     named = "getComputedStyle(document.querySelector('#metrics td'), '::before').content"
-    assert browser.evaluate(named) == '"Annualized return"'
+    assert browser.evaluate(named) == '"Return a year"'
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
     inks = browser.evaluate("document.querySelector('[data-chart=wealth]').layout.font.color")
     assert inks == "#e6eaef"

@@ -84,7 +84,7 @@ def test_nothing_from_a_file_becomes_an_element(elements):
     assert {tag for tag, _ in elements.found} <= {
         "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "dl", "dt", "dd", "div", "nav",
         "a", "main", "section", "table", "thead", "tbody", "tr", "th", "td", "small", "figure", "figcaption", "details",
-        "summary", "noscript", "script",
+        "summary", "noscript", "script", "span",
     }  # fmt: skip
     assert not any(name.startswith("on") for _, attrs in elements.found for name in attrs)
     words = " ".join(elements.words)
@@ -273,3 +273,16 @@ def test_dates_under_the_pointer_are_whole(data):
     dated = [chart["layout"]["xaxis"] for chart in data["charts"] if chart["layout"]["xaxis"].get("type") == "date"]
     assert len(dated) >= 2
     assert {axis["hoverformat"] for axis in dated} == {"%Y-%m-%d"}
+
+
+def test_what_the_mouse_can_do_is_not_printed(text):
+    hints = re.findall(r'<figcaption>.*?<span class="hint">(.*?)</span></figcaption>', text)
+    assert any("lick on" in hint for hint in hints)
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert not any("lick on" in caption.partition("<span")[0] for caption in captions)
+    assert re.search(r"@media print \{[^@]*\.hint[^{]*\{ display: none", text)
+
+
+def test_the_first_chart_has_a_short_axis(data):
+    (risk,) = (chart for chart in data["charts"] if chart["key"] == "risk")
+    assert risk["layout"]["xaxis"]["title"]["text"] == "CVaR 95 %, held out"  # a longer one is cut at 390 pixels

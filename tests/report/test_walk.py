@@ -152,3 +152,10 @@ def test_in_a_browser(hostile, tmp_path):
             assert browser.evaluate(drawn) == [True] * 6
             assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert browser.evaluate("document.querySelectorAll('main b, main i, main img').length") == 0
+
+
+def test_a_year_of_few_returns_has_no_tail(returns):
+    X = returns.loc["2021-12-10":"2022-03-31"]
+    table = yearly_table(WalkStudy("t", "s", (walk_of("w", [Portfolio(X, [0.2] * 5)]),)))
+    at = table.head.index("CVaR 95 %")
+    assert [(row[1], row[at] == "n/a") for row in table.rows] == [("16", True), ("64", False)]

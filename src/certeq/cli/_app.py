@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Callable
 from importlib import import_module
 from inspect import cleandoc
 from typing import Annotated, Any
@@ -19,9 +22,18 @@ COMMANDS = {
     "utilities": "List the utilities, drawn",
 }
 
+_LEAST_WIDTH = 52  # columns from which on help heeds them of itself
+
 
 class _OnDemand(typer.core.TyperGroup):
     """Commands that are known by name and summary until one is called."""
+
+    def get_help(self, ctx: Any) -> str:
+        """As wide as the terminal: left alone it is never narrower than 50 columns."""
+        columns = shutil.get_terminal_size().columns
+        if columns < _LEAST_WIDTH:
+            ctx.terminal_width = columns
+        return str(super().get_help(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -39,7 +51,43 @@ def _load(name: str) -> Any:
         epilog=module.AFTER_OPTIONS or None,
         no_args_is_help=module.NEEDS_FILE,
     )(module.run)
-    return typer.main.get_command(alone)
+    command: Any = typer.main.get_command(alone)
+    for parameter in command.params:
+        parameter.process_value = _telling(parameter.process_value)
+    return command
+
+
+def _telling(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Read a parameter; an error about it says what was found, which those of typer's types and ranges do not."""
+
+    def process_value(ctx: Any, value: Any) -> Any:
+        try:
+            return read(ctx, value)
+        except typer.BadParameter as error:
+            if isinstance(value, str):
+                error.message = _with_found(error.message, value)
+            raise
+
+    return process_value
+
+
+def _with_found(message: str, value: str) -> str:
+    """A message with what was found, and what a number in per cent is as a fraction.
+
+    >>> _with_found("Input should be less than or equal to 0.9", "25")
+    "Input should be less than or equal to 0.9; found '25'. 25 % is 0.25."
+    """
+    if value not in message:
+        message = f"{message.rstrip('.')}; found {value!r}."
+    number = value.strip().removesuffix("%").strip()
+    try:
+        share = float(number) / 100.0
+    except ValueError:
+        return message
+    fraction = re.search(r"\b0\.\d", message.partition("; found")[0])
+    if "integer" not in message and ("%" in value or (fraction and 0.01 < share <= 1.0)):
+        message += f" {number} % is {share:g}."
+    return message
 
 
 app = typer.Typer(

@@ -24,6 +24,7 @@ from certeq.cli._console import (
     safe_text,
 )
 from certeq.cli._inputs import load_panel
+from certeq.cli._mandate import tell, tell_of_weight
 from certeq.cli._options import (
     CHOICES,
     UNITS_HELP,
@@ -58,8 +59,7 @@ EXAMPLES = (
 )
 AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
-# What stays on the narrowest terminal, with the gap: a return and a risk; "Annualized return" would take more columns.
-_FIRST = {"annualized_mean": "Return a year", "cvar": "CVaR 95 %"}
+_FIRST = ("annualized_mean", "cvar")  # what stays on the narrowest terminal, with the gap: a return and a risk
 Figures = dict[str, dict[str, tuple[float, float, float]]]
 Compared = dict[str, tuple[Choice, dict[str, float]]]
 _NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
@@ -97,7 +97,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Compare the seven utilities, equal weights, hierarchical risk parity and maximum Sharpe on held-out data."""
-    others = [chosen(text, None, None, None, None, None, daily=True) for text in also or []]
+    others = [chosen(text, None, None, None, None, None, daily=True, option="--also") for text in also or []]
     try:
         wanted = find(focus)
     except UnknownChoice as error:
@@ -164,8 +164,8 @@ def _compared(
     if panel.frequency.period != "day":
         few_or_long.append(f"the parameters are those for daily returns; these are {panel.frequency.adjective}.")
     for text in few_or_long:
-        note(text)
-        panel.notes.append(text)
+        tell(panel, text)
+    tell_of_weight(panel, max_weight)
     assets = fit_on.shape[1]
     if not max_weight * assets >= 1.0 - 1e-12:
         raise BadData(
@@ -258,8 +258,8 @@ def _table(study: Study, found: Figures) -> Table:
     first = [metric for key in _FIRST for metric in METRICS if metric.key == key]
     rest = [metric for metric in METRICS if metric.key not in _FIRST]
     table.add_column("Strategy")
-    for heading in (*(_FIRST[metric.key] for metric in first), "Gap", *(metric.label for metric in rest)):
-        table.add_column(heading.replace(" %", "%"), justify="right")  # one word: lines break between words
+    for heading in (*(metric.label for metric in first), "Gap", *(metric.label for metric in rest)):
+        table.add_column(heading, justify="right")
     for strategy in study.strategies:
         if strategy.name not in found:
             blank = [cell("n/a")] * len(first), [cell("n/a")] * len(rest)

@@ -58,7 +58,7 @@ _PARAMETER = re.compile(rf"(?<![\w.-])({'|'.join(_NAMES)})\b(?:\[\d+\])?(=)?")
 _PYTHON_ONLY = "; with unknown_names='ignore' such a constraint is passed over"
 PAGE = 160  # columns where nothing limits them: texts are broken into lines there
 _KEPT = 2  # columns that are never left out: what it is, and its first number
-_LONG = 24  # words may be broken into pieces of this many letters before a column is left out
+_LONG = 22  # words may be broken into pieces of this many letters before a column is left out
 _SHORT = 8  # and of this many where no more columns can be left out
 _ANY = 100_000  # columns: more than a cell has, so that what is measured is the cell
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
@@ -146,6 +146,24 @@ def print_sentence(text: str) -> None:
     if not _is_limited():
         console.width = max(console.width, len(text))
     console.print(Text(safe_text(text)))
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """A fraction in per cent, written as in reports.
+
+    >>> percent(0.3995)
+    '39.95 %'
+    """
+    return f"{100.0 * value:.{digits}f} %" if math.isfinite(value) else "n/a"
+
+
+def short_percent(value: float) -> str:
+    """A fraction in per cent with as many digits as it needs, up to four.
+
+    >>> short_percent(0.02)
+    '2 %'
+    """
+    return f"{100.0 * value:.4g} %"
 
 
 def _is_limited() -> bool:
@@ -293,6 +311,9 @@ def _share(table: Table, spans: list[_Span], width: int) -> None:
             spare -= 1
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width
+        name, _, share = str(column.header).rpartition(" 95 %")
+        if name and not share and width < len(str(column.header)):
+            column.header = f"{name}\n95 %"  # a line that ends in 95 would leave the sign alone
         column.overflow = "fold"
         column.no_wrap = False  # headings may break; cells that must not have the width they need
 
@@ -314,7 +335,7 @@ def check_output(
     if path is None:
         return
     if path.suffix.lower() not in suffixes:
-        raise typer.BadParameter(f"{path.name!r} must end in {' or '.join(suffixes)}.", param_hint=option)
+        raise typer.BadParameter(f"{path.name or str(path)!r} must end in {' or '.join(suffixes)}.", param_hint=option)
     if read is not None and path.exists() and read.exists() and path.samefile(read):
         raise BadData(f"{option} {path} is the file that is read; name another one.")
     check_writable(path, force=force)

@@ -54,7 +54,10 @@ def load_panel(path: Path | None, *, periods_per_year: float | None = None, **la
         raise ImportError(f"portfolios need {error.name or 'skfolio'}: pip install 'certeq[portfolio]'") from None
     prices = load_sp500_dataset()
     returns = prices_to_returns(prices)
-    frequency = frequency_of(returns.index, periods_per_year, name="--periods-per-year")
+    try:
+        frequency = frequency_of(returns.index, periods_per_year, name="--periods-per-year")
+    except ValueError as error:  # as `read_prices` has it
+        raise BadData(str(error)) from None
     return PriceData(prices, returns, "S&P 500 panel of skfolio", frequency)
 
 

@@ -14,15 +14,28 @@ import typer
 
 from certeq._checks import did_you_mean
 from certeq.cli._console import BadData, note
-from certeq.cli._options import UnknownChoice, check_bounds, parse, read_bounds, settle
+from certeq.cli._options import UnknownChoice, check_bounds, read_bounds, settle
+from certeq.cli._options import parse as parse_risk
 from certeq.data import PriceData, read_prices
-from certeq.data.tables import check_file, encoding_of, separator_of
+from certeq.data.tables import (
+    Written,
+    check_file,
+    check_width,
+    decimal_of_file,
+    encoding_of,
+    listed,
+    parse,
+    separator_of,
+)
 from certeq.utilities import Risk
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _GOALS = ("risk", "utility", "return", "ratio")
+_FAR = 5.0  # times the budget: weights of which no sum of sizes is this large are fractions
+_MANY = 12  # names that are looked at for what may have been meant
+_DEAR = 0.2  # of a trade: costs from here on are likely per cent
 Groups = Annotated[
     list[str] | None,
     typer.Option(
@@ -49,7 +62,10 @@ Benchmark = Annotated[
     typer.Option(help="Compare with this: a column, which is then no asset, or a file with one column of prices."),
 ]
 Objective = Annotated[
-    str, typer.Option(help="Least risk, or the largest return, ratio of return to risk, or utility: risk, return, ...")
+    str,
+    typer.Option(
+        help="risk for the least risk; return, ratio (of return to risk) or utility for the largest of these."
+    ),
 ]
 RiskAversion = Annotated[
     float | None, typer.Option(help="How much the risk counts against the mean, for --objective utility.")
@@ -118,7 +134,7 @@ def _named_risk(text: str, normalized: bool) -> Risk:
     """A risk as --utility names it, or by its name and its parameter: cvar, evar:0.01, entropic:30."""
     name, colon, number = text.partition(":")
     try:
-        choice, given = parse(name)
+        choice, given = parse_risk(name)
         if colon and (not choice.turned or given):
             raise UnknownChoice(f"{name.strip()!r} takes no parameter after a colon; found {number!r}.")
         if colon:
@@ -128,52 +144,148 @@ def _named_risk(text: str, normalized: bool) -> Risk:
         raise typer.BadParameter(str(error), param_hint="--max-risk") from None
 
 
-def read_groups(entries: Iterable[str], assets: list[str]) -> dict[str, list[str]]:
+def read_groups(entries: Iterable[str], panel: PriceData) -> dict[str, list[str]]:
     """Groups by asset, from NAME=GROUP and from files."""
+    assets = [str(name) for name in panel.returns.columns]
     found: dict[str, list[str]] = {}
     for entry in entries:
         path = Path(entry)
-        if path.is_file() or "=" not in entry:
-            rows = _rows(path, "--groups")[1:]
+        is_file = path.is_file() or "=" not in entry
+        if is_file:
+            rows = _rows(path, "--groups", assets)[1:]
         else:
             name, _, group = entry.rpartition("=")
             rows = [[name, group]]
+        unknown = []
         for row in rows:
             name, groups = row[0].strip(), [cell.strip() for cell in row[1:] if cell.strip()]
             if name not in assets:
-                if path.is_file():  # a file may know more assets than there are
+                if is_file:  # a file may know more assets than there are
+                    unknown.append(name)
                     continue
                 raise BadData(f"--groups: there is no asset {name!r}.{did_you_mean(name, assets)}")
             found.setdefault(name, []).extend(groups)
+        if unknown:
+            named = [row[0].strip() for row in rows]
+            tell(panel, f"--groups {entry}: {_no_assets(unknown)} passed over.{_hints(unknown, assets, named)}")
     if not found:
         raise BadData("--groups: none of the assets is in a group.")
     return found
 
 
-def read_previous(path: Path) -> dict[str, float]:
-    """Weights by asset, as `write_weights` writes them; assets that have gone are sold."""
-    if path.suffix.lower() == ".json":
-        check_file(path)
-        try:
-            weights = json.loads(path.read_text(encoding="utf-8")).get("weights")
-            return {str(name): float(weight) for name, weight in weights.items()}
-        except (ValueError, AttributeError, TypeError):
-            raise BadData(f"--previous: {path} must hold an object of weights under 'weights'.") from None
-    rows = _rows(path, "--previous")[1:]
-    try:
-        return {row[0].removeprefix("'"): float(row[1]) for row in rows}
-    except (ValueError, IndexError):
-        raise BadData(f"--previous: {path} must have two columns, asset and weight.") from None
+def read_previous(path: Path, panel: PriceData, budget: float) -> dict[str, float]:
+    """Weights by asset, as `write_weights` writes them; assets that have gone are sold, and named in a note."""
+    assets = [str(name) for name in panel.returns.columns]
+    weights = _weights_of_json(path) if path.suffix.lower() == ".json" else _weights_of_csv(path, panel, assets)
+    for name, weight in weights.items():
+        if not np.isfinite(weight):
+            raise BadData(f"--previous: {path} must hold finite weights; found {weight} for {name!r}.")
+    total = sum(map(abs, weights.values()))
+    if total > _FAR * max(1.0, abs(budget)):
+        raise BadData(
+            f"--previous: {path}: weights are fractions; found a sum of {total:g}: are these per cent, shares or "
+            "prices?"
+        )
+    gone = [name for name, weight in weights.items() if weight and name not in assets]
+    if gone:
+        tell(panel, f"--previous {path}: {_no_assets(gone)} sold.{_hints(gone, assets, weights)}")
+    return weights
 
 
-def _rows(path: Path, option: str) -> list[list[str]]:
-    """The cells of a small CSV file that are not empty lines."""
+def _weights_of_json(path: Path) -> dict[str, float]:
+    check_file(path)
+    twice: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        twice.extend(name for name in dict.fromkeys(names) if names.count(name) > 1)
+        return dict(pairs)
+
     try:
-        check_file(path)
+        weights = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once).get("weights")
+        found = {str(name): float(weight) for name, weight in weights.items()}
+    except (ValueError, AttributeError, TypeError):
+        raise BadData(f"--previous: {path} must hold an object of weights under 'weights'.") from None
+    if twice:
+        raise BadData(f"--previous: {path}: {twice[0]!r} occurs twice; each asset has one weight.")
+    return found
+
+
+def _weights_of_csv(path: Path, panel: PriceData, assets: list[str]) -> dict[str, float]:
+    import pandas as pd
+
+    head, *rows = _rows(path, "--previous", assets)
+    names = [name.strip() for name in head]
+    if len(names) < 2:
+        raise BadData(f"--previous: {path} must have two columns, asset and weight; found {listed(names)} alone.")
+    at = 1
+    if len(names) > 2:
+        called = [i for i, name in enumerate(names) if name.casefold() in ("weight", "weights")]
+        if len(called) != 1:
+            raise BadData(
+                f"--previous: {path} must have two columns, asset and weight, or one that is called weight; found "
+                f"{listed(names)}."
+            )
+        at = called[0]
+    cells = pd.Series([row[at] if at < len(row) else "" for row in rows], dtype=object)
+    try:
+        check_width([head, *rows], path)
+        written = Written(decimal_of_file([cells], path))
     except BadData as error:
+        raise BadData(f"--previous: {str(error).partition(': pass --decimal')[0]}.".replace("..", ".")) from None
+    values, wrong = parse(cells, written.decimal, written, names[at])
+    weights: dict[str, float] = {}
+    for number, (row, value) in enumerate(zip(rows, values.tolist(), strict=True), 1):
+        name = row[0].removeprefix("'")
+        name = name if name in assets else name.strip()
+        where = f"--previous: {path}: row {number} of the data, {name!r},"
+        if wrong[number - 1]:
+            raise BadData(f"{where} must have a number for a weight; found {cells[number - 1]!r}.")
+        if np.isnan(value):
+            raise BadData(f"{where} has no weight; write 0 for an asset that is not held.")
+        if name in weights:
+            raise BadData(f"{where} occurs twice; each asset has one weight.")
+        weights[name] = value
+    for text in written.notes(asked=True):
+        tell(panel, f"--previous {path}: {text}")
+    return weights
+
+
+def _no_assets(names: list[str]) -> str:
+    """The beginning of a sentence on names that are no assets."""
+    what, verb = ("is no asset", "is") if len(names) == 1 else ("are no assets", "are")
+    return f"{listed(names)} {what} of the data, and {verb}"
+
+
+def _hints(unknown: list[str], assets: list[str], named: Iterable[str]) -> str:
+    """For names that are no assets, those near them that are, and are not named themselves."""
+    left = [asset for asset in assets if asset not in set(named)]
+    near = {name: did_you_mean(name, left, cutoff=0.7) for name in unknown[:_MANY]}
+    return "".join(f"{hint[:-1]} for {name!r}?" for name, hint in list(near.items())[:_MANY] if hint)
+
+
+def tell(panel: PriceData, text: str) -> None:
+    """A note on standard error, in JSON and in the report."""
+    note(text)
+    panel.notes.append(text)
+
+
+def _rows(path: Path, option: str, assets: list[str]) -> list[list[str]]:
+    """The cells of a small CSV file that are not empty lines; the first row holds headings, and no asset."""
+    try:
+        check_file(path)
+        separator = separator_of(path)
+        with path.open(newline="", encoding=encoding_of(path)) as stream:
+            rows = [row for row in csv.reader(stream, delimiter=separator) if any(cell.strip() for cell in row)]
+    except (BadData, csv.Error) as error:
         raise BadData(f"{option}: {error}") from None
-    with path.open(newline="", encoding=encoding_of(path)) as stream:
-        rows = [row for row in csv.reader(stream, delimiter=separator_of(path)) if any(cell.strip() for cell in row)]
+    except UnicodeDecodeError:
+        raise BadData(f"{option}: {path}: not UTF-8 text. Save it as UTF-8.") from None
+    first = rows[0][0].strip() if rows else ""
+    if first.casefold() in {asset.casefold() for asset in assets}:
+        raise BadData(
+            f"{option}: {path}: the first row holds the asset {first!r}, where headings belong. Add a row of headings."
+        )
     if len(rows) < 2:
         raise BadData(f"{option}: {path} must have a row of headings and at least one more.")
     return rows
@@ -237,21 +349,43 @@ def bounds_of(
 ) -> dict[str, Any]:
     """Bounds, budget, least return and linear constraints."""
     assets = [str(name) for name in panel.returns.columns]
+    if not np.isfinite(budget):
+        raise BadData(f"--budget must be a finite number; found {budget:g}.")
     lows = read_bounds("--min-weight", low or [], 0.0, assets)
     highs = read_bounds("--max-weight", high or [], 1.0, assets)
     check_bounds(lows, highs, budget, assets)
     reach = budget - lows.sum() + lows.max()
-    if high and lows.min() >= 0.0 and highs.min() > max(1.0, reach):
-        note(
-            f"--max-weight {highs.min():g} limits nothing: no weight can exceed {reach:g}. Weights are fractions; "
-            f"{highs.min():g} % is {highs.min() / 100.0:g}."
-        )
+    if high and lows.min() >= 0.0:
+        tell_of_weight(panel, float(highs.max()), float(reach))
     settings: dict[str, Any] = {"min_weights": lows, "max_weights": highs, "budget": budget}
     if least is not None:
         settings["min_return"] = least / panel.frequency.periods_per_year
     if linear:
         settings["linear_constraints"] = linear
     return settings
+
+
+def tell_of_weight(panel: PriceData, highest: float, reach: float = 1.0) -> None:
+    """Note a largest weight that is beyond what any weight can be."""
+    if highest > max(1.0, reach):
+        tell(
+            panel,
+            f"--max-weight {highest:g} limits nothing: no weight can exceed {reach:g}. Weights are fractions; "
+            f"{highest:g} % is {highest / 100.0:g}.",
+        )
+
+
+def tell_of_levels(panel: PriceData, settings: dict[str, Any]) -> None:
+    """Note limits on risks that no portfolio without short positions can reach: it loses at most what it holds."""
+    if settings["min_weights"].min() < 0.0:
+        return
+    for risk, level in settings.get("risk_limits", []):
+        if risk.is_coherent and level > max(1.0, settings["budget"]):
+            tell(
+                panel,
+                f"--max-risk {level:g} limits nothing: no loss exceeds 1, which is 100 %. Levels are fractions; "
+                f"{level:g} % is {level / 100.0:g}.",
+            )
 
 
 def holdings_of(
@@ -261,20 +395,24 @@ def holdings_of(
     max_turnover: float | None,
     previous: Path | None,
     refit_every: int | None,
+    budget: float,
 ) -> dict[str, Any]:
     """Groups, costs of a period, and what is held."""
     assets = [str(name) for name in panel.returns.columns]
     settings: dict[str, Any] = {}
     if groups:
-        settings["groups"] = read_groups(groups, assets)
+        settings["groups"] = read_groups(groups, panel)
     if costs:
         rows = refit_every or panel.frequency.periods_per_year
         paid = read_bounds("--costs", costs, 0.0, assets)
         if (paid < 0.0).any():
             raise BadData(f"--costs must not be negative; found {paid.min():g} for {assets[int(paid.argmin())]!r}.")
+        if paid.max() >= _DEAR:
+            most = paid.max()
+            tell(panel, f"--costs {most:g} is {100.0 * most:g} % of a trade. Costs are fractions: 0.001 is 0.1 %.")
         settings["transaction_costs"] = paid / rows
     if previous is not None:
-        held = read_previous(previous)
+        held = read_previous(previous, panel, budget)
         settings["previous_weights"] = held
         if costs:  # by name, so that what has gone can be sold at its cost
             rates = dict(zip(assets, settings["transaction_costs"].tolist(), strict=True))
@@ -284,7 +422,9 @@ def holdings_of(
     return settings
 
 
-def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceData) -> dict[str, str]:
+def parameters_of(
+    estimator_risk: Any, settings: dict[str, Any], panel: PriceData, refit_every: int | None = None
+) -> dict[str, str]:
     """What was asked for, as a report shows it."""
     low, high = settings["min_weights"], settings["max_weights"]
     parameters = {
@@ -298,8 +438,10 @@ def parameters_of(estimator_risk: Any, settings: dict[str, Any], panel: PriceDat
     if "transaction_costs" in settings:
         rates = settings["transaction_costs"]
         each = np.array(list(rates.values())) if isinstance(rates, dict) else rates
+        rows = refit_every or panel.frequency.periods_per_year
+        span = dict.fromkeys(f"{100.0 * rows * rate:.4g} %" for rate in (each.min(), each.max()))
         parameters["Costs of a trade"] = (
-            f"{each.min():.3g} to {each.max():.3g} of its size in every {panel.frequency.period} that follows"
+            f"{' to '.join(span)} of its size, spread over {rows:g} {panel.frequency.plural}"
         )
     if "objective_function" in settings:
         parameters["Objective"] = str(settings["objective_function"]).replace("_", " ")

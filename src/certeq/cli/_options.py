@@ -237,7 +237,8 @@ def settle(choice: Choice, asked: dict[str, float | None], *, daily: bool) -> di
             takers = [key for key, other in _ALL.items() if name in other.options]
             takes = ", ".join(f"--{own}" for own in choice.options) or "none"
             belongs = f" --{name} belongs to {', '.join(takers)}." if takers else ""
-            raise UnknownChoice(f"{choice.key} has no parameter --{name}; it takes {takes}.{belongs}")
+            hint = "" if takers else did_you_mean(name, choice.options)
+            raise UnknownChoice(f"{choice.key} has no parameter --{name}; it takes {takes}.{belongs}{hint}")
     # A constructor without a default, as that of a distortion, takes the value for daily returns, which has no unit.
     base = choice.daily if daily or "scale" not in choice.options else {}
     settled = {**base, **given}
@@ -327,7 +328,7 @@ def check_decimal(decimal: str | None) -> str | None:
 
 def chosen(
     name: str, alpha: float | None, beta: float | None, a: float | None, tau: float | None, scale: float | None,
-    *, daily: bool,
+    *, daily: bool, option: str = "--utility",
 ) -> tuple[Choice, dict[str, float]]:  # fmt: skip
     """The utility asked for and its parameters; a bad name, parameter or value is bad usage (exit code 2)."""
     try:
@@ -340,9 +341,9 @@ def chosen(
             warnings.simplefilter("ignore")  # they are said when it is built for use
             choice.build(given)
     except UnknownChoice as error:
-        raise typer.BadParameter(str(error), param_hint="--utility") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint=None if option == "--utility" else option) from None
     return choice, given
 
 
@@ -397,7 +398,10 @@ def _number(option: str, text: str, entry: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise BadData(f"{option} must be a number or NAME=NUMBER; found {entry!r}.") from None
+        bare = text.strip().removesuffix("%").strip()
+        percent = text.strip().endswith("%") and bare.replace(".", "", 1).isdigit()
+        hint = f" {bare} % is {float(bare) / 100.0:g}." if percent else ""
+        raise BadData(f"{option} must be a number or NAME=NUMBER; found {entry!r}.{hint}") from None
     if not np.isfinite(value):
         raise BadData(f"{option} must be finite; found {entry!r}.")
     return value

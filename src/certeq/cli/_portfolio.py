@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,11 +22,13 @@ from certeq.cli._console import (
     check_output,
     explained,
     note,
+    percent,
     print_json,
     print_sentence,
     print_table,
     progress,
     safe_text,
+    short_percent,
     with_options,
     write_weights,
 )
@@ -50,6 +53,8 @@ from certeq.cli._mandate import (
     read_objective,
     read_risk_limits,
     take_benchmark,
+    tell,
+    tell_of_levels,
 )
 from certeq.cli._options import (
     UNITS_HELP,
@@ -99,6 +104,9 @@ _SHOWN = 25
 _FEW_IN_TAIL = 5.0  # rows, as in the warnings of an estimate
 _FEW_HELD_OUT = 60  # rows, below which a report gives no intervals
 MANY_ASSETS = 2500  # a covariance matrix beyond this takes minutes and gigabytes
+# How the library says it, in numbers per period.
+_BEST_RETURN = re.compile(r"--min-return \S+ is out of reach: .* expected return of (\S+) at most")
+_NO_REWARD = re.compile(r"the reward must be positive somewhere on the feasible set; found (\S+) at most")
 Tick = Callable[[], None]
 
 
@@ -163,17 +171,22 @@ def run(
             note(text)
         panel, index = take_benchmark(benchmark, panel, layout)
         settings = bounds_of(panel, min_weight, max_weight, budget, min_return, constraint)
-        settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every)
+        settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every, budget)
         year = panel.frequency.periods_per_year
         settings |= read_objective(objective, risk_aversion, risk_free_rate, year)
         if max_risk:
             settings["risk_limits"] = read_risk_limits(max_risk, choice.build(given, normalized=normalized), normalized)
+            tell_of_levels(panel, settings)
         if max_tracking_error is not None:
             settings["max_tracking_error"] = max_tracking_error / np.sqrt(year)
         estimator = minimizer(choice, given, normalized=normalized, **settings)
-        per_year = {"min_return": min_return, "max_tracking_error": max_tracking_error}
+        per_year = {
+            "min_return": min_return,
+            "max_tracking_error": max_tracking_error,
+            "risk_free_rate": (risk_free_rate or 0.0) if objective == "ratio" else None,
+        }
         if refit_every is not None:
-            asked_for = parameters_of(estimator.utility, settings, panel)
+            asked_for = parameters_of(estimator.utility, settings, panel, refit_every)
             with in_periods(per_year, settings, panel.frequency), in_one_line(choice.title):
                 walk = walked(
                     panel, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
@@ -183,8 +196,7 @@ def run(
         fit_on, judge_on = _split(panel, test_size)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
         for text in few(panel, fit_on, judge_on, given.get("alpha")) + not_daily(panel, choice, asked):
-            note(text)
-            panel.notes.append(text)
+            tell(panel, text)
         y = None if index is None or max_tracking_error is None else index.loc[fit_on.index]
         with in_periods(per_year, settings, panel.frequency):
             strategy = fitted(choice.title, estimator, fit_on, benchmark=y)
@@ -196,16 +208,35 @@ def run(
 
 @contextmanager
 def in_periods(per_year: dict[str, float | None], settings: dict[str, Any], frequency: Frequency) -> Iterator[None]:
-    """Say with an error what a number given per year is per period, which is what the error speaks of."""
+    """Say an error about a number given per year in numbers per year, or what it is per period."""
     try:
         yield
     except (BadData, ValueError) as error:
+        year = frequency.periods_per_year
+        rate, least = per_year["risk_free_rate"], per_year["min_return"]
+        if rate is not None and (short := _NO_REWARD.search(str(error))):
+            most = year * float(short[1]) + rate
+            raise BadData(
+                f"--objective ratio needs a portfolio that returns more than --risk-free-rate, {rate:g} a year; the "
+                f"most is {most:.4g} a year.{_as_fraction(rate)}"
+            ) from None
+        if least is not None and (best := _BEST_RETURN.search(str(error))):
+            most = year * float(best[1])
+            raise BadData(
+                f"--min-return {least:g} a year is out of reach: the other constraints allow {most:.4g} a year at most."
+                f"{_as_fraction(least)}"
+            ) from None
         for name, asked in per_year.items():
             option = with_options(name)
             if asked is not None and option in str(error):
                 each, period = settings[name], frequency.period
                 raise BadData(f"{option} {asked:g} a year is {each:g} a {period}, and per {period}: {error}") from None
         raise
+
+
+def _as_fraction(asked: float) -> str:
+    """What a number is if it was meant in per cent, where it may have been."""
+    return f" {asked:g} % is {asked / 100.0:g}." if asked >= 1.0 else ""
 
 
 def split_rows(panel: PriceData, test_size: float) -> tuple[Any, Any]:
@@ -261,9 +292,8 @@ def _study(
     compared: tuple[Strategy, ...] = (strategy, equal)
     if index is not None:
         compared = (*compared, Strategy(str(index.name), None, returns=index.loc[judge_on.index].to_numpy(dtype=float)))
-    notes = list(panel.notes)
     if "transaction_costs" in settings:
-        notes.append("the weights reckon with the costs; returns and figures are before costs.")
+        tell(panel, "the weights reckon with the costs; returns and figures are before costs.")
     title = f"{choice.title} portfolio: {panel.source}"
     return Study(
         title,
@@ -275,7 +305,7 @@ def _study(
         None,
         None,
         parameters_of(strategy.utility, settings, panel),
-        tuple(notes),
+        tuple(panel.notes),
         periods_per_year,
     )
 
@@ -300,7 +330,7 @@ def _deliver(
     force: bool,
     as_json: bool,
 ) -> None:
-    from certeq.report import figures, gain_in_words, save
+    from certeq.report import METRICS, figures, gain_in_words, save
 
     strategy, found = study.focused, figures(study)
     weights = dict(zip(study.assets, map(float, np.asarray(strategy.weights)), strict=True))
@@ -324,6 +354,9 @@ def _deliver(
         "metrics": {key: value for key, (value, _, _) in found[strategy.name].items()},
         "notes": list(study.notes),
     }
+    index = _against(study, found)
+    if index is not None:
+        about["benchmark"] = index
     if report is not None:
         save(study, report, force=force, found=found)
         about["report"] = str(report)
@@ -340,14 +373,50 @@ def _deliver(
     for limit in strategy.limits:
         more = gain_in_words(strategy.goal, limit.multiplier, study.frequency)
         says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
-        print_sentence(f"{limit.name}: {limit.value:.6g}, {says}.")
+        value, level = short_percent(limit.value), short_percent(limit.level)
+        print_sentence(f"{_limit_name(limit.name, period)}: {value}, limit {level}, {says}.")
+    sharpe = next(metric.show(shown[metric.key][0]) for metric in METRICS if metric.key == "annualized_sharpe_ratio")
     print_sentence(
-        f"Return {100.0 * shown['annualized_mean'][0]:.2f} % a year, CVaR {100.0 * shown['cvar'][0]:.2f} % a {period}, "
-        f"Sharpe {shown['annualized_sharpe_ratio'][0]:.2f} ({where}; {study.frequency})."
+        f"Return {percent(shown['annualized_mean'][0])} a year, CVaR 95 % {percent(shown['cvar'][0])} a {period}, "
+        f"Sharpe {sharpe} ({where}; {study.frequency})."
     )
+    if index is not None:
+        print_sentence(
+            f"Against {index['name']}: it returned {percent(index['return'])} a year, with a CVaR 95 % of "
+            f"{percent(index['cvar'])} a {period}; tracking error {percent(index['tracking_error'])} a year."
+        )
     for what, path in (("weights", output), ("report", report)):
         if path is not None:
             print(f"{what} written to {safe_text(path)}")
+
+
+def _against(study: Study, found: dict[str, dict[str, tuple[float, float, float]]]) -> dict[str, Any] | None:
+    """The benchmark's figures on the same rows, and how far the portfolio is from it; None without one."""
+    if study.against is None:
+        return None
+    returns, values = study.judged_by_name(), found[study.against]
+    away = returns[study.focus] - returns[study.against]
+    return {
+        "name": study.against,
+        "return": values["annualized_mean"][0],
+        "cvar": values["cvar"][0],
+        "tracking_error": float(np.sqrt(study.frequency.periods_per_year) * away.std(ddof=1)),
+    }
+
+
+def _limit_name(name: str, period: str) -> str:
+    """A limit as the command calls it, without its level.
+
+    >>> _limit_name("risk_limits[0], CVaR(alpha=0.05) <= 0.02", "day")
+    '--max-risk CVaR(alpha=0.05)'
+    >>> _limit_name(
+    ...     "max_tracking_error=0.01", "day"
+    ... )  # given per year, and a limit per period
+    '--max-tracking-error, per day'
+    """
+    if name.startswith("max_tracking_error"):
+        return f"--max-tracking-error, per {period}"
+    return with_options(name).rpartition(" <= ")[0].replace("--max-risk, ", "--max-risk ")
 
 
 def _sentence(strategy: Strategy, period: str) -> str:
@@ -377,10 +446,10 @@ def _weights_table(strategy: Strategy, weights: dict[str, float]) -> Table:
     order = np.argsort(-np.abs(np.array(values)), kind="stable")
     held = [i for i in order if abs(values[i]) > 1e-6]
     for i in held[:_SHOWN]:
-        row = [cell(plain(names[i], 40)), cell(f"{values[i]:.2%}")]
-        table.add_row(*row, *([cell(f"{parts[i] / total:.1%}")] if total and parts is not None else []))
+        row = [cell(plain(names[i], 40)), cell(percent(values[i]))]
+        table.add_row(*row, *([cell(percent(parts[i] / total, 1))] if total and parts is not None else []))
     if len(held) > _SHOWN:
-        table.add_row(cell(f"{len(held) - _SHOWN} more"), cell(f"{sum(values[i] for i in held[_SHOWN:]):.2%}"))
+        table.add_row(cell(f"{len(held) - _SHOWN} more"), cell(percent(sum(values[i] for i in held[_SHOWN:]))))
     return table
 
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from certeq.cli._console import BadData, cell, print_json, print_sentence, print_table, safe_text, write_weights
+from certeq.cli._console import (
+    BadData,
+    cell,
+    percent,
+    print_json,
+    print_sentence,
+    print_table,
+    safe_text,
+    write_weights,
+)
 from certeq.cli._options import Choice, described
 from certeq.data import LEAST_ROWS, PriceData
 
@@ -64,9 +73,10 @@ class WalkRun:
             return
         print_table(self._table(found), "" if report is None else "in the report")
         year = study.frequency.periods_per_year / len(study.dates)
+        traded, paid = percent(year * float(np.nansum(walk.turnover)), 0), percent(year * float(walk.costs.sum()))
         print_sentence(
-            f"{len(rows)} portfolios from {str(study.dates[0])[:10]}; turnover "
-            f"{year * np.nansum(walk.turnover):.0%} and costs {year * walk.costs.sum():.2%} a year ({study.frequency})."
+            f"{len(rows)} portfolio{'s' if len(rows) > 1 else ''} from {str(study.dates[0])[:10]}; turnover {traded} "
+            f"and costs {paid} a year ({study.frequency})."
         )
         if walk.gaps is not None:
             print_sentence(f"Optimality gap of every fit: at most {walk.gaps.max():.1e}.")

@@ -86,6 +86,7 @@ def read_table(
     With ``header`` above 1 the columns are numbered: what so many rows call them is the caller's to read.
     """
     check_file(path)
+    _check_sheet(path, sheet)
     if is_parquet(path):
         return _read_parquet(path, columns)
     if is_excel(path):
@@ -94,9 +95,16 @@ def read_table(
     return _read_csv(path, columns, header)
 
 
+def _check_sheet(path: Path, sheet: str | None) -> None:
+    """Refuse a sheet of what has none, as a name that is passed over may be that of another file."""
+    if sheet is not None and not is_excel(path):
+        raise BadData(f"{path}: --sheet {sheet!r} is for Excel files; this is none.")
+
+
 def first_rows(path: Path, sheet: str | None = None) -> list[list[Any]]:
     """The first rows as they are written; none of a Parquet file, which says itself what its columns are called."""
     check_file(path)
+    _check_sheet(path, sheet)
     if is_parquet(path):
         return []
     return sheet_rows(path, sheet)[:_HEADER_ROWS] if is_excel(path) else _first_csv_rows(path)[0]

@@ -6,6 +6,7 @@ prior's scenarios must be finite.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -356,19 +357,36 @@ def _equations(model: MinimumOCE, assets: Assets, distribution: ReturnDistributi
     for text in equations:
         try:
             C, c, G, b = equations_to_matrix(groups, [text], raise_if_group_missing=assets.strict, **extra)
-        except EquationToMatrixError as error:
-            raise ValueError(
-                f"linear_constraints: {error}, in {text!r}. A constraint reads like 'Equity <= 0.5' or 'A >= 2 * B'."
-            ) from error
-        except GroupNotFoundError as error:
-            raise ValueError(
-                f"linear_constraints: {error}, in {text!r}. It must be an asset, or a group named in groups; with "
-                "unknown_names='ignore' such a constraint is passed over."
-            ) from error
+        except (EquationToMatrixError, GroupNotFoundError) as error:
+            known = [*np.ravel(groups), *np.ravel(extra.get("factor_groups", []))]
+            raise ValueError(f"linear_constraints: {_misread(text, [str(name) for name in known])}") from error
         name = f"linear_constraints {text!r}"
         rows += [Row(name, row, float(side), equal=True) for row, side in zip(C, c, strict=True)]
         rows += [Row(name, row, float(side)) for row, side in zip(G, b, strict=True)]
     return rows
+
+
+def _misread(text: str, known: list[str]) -> str:
+    """What is wrong with a constraint that cannot be read: a percent sign, a decimal comma, a name, or its form."""
+    names = [name for name in dict.fromkeys(known) if not name.startswith("\0")]
+    rest = text
+    for name in sorted(names, key=len, reverse=True):  # names may hold signs and blanks, as BRK-B does
+        rest = re.sub(rf"(?<![\w.,]){re.escape(name)}(?![\w.,])", " ", rest)
+    if percent := re.search(r"(\d+(?:\.\d+)?)\s*%", rest):
+        return f"write {float(percent[1]) / 100.0:g} for {percent[1]} %, in {text!r}."
+    if comma := re.search(r"(?<![\w.,])(\d+),(\d+)(?![\w.,])", rest):
+        return f"write {comma[1]}.{comma[2]} for {comma[0]}, in {text!r}."
+    rest = re.sub(r"(?<![\w.])(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])", " ", rest)
+    if strangers := re.findall(r"[^\s+*<>=-]+", rest):
+        hint = did_you_mean(strangers[0], names)
+        return (
+            f"there is no asset or group {strangers[0]!r}, in {text!r}.{hint} It must be an asset, or a group named in "
+            "groups; with unknown_names='ignore' such a constraint is passed over."
+        )
+    return (
+        f"one of <=, >= and ==, with terms on both sides, must be in {text!r}. A constraint reads like 'Equity <= 0.5' "
+        "or 'A >= 2 * B'."
+    )
 
 
 def _groups(groups: Any, assets: Assets) -> NDArray[Any] | None:

@@ -27,7 +27,7 @@ class Chart:
 
     ``summary`` is its caption: what it shows, with the numbers a reader would take from it. ``table`` holds the data
     behind it for whoever cannot see the drawing. Colors are given as `color` nodes, which the page fills in from
-    its style sheet, so that one figure serves light and dark.
+    its style sheet, so that one figure serves light and dark. ``hint`` says what the mouse can do, and is not printed.
     """
 
     key: str
@@ -39,6 +39,7 @@ class Chart:
     height: int = 380
     tall_on_phone: bool = False
     shared: Node = field(default_factory=dict)
+    hint: str = ""
 
     def as_data(self) -> Node:
         """What the page's script needs."""

@@ -62,7 +62,7 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
         if len(order) > 1:
             sentences.append("Strategies that saw the same dates may differ although their lines overlap.")
     layout = {
-        "xaxis": axis(f"CVaR 95 % of the {study.frequency.adjective} loss, {where}", tickformat=".1%"),
+        "xaxis": axis(f"CVaR 95 %, {where}", tickformat=".1%"),
         "yaxis": axis(
             "",
             type="category",
@@ -140,13 +140,13 @@ def _under_chart(study: AnyStudy, under: Paths, indices: NDArray[np.intp]) -> Ch
         f"The deepest drawdown of {study.focus} was {mine[1]}, on {mine[2]}; it was below its previous peak on "
         f"{mine[3]} of {study.frequency.plural}."
     )
-    traces = lines(study, under, indices, ".1%")
+    traces, hint = lines(study, under, indices, ".1%"), ""
     if len(traces) > _CROWD:
         shown = {strategy.name for strategy in study.judged if strategy.is_benchmark} | {study.focus}
         for trace, name in zip(traces, under, strict=True):
             if name not in shown:
                 trace["visible"] = "legendonly"
-        text += " The other utilities are hidden at first: click on their names."
+        hint = "The other utilities are hidden at first: click on their names."
     layout: dict[str, Any] = {
         "xaxis": axis("", type="date"),
         "yaxis": axis("Below the last peak", tickformat=".0%"),
@@ -157,7 +157,7 @@ def _under_chart(study: AnyStudy, under: Paths, indices: NDArray[np.intp]) -> Ch
         tuple(rows),
         frozenset({1, 3}),
     )
-    return Chart("drawdowns", "Drawdowns", text, traces, layout, table, 380, True)
+    return Chart("drawdowns", "Drawdowns", text, traces, layout, table, 380, True, hint=hint)
 
 
 def _money_axis(wealth: Paths) -> Node:
@@ -204,19 +204,20 @@ def frontier_chart(study: Study, sweep: Sweep, utility: Risk) -> Chart:
     inside = [float(x[0]), float(np.quantile(x, 0.75)), *[value for trace in traces[shown:] for value in trace["x"]]]
     reach = max(inside) - float(x[0])
     if reach > 0.0 and float(x[-1]) > float(x[0]) + 1.5 * reach:
-        text += " The window shows the curved part; double-click on the chart to see the riskiest portfolios too."
+        text += " The window shows the curved part."
+        hint = "Double-click on the chart to see the riskiest portfolios too."
         window = {"range": rounded([float(x[0]) - 0.12 * reach, float(x[0]) + 1.5 * reach])}
     else:
-        window = {}
+        window, hint = {}, ""
     oce_label = f"{risk} of the {study.frequency.adjective} loss"
     layout = {
         "xaxis": axis(oce_label, tickformat=".1%", **window),
-        "yaxis": axis("Annualized return", tickformat=".0%"),
+        "yaxis": axis("Return a year", tickformat=".0%"),
         "hovermode": "closest",
     }
     rows = tuple((percent(float(a), 3), percent(float(b), 2)) for a, b in zip(x, y, strict=True))
-    table = PageTable((oce_label, "Annualized return"), rows, frozenset({0, 1}))
-    return Chart("frontier", "Efficient frontier", text, traces, layout, table, 440)
+    table = PageTable((oce_label, "Return a year"), rows, frozenset({0, 1}))
+    return Chart("frontier", "Efficient frontier", text, traces, layout, table, 440, hint=hint)
 
 
 def _proof(sweep: Sweep) -> str:
@@ -276,7 +277,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
     judged = study.judged_on.to_numpy(dtype=float)
     figures = [measure(judged @ weights, study.frequency.periods_per_year) for weights in sweep.weights]
     where = "the data fitted on" if study.in_sample else "the data held out"
-    drawn = (("annualized_mean", "Annualized return", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
+    drawn = (("annualized_mean", "Return a year", "y", 0), ("cvar", "CVaR 95 %", "y2", 1))
     traces = []
     for key, label, which, k in drawn:
         values, hover = [figure[key] for figure in figures], f"{label}: %{{y:.2%}}<extra></extra>"
@@ -299,7 +300,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
         for value, f in zip(sweep.places, figures, strict=True)
     )
-    table = PageTable((label, "Annualized return", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
+    table = PageTable((label, "Return a year", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
     return Chart("outcome", f"Sensitivity of return and risk to {label}", text, traces, layout, table, 420)
 
 

@@ -15,6 +15,8 @@ from certeq.report.page import plain
 from certeq.risk import oce
 from certeq.utilities import CVaR
 
+_LEAST = 20  # returns of a year: of fewer the worst 5 % are less than one
+
 
 def weights_over_time(study: WalkStudy) -> Chart:
     """The weights of the walk in focus, as steps from one rebalancing to the next."""
@@ -145,7 +147,7 @@ def yearly_table(study: WalkStudy) -> PageTable:
         moved = moved[np.isfinite(moved)]
         paid = costs_by_date(walk)[inside].sum()
         row += [
-            percent(tail, 2),
+            percent(tail, 2) if inside.sum() >= _LEAST else "n/a",
             percent(-float(below[inside].min())),
             percent(float(moved.sum()), 0),
             percent(paid, 2),

@@ -59,7 +59,7 @@ class Metric:
     --------
     >>> from certeq.report import METRICS
     >>> len(METRICS), METRICS[0].label
-    (7, 'Annualized return')
+    (7, 'Return a year')
     """
 
     key: str
@@ -213,7 +213,7 @@ def _sortino(rows: Floats, year: float) -> Floats:
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("annualized_mean", "Annualized return", True, _mean, meaning="{year} times the mean {adjective} return"),
+    Metric("annualized_mean", "Return a year", True, _mean, meaning="{year} times the mean {adjective} return"),
     Metric("gini_mean_difference", "Gini MD", False, _gini, meaning="mean distance between two random {plural}"),
     Metric("cvar", "CVaR 95 %", False, _cvar, meaning="mean loss of the worst 5 % of {plural}"),
     Metric("evar", "EVaR 95 %", False, _evar, meaning="entropic value at risk, an upper bound of CVaR"),

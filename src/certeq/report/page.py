@@ -71,6 +71,7 @@ def cards_html(cards: Iterable[tuple[str, str]]) -> str:
 def figure_section(chart: Chart) -> Section:
     """Where a chart is drawn, its caption, and its numbers behind a fold."""
     about = in_page(f"{chart.title}. {chart.summary}")
+    hint = f' <span class="hint">{in_page(chart.hint)}</span>' if chart.hint else ""
     fold = ""
     if chart.table is not None:
         fold = f"<details><summary>The numbers</summary>{table_html(chart.table, chart.title)}</details>"
@@ -80,7 +81,7 @@ def figure_section(chart: Chart) -> Section:
         f'<figure id="{chart.key}"><h2>{in_page(chart.title)}</h2>'
         f'<div class="chart" data-chart="{chart.key}" role="img" aria-label="{about}" '
         f'style="height:{chart.height}px"></div>'
-        f"<figcaption>{in_page(chart.summary)}</figcaption>{fold}</figure>\n",
+        f"<figcaption>{in_page(chart.summary)}{hint}</figcaption>{fold}</figure>\n",
     )
 
 
