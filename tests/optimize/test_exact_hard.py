@@ -10,7 +10,9 @@ import pytest
 import certeq.utilities as ce
 from certeq.optimize import Box, Free, L1Ball, LinearLoss, LongShort, NonNegative, Simplex, minimize
 from certeq.optimize.domains import InfeasibleError, UnboundedError
+from certeq.optimize.domains._rows import Constraints
 from certeq.optimize.exact import solve_exact
+from certeq.optimize.exact._certificate import is_feasible
 from certeq.risk import oce, threshold
 from tests.optimize.test_exact import NAMES, UTILITIES, check, panel, simplex
 
@@ -458,3 +460,32 @@ def test_multipliers_are_in_the_units_of_the_caller():
     for side in ("lower", "upper"):
         assert np.allclose(scaled.multipliers[side] / sizes, plain.multipliers[side], rtol=1e-6, atol=1e-8)
     assert np.allclose(scaled.multipliers["G"], plain.multipliers["G"], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**20, 2.0**30, 2.0**35, 2.0**50])
+def test_a_variable_that_is_fixed_far_away(size):
+    """It is no measure of the others: 2**35 beside weights of 1 was answered by weights of 0, off the budget."""
+    A = np.random.default_rng(8).normal(0.0, 0.03, (100, 4))
+    plain = solve_exact(A, ce.CVaR(0.1), lower=0.0, C=np.ones((1, 4)), c=[1.0])
+    found = solve_exact(
+        np.column_stack([A, np.full(100, -1e3 / size)]),
+        ce.CVaR(0.1),
+        lower=np.append(np.zeros(4), size),
+        upper=np.append(np.full(4, np.inf), size),
+        C=np.array([[1.0, 1.0, 1.0, 1.0, 0.0]]),
+        c=[1.0],
+    )
+    assert found.theta[:4].sum() == pytest.approx(1.0, rel=1e-12)
+    assert 0.0 <= found.value - (plain.value - 1e3) + 1e-12 <= found.gap + 1e-12
+    if size <= 2.0**30:
+        assert found.status == "optimal"
+        assert np.allclose(found.theta[:4], plain.theta, atol=1e-7)
+
+
+@pytest.mark.parametrize("theta, kept", [([0.5, 0.5], True), ([0.5, 0.5 + 1e-15], True), ([0.5, 0.5 + 1e-8], False),
+                                         ([0.0, 0.0], False), ([1.5, -0.5], False), ([0.9, 0.1], False)])  # fmt: skip
+def test_nothing_is_proved_of_a_point_that_breaks_a_row_or_a_bound(theta, kept):
+    q = Constraints(
+        np.zeros(2), np.full(2, np.inf), np.ones((1, 2)), np.ones(1), np.array([[1.0, 0.0]]), np.array([0.8])
+    )
+    assert is_feasible(q, np.array(theta)) is kept

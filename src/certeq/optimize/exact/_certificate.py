@@ -64,6 +64,7 @@ Vector = NDArray[np.float64]
 _PAIRS = 48.0  # roundings of a sum over scenarios: NumPy adds by pairs of short runs
 _WIDE = float(np.finfo(np.longdouble).eps) / 2.0  # of one operation in extended precision, where the machine has it
 _SHIFTED = 8.0  # roundings of u(x + x0) - u(x0), relative to its parts
+_KEPT = 1e-9  # of the size of its terms: a row broken by more is not kept, and nothing is proved
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def conclude(
     )  # the digits that the mean may lack, and lambda itself
     errors = _allowance(sums, parts, inner, linear, q, low, high, reach, furthest, theta, v, y, z, r)
     outside = violation_cost(y, z, q.C @ theta - q.c, q.G @ theta - q.b)  # theta keeps the rows to rounding only
-    lower = constant + bound - errors - outside
+    lower = constant + bound - errors - outside if is_feasible(q, theta) else -np.inf
     terms = tuple([part.weight * one.value for part, one in zip(parts, sums, strict=True)])
     if not np.isfinite(lower) or not np.isfinite(value):  # an overflow on the way: nothing is proved
         return Certificate(value, -np.inf, np.inf, radius, g, y, z, terms, tuple(slopes))
@@ -295,6 +296,18 @@ def _allowance(
             part.weight * (_PAIRS * _WIDE + 2.0 * SLOPE * EPS) * one.slope_size * furthest[part.term.t],
         ]
     return math.fsum(errors)
+
+
+def is_feasible(q: Constraints, theta: Vector) -> bool:
+    """Whether theta is within its bounds, and breaks no row by more than a share of the terms that it is made of."""
+    size = np.abs(theta)
+    apart, over = np.abs(q.C @ theta - q.c), q.G @ theta - q.b
+    return bool(
+        (theta >= q.lower).all()
+        and (theta <= q.upper).all()
+        and (apart <= _KEPT * (np.abs(q.C) @ size + np.abs(q.c))).all()
+        and (over <= _KEPT * (np.abs(q.G) @ size + np.abs(q.b))).all()
+    )
 
 
 def linear_minimum(

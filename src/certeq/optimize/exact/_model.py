@@ -32,6 +32,7 @@ _SMALL = 1e-2  # of the losses' spread: a value below it is small
 _ROUNDED = 1e-4  # of losses far from 0: times a tolerance of 1e-9, the roundings of a few hundred sums
 _ROUNDINGS = 2e9  # a gap of twice its own roundings is one of 1e-9
 _DUST = 2e-12  # a start so small beside the furthest point of the set holds nothing but rounding
+_BESIDE = 2.0**-10  # of everything that is held: so little is what can move, beside what is fixed
 LEAST_SCALE = 1e-13  # of a scale s, where losses have size 1: it adds that times its cost to the minimum
 
 
@@ -310,6 +311,10 @@ def normalize(
     """Divide losses by their spread and holdings by the size of a feasible point, and rows by their length."""
     q = problem.polyhedron
     holding, corner = float(np.abs(start).sum()), 0.5 * l1_reach(q, low, high)
+    moving = high > low
+    held = float(np.abs(start[moving]).sum())
+    if 0.0 < held < _BESIDE * holding:  # what is fixed far away is no measure of the others
+        holding = held
     if holding <= _DUST * corner < np.inf or holding == 0.0:
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding

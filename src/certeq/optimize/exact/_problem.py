@@ -117,16 +117,16 @@ def read_polyhedron(assets: int, lower: Any, upper: Any, C: Any, c: Any, G: Any,
 
 
 def units_of_columns(problem: Problem) -> Vector | None:
-    """Powers of 2 that bring the columns to one size, where nothing bounds a variable and they differ much; else None.
+    """Powers of 2 that bring the columns of variables to one size, where they differ much; else None.
 
-    A bound that is proved within a distance of theta rounds in units of the largest column times that distance, which
-    is as large as the entries of theta for the smallest one.
+    For sets on which nothing bounds a variable. A bound that is proved within a distance of theta rounds in units of
+    the largest column times that distance, which is as large as the entries of theta for the smallest one.
     """
     q, table = problem.polyhedron, problem.table
-    if np.isfinite(q.upper - q.lower).all() or table.size > _MANY_NUMBERS:
+    if table.size > _MANY_NUMBERS:
         return None
     sizes = np.abs(table).max(axis=0)
-    held = sizes > 0.0
+    held = (sizes > 0.0) & (q.upper > q.lower)  # one that is fixed may stand for a constant, in a unit of its own
     if not held.any():
         return None
     powers = np.where(held, np.log2(np.where(held, sizes, 1.0)), 0.0).round()

@@ -166,13 +166,6 @@ def solve_exact(
 
 def solve_problem(problem: Problem, given: Vector | None, tol: float, max_iter: int, deadline: float) -> ExactResult:
     """The solution of a problem that was read; ``given`` is a point to start from."""
-    units = units_of_columns(problem)
-    if units is not None:
-        try:
-            start = None if given is None else given * units
-            return _from_units(solve_problem(in_units(problem, units), start, tol, max_iter, deadline), units, problem)
-        except (InfeasibleError, UnboundedError):
-            pass  # told in the caller's units, below
     with one_blas_thread():
         first = max_iter if given is not None or max_iter < _ANEW else max_iter // 2
         found = _solve(problem, given, tol, first, deadline)
@@ -200,6 +193,13 @@ def _solve(problem: Problem, given: Vector | None, tol: float, max_iter: int, de
     began = time.perf_counter()
     asked = problem.polyhedron
     box = implied_box(asked)
+    units = None if np.isfinite(box[1] - box[0]).all() else units_of_columns(problem)
+    if units is not None:
+        try:
+            start = None if given is None else given * units
+            return _from_units(_solve(in_units(problem, units), start, tol, max_iter, deadline), units, problem)
+        except (InfeasibleError, UnboundedError):
+            pass  # told in the caller's units, below
     rows = presolve_rows(asked)
     if rows.constraints is not asked:
         problem = replace(problem, polyhedron=rows.constraints)
