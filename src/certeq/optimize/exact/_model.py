@@ -312,9 +312,9 @@ def normalize(
     q = problem.polyhedron
     holding, corner = float(np.abs(start).sum()), 0.5 * l1_reach(q, low, high)
     moving = high > low
-    held = float(np.abs(start[moving]).sum())
-    if 0.0 < held < _BESIDE * holding:  # what is fixed far away is no measure of the others
-        holding = held
+    own = float(np.abs(start[moving]).sum())
+    if 0.0 < own < _BESIDE * holding:  # what is fixed far away is no measure of the others
+        holding = own
     if holding <= _DUST * corner < np.inf or holding == 0.0:
         holding = corner if 0.0 < corner < np.inf else 1.0
     loss = scenarios.scale * holding

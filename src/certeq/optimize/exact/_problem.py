@@ -126,13 +126,13 @@ def units_of_columns(problem: Problem) -> Vector | None:
     if table.size > _MANY_NUMBERS:
         return None
     sizes = np.abs(table).max(axis=0)
-    held = (sizes > 0.0) & (q.upper > q.lower)  # one that is fixed may stand for a constant, in a unit of its own
-    if not held.any():
+    nonzero = (sizes > 0.0) & (q.upper > q.lower)  # one that is fixed may stand for a constant, in a unit of its own
+    if not nonzero.any():
         return None
-    powers = np.where(held, np.log2(np.where(held, sizes, 1.0)), 0.0).round()
-    if np.ptp(powers[held]) < _APART:
+    powers = np.where(nonzero, np.log2(np.where(nonzero, sizes, 1.0)), 0.0).round()
+    if np.ptp(powers[nonzero]) < _APART:
         return None
-    powers = np.where(held, powers - np.median(powers[held]).round(), 0.0)
+    powers = np.where(nonzero, powers - np.median(powers[nonzero]).round(), 0.0)
     return np.asarray(2.0 ** np.clip(powers, -_MOST_POWERS, _MOST_POWERS))
 
 
