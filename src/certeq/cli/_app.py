@@ -23,16 +23,36 @@ COMMANDS = {
 }
 
 _LEAST_WIDTH = 52  # columns from which on help heeds them of itself
+_NARROW_NAMES = 10  # columns for the names of options in a narrower terminal: a longer one has a line to itself
+
+
+def _fit(ctx: Any) -> None:
+    """Make help as wide as the terminal: left alone it is never narrower than 50 columns."""
+    columns = shutil.get_terminal_size().columns
+    if columns >= _LEAST_WIDTH:
+        return
+
+    class Narrow(ctx.formatter_class):  # type: ignore[misc]
+        def write_dl(self, rows: Any, col_max: int = _NARROW_NAMES, col_spacing: int = 2) -> None:
+            super().write_dl(rows, min(col_max, _NARROW_NAMES), col_spacing)
+
+    ctx.terminal_width = columns
+    ctx.formatter_class = Narrow
+
+
+class _Command(typer.core.TyperCommand):
+    """A command whose help fits the terminal."""
+
+    def get_help(self, ctx: Any) -> str:
+        _fit(ctx)
+        return str(super().get_help(ctx))
 
 
 class _OnDemand(typer.core.TyperGroup):
     """Commands that are known by name and summary until one is called."""
 
     def get_help(self, ctx: Any) -> str:
-        """As wide as the terminal: left alone it is never narrower than 50 columns."""
-        columns = shutil.get_terminal_size().columns
-        if columns < _LEAST_WIDTH:
-            ctx.terminal_width = columns
+        _fit(ctx)
         return str(super().get_help(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
@@ -46,6 +66,7 @@ def _load(name: str) -> Any:
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     alone.command(
         name,
+        cls=_Command,
         # A line of \b alone keeps the paragraph after it as it is written.
         help=f"{cleandoc(module.run.__doc__ or '')}\n\n\b\nExamples:\n{lines}",
         epilog=module.AFTER_OPTIONS or None,
