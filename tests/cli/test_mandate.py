@@ -275,6 +275,23 @@ def test_a_benchmark_is_compared_with_in_the_terminal(certeq, prices, returns, c
     assert "benchmark" not in certeq.json("portfolio", csv(prices))
 
 
+def test_a_walk_is_compared_with_its_benchmark_in_the_terminal(certeq, prices, csv):
+    walk = ("portfolio", csv(prices), "--benchmark", "F", "--refit-every", 60, "--train-size", 150)
+    found = certeq.json(*walk)["benchmark"]
+    said = certeq(*walk).stdout.replace("\n", " ")
+    assert found["name"] == "F"
+    assert f"tracking error {100 * found['tracking_error']:.2f} % a year" in said
+
+
+def test_limits_in_the_report_are_named_in_words(certeq, prices, csv):
+    limits = ("--max-risk", "0.5", "--benchmark", "F", "--max-tracking-error", "0.5")
+    certeq("portfolio", csv(prices), *limits, "-r", "r.html")
+    page = (certeq.folder / "r.html").read_text()
+    assert '<th scope="row">CVaR(alpha=0.05)</th>' in page
+    assert '<th scope="row">Tracking error against F</th>' in page
+    assert "risk_limits" not in page
+
+
 def test_figures_are_named_and_missing_ones_are_not_nan(certeq, prices, csv):
     said = certeq("portfolio", csv(prices)).stdout
     assert re.search(r"Return [\d.-]+ % a year, CVaR 95 % [\d.]+ % a day, Sharpe ", said)

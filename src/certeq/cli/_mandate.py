@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from certeq._checks import did_you_mean
-from certeq.cli._console import BadData, note
+from certeq.cli._console import BadData, note, percent
 from certeq.cli._options import UnknownChoice, check_bounds, read_bounds, settle
 from certeq.cli._options import parse as parse_risk
 from certeq.data import PriceData, read_prices
@@ -31,6 +31,10 @@ from certeq.utilities import Risk
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certeq.report import Study, WalkStudy
+
+    AnyStudy = Study | WalkStudy
 
 _GOALS = ("risk", "utility", "return", "ratio")
 _FAR = 5.0  # times the budget: weights of which no sum of sizes is this large are fractions
@@ -325,6 +329,30 @@ def take_benchmark(wanted: str | None, panel: PriceData, layout: dict[str, Any])
 
 
 # -- as `MinimumOCE` takes them, and as a report shows them -----------------------------------------------------------
+
+
+def benchmark_figures(
+    study: AnyStudy, found: dict[str, dict[str, tuple[float, float, float]]]
+) -> dict[str, Any] | None:
+    """The benchmark's figures on the same rows, and how far the portfolio is from it; None without one."""
+    if study.against is None:
+        return None
+    returns, values = study.judged_by_name(), found[study.against]
+    away = returns[study.focus] - returns[study.against]
+    return {
+        "name": study.against,
+        "return": values["annualized_mean"][0],
+        "cvar": values["cvar"][0],
+        "tracking_error": float(np.sqrt(study.frequency.periods_per_year) * away.std(ddof=1)),
+    }
+
+
+def benchmark_sentence(index: dict[str, Any], period: str) -> str:
+    """What `benchmark_figures` found, in words."""
+    return (
+        f"Against {index['name']}: it returned {percent(index['return'])} a year, with a CVaR 95 % of "
+        f"{percent(index['cvar'])} a {period}; tracking error {percent(index['tracking_error'])} a year."
+    )
 
 
 def check_usage(

@@ -46,6 +46,8 @@ from certeq.cli._mandate import (
     RiskAversion,
     RiskFreeRate,
     TrainSize,
+    benchmark_figures,
+    benchmark_sentence,
     bounds_of,
     check_usage,
     holdings_of,
@@ -354,7 +356,7 @@ def _deliver(
         "metrics": {key: value for key, (value, _, _) in found[strategy.name].items()},
         "notes": list(study.notes),
     }
-    index = _against(study, found)
+    index = benchmark_figures(study, found)
     if index is not None:
         about["benchmark"] = index
     if report is not None:
@@ -381,27 +383,10 @@ def _deliver(
         f"Sharpe {sharpe} ({where}; {study.frequency})."
     )
     if index is not None:
-        print_sentence(
-            f"Against {index['name']}: it returned {percent(index['return'])} a year, with a CVaR 95 % of "
-            f"{percent(index['cvar'])} a {period}; tracking error {percent(index['tracking_error'])} a year."
-        )
+        print_sentence(benchmark_sentence(index, period))
     for what, path in (("weights", output), ("report", report)):
         if path is not None:
             print(f"{what} written to {safe_text(path)}")
-
-
-def _against(study: Study, found: dict[str, dict[str, tuple[float, float, float]]]) -> dict[str, Any] | None:
-    """The benchmark's figures on the same rows, and how far the portfolio is from it; None without one."""
-    if study.against is None:
-        return None
-    returns, values = study.judged_by_name(), found[study.against]
-    away = returns[study.focus] - returns[study.against]
-    return {
-        "name": study.against,
-        "return": values["annualized_mean"][0],
-        "cvar": values["cvar"][0],
-        "tracking_error": float(np.sqrt(study.frequency.periods_per_year) * away.std(ddof=1)),
-    }
 
 
 def _limit_name(name: str, period: str) -> str:

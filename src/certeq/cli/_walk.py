@@ -19,6 +19,7 @@ from certeq.cli._console import (
     safe_text,
     write_weights,
 )
+from certeq.cli._mandate import benchmark_figures, benchmark_sentence
 from certeq.cli._options import Choice, described
 from certeq.data import LEAST_ROWS, PriceData
 
@@ -62,6 +63,9 @@ class WalkRun:
             ],
             "notes": list(study.notes),
         }
+        index = benchmark_figures(study, found)
+        if index is not None:
+            about["benchmark"] = index
         if report is not None:
             save(study, report, force=force, found=found)
             about["report"] = str(report)
@@ -78,6 +82,8 @@ class WalkRun:
             f"{len(rows)} portfolio{'s' if len(rows) > 1 else ''} from {str(study.dates[0])[:10]}; turnover {traded} "
             f"and costs {paid} a year ({study.frequency})."
         )
+        if index is not None:
+            print_sentence(benchmark_sentence(index, study.frequency.period))
         if walk.gaps is not None:
             print_sentence(f"Optimality gap of every fit: at most {walk.gaps.max():.1e}.")
         for what, path in (("last weights", output), ("report", report)):

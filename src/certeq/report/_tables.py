@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -336,9 +337,25 @@ def limits_table(study: Study) -> PageTable:
     for limit in study.focused.limits:
         more = gain_in_words(study.focused.goal, limit.multiplier, study.frequency) if limit.binds else "nothing"
         binds = "yes" if limit.binds else "no"
-        rows.append((plain(limit.name, 120), percent(limit.level, 3), percent(limit.value, 3), binds, more))
+        name = plain(_limit_in_words(limit.name, study.against), 120)
+        rows.append((name, percent(limit.level, 3), percent(limit.value, 3), binds, more))
     head = ("Limit", "Level", "At the weights", "Binds", "One basis point more would have brought")
     return PageTable(head, tuple(rows), frozenset({1, 2}))
+
+
+def _limit_in_words(name: str, against: str | None) -> str:
+    """What a limit is on: its argument is for messages, and its level has a column.
+
+    >>> _limit_in_words("risk_limits[0], CVaR(alpha=0.05) <= 0.02", None)
+    'CVaR(alpha=0.05)'
+    >>> _limit_in_words("max_tracking_error=0.01", "IDX")
+    'Tracking error against IDX'
+    """
+    benchmark = against or "the benchmark"
+    if name.startswith("max_tracking_error"):
+        return f"Tracking error against {benchmark}"
+    words = re.sub(r"^\w+\[\d+\], ", "", name).rpartition(" <= ")[0]
+    return words.replace("what is lost against y", f"what is lost against {benchmark}")
 
 
 def limits_caption(study: Study) -> str:
