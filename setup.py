@@ -1,6 +1,7 @@
-"""The one compiled file, and addresses; everything else about the package is in pyproject.toml."""
+"""The one compiled file, and what holds addresses; everything else about the package is in pyproject.toml."""
 
 import os
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -58,6 +59,17 @@ def project_urls(environment):
     }
 
 
+def long_description(environment):
+    """The README; its links into the repository lead there from a package index too, where that is known."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    source = project_urls(environment).get("Source")
+    if source is None:
+        return text
+    commit = environment.get("GITHUB_SHA", "main")
+    text = re.sub(r"(!\[[^]]*\]\()(?!\w+:|#)", rf"\1{source}/raw/{commit}/", text)
+    return re.sub(r"(?<!!)(\[[^]]*\]\()(?!\w+:|#)", rf"\1{source}/blob/{commit}/", text)
+
+
 # Optional: without a compiler everything still runs, on NumPy alone, with the same answers and slower in short loops.
 SOURCE = "src/certeq/risk/_fused.c"
 fused = Extension("certeq.risk._fused", [SOURCE], py_limited_api=True, optional=True)
@@ -67,6 +79,8 @@ if __name__ == "__main__":
     setup(
         ext_modules=[fused],
         project_urls=project_urls(os.environ),
+        long_description=long_description(os.environ),
+        long_description_content_type="text/markdown",
         cmdclass={"build_ext": BuildExt},
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )

@@ -88,6 +88,23 @@ def test_addresses_are_those_of_the_workflow_that_builds(monkeypatch):
     assert set(found) == {"Source", "Documentation", "Issues", "Changelog"}
 
 
+def test_links_of_the_readme_lead_somewhere_from_a_package_index(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    if not (ROOT / "src").is_dir():
+        pytest.skip("not a checkout: the compiled file's source is not there")
+    text = (ROOT / "README.md").read_text()
+    assert _setup().long_description({}) == text
+    told = _setup().long_description({"GITHUB_REPOSITORY": "some/certeq", "GITHUB_SHA": "abc123"})
+    assert "](https://github.com/some/certeq/raw/abc123/docs/_static/hero.png)" in told
+    links = re.findall(r"(?<=\]\()[^)]+", text)
+    assert links
+    for link in links:
+        path = link.partition("#")[0]
+        assert not path or path.startswith("https://") or (ROOT / path).exists(), link
+    assert all(re.match("#|https://", link) for link in re.findall(r"(?<=\]\()[^)]+", told))
+    assert len(re.findall(r"\]\(", told)) == len(links)
+
+
 def _setup():
     spec = importlib.util.spec_from_file_location("certeq_setup", ROOT / "setup.py")
     setup = importlib.util.module_from_spec(spec)
