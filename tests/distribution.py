@@ -145,7 +145,10 @@ class Distribution:
         missing += [name for name in packaged if name not in inside]
         if missing:
             raise Failed(f"not shipped: {', '.join(missing[:20])}")
-        return f"{len(inside)} files in the wheel, {len(shipped)} in the source; {said.strip().splitlines()[-1][:60]}"
+        found = re.search(r"\d+ ABI version mismatches and \d+ ABI violations", " ".join(said.split()))
+        if found is None:
+            raise Failed(f"abi3audit was not understood: {said}")
+        return f"{len(inside)} files in the wheel, {len(shipped)} in the source; {found[0]}"
 
     def suite(self) -> str:
         """The whole suite, doctests included, against the installed wheel."""
