@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -114,17 +115,17 @@ def test_help_is_quick():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "said"),  # what was found is in the words of typer where it says so, which depends on its version
     [
-        (("portfolio", "--alpha", "abc"), "found 'abc'."),
-        (("portfolio", "--min-return", "5%"), "found '5%'. 5 % is 0.05."),
-        (("compare", "--test-size", "25"), "found '25'. 25 % is 0.25."),
-        (("compare", "--test-size", "-1"), "found '-1'."),
-        (("reproduce", "--seeds", "0"), "found '0'."),
+        (("portfolio", "--alpha", "abc"), "(found )?'abc'"),
+        (("portfolio", "--min-return", "5%"), r"(found '5%'|'5%' is not a valid float)\. 5 % is 0\.05\."),
+        (("compare", "--test-size", "25"), r"(found '25'|25\.0 is not in the range 0\.01<=x<=0\.9)\. 25 % is 0\.25\."),
+        (("compare", "--test-size", "-1"), r"(found '-1'|-1\.0 is not in the range 0\.01<=x<=0\.9)\."),
+        (("reproduce", "--seeds", "0"), "(found '0'|0 is not in the range x>=1)"),
         (("compare", "--also", "foo"), "Invalid value for --also: there is no utility 'foo'"),
         (("compare", "--also", "cvar alpha=2"), "Invalid value for --also: alpha must be"),
-        (("portfolio", "-u", "cvar alfa=0.1"), "Did you mean 'alpha'?"),
+        (("portfolio", "-u", "cvar alfa=0.1"), r"Did you mean 'alpha'\?"),
     ],
 )
 def test_bad_usage_says_what_was_found(certeq, arguments, said):
-    assert said in " ".join(certeq.refused(*arguments, code=2).replace("│", " ").split())
+    assert re.search(said, " ".join(certeq.refused(*arguments, code=2).replace("│", " ").split()))
