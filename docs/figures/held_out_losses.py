@@ -48,7 +48,7 @@ if __name__ == "__main__":
         axis.plot(share, np.sort(losses), color=color, lw=2.4, label=label)
     axis.set(xscale="log", xlim=(100, 0.05), ylim=(0, 7), ylabel="held-out cross-entropy")
     axis.set_xticks([100, 10, 5, 1, 0.1], ["100", "10", "5", "1", "0.1"])
-    axis.set_xlabel("the unluckiest ... % of new samples")
+    axis.set_xlabel("the worst ... % of new samples")
     axis.minorticks_off()
     axis.legend(loc="upper left")
     figure.savefig(STATIC / "held_out_losses.png", dpi=110)

@@ -29,7 +29,7 @@ losses = {
 cvar = ce.CVaR(0.05)
 
 # %%
-# Each by itself, with an interval that reckons with the spells of volatility; and against A, day by day.
+# Each by itself, with an interval that takes spells of volatility into account; and against A, day by day.
 alone = {name: ce.estimate(x, cvar, dependence="auto") for name, x in losses.items()}
 against = {name: ce.difference(losses[name], losses["A"], cvar, dependence="auto") for name in "BC"}
 for name, found in alone.items():

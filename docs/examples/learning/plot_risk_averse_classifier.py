@@ -47,7 +47,7 @@ held_out = {name: cross_entropies(model, X_new, y_new) for name, model in models
 
 # %%
 # The maps show the probability of orange; between the thin lines the model gives both labels at least 5 %. The few are
-# drawn bold. On the right, what new patients lose, from the luckiest to the unluckiest.
+# drawn bold. On the right, what new patients lose, from the smallest loss to the largest.
 figure, axes = plt.subplots(1, 3, figsize=(12.5, 4.4), width_ratios=(1, 1, 1.15), layout="constrained")
 grid = np.stack(np.meshgrid(np.linspace(-3.2, 3.2, 120), np.linspace(-3.4, 3.4, 120)), axis=-1)
 shades = LinearSegmentedColormap.from_list("labels", ["#a9cfe6", "white", "#f3c3a3"])
@@ -66,7 +66,7 @@ axes[0].set_ylabel("second feature")
 share = 100 * (1.0 - (np.arange(len(y_new)) + 0.5) / len(y_new))
 for (name, losses), color, style in zip(held_out.items(), (GREY, BLUE), ("--", "-"), strict=True):
     axes[2].plot(share, np.sort(losses), color=color, lw=2.5, ls=style, label=name)
-axes[2].set(xscale="log", xlim=(100, 0.02), ylim=(0, 7.5), xlabel="the unluckiest ... % of new patients")
+axes[2].set(xscale="log", xlim=(100, 0.02), ylim=(0, 7.5), xlabel="the worst ... % of new patients")
 axes[2].set(ylabel="cross-entropy", xticks=[100, 10, 1, 0.1], xticklabels=["100", "10", "1", "0.1"])
 axes[2].minorticks_off()
 axes[2].set_title("The price, and what it buys", loc="left")
@@ -80,7 +80,7 @@ for name, losses in held_out.items():
     wrong = models[name].predict(X_new) != y_new
     worst[name] = ce.oce(losses, ce.CVaR(0.05))
     print(
-        f"{name:>14}: mean loss {losses.mean():.3f}, of the unluckiest 5 % {worst[name]:.2f}; "
+        f"{name:>14}: mean loss {losses.mean():.3f}, of the worst 5 % {worst[name]:.2f}; "
         f"wrong on {wrong[~few_new].mean():.1%} of the many and {wrong[few_new].mean():.1%} of the few"
     )
 assert worst["entropic risk"] < 0.75 * worst["mean"]

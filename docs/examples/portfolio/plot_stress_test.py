@@ -8,7 +8,7 @@ tilted days (less what the dual charges for tilting, which for CVaR is nothing).
 """
 
 # %%
-# Two portfolios over 33 years: one that fears the tail, and equal weights.
+# Two portfolios over 33 years: that of least entropic risk, and equal weights.
 import matplotlib.pyplot as plt
 import numpy as np
 from skfolio.datasets import load_sp500_dataset
@@ -21,10 +21,10 @@ plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "figu
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a94a0"
 
 X = prices_to_returns(load_sp500_dataset())
-fear = ce.Entropic(beta=60.0)
-model = MinimumOCE(fear).fit(X)
+entropic = ce.Entropic(beta=60.0)
+model = MinimumOCE(entropic).fit(X)
 portfolios = {"equal weights": np.full(X.shape[1], 1.0 / X.shape[1]), "least entropic risk": model.weights_}
-tilts = {name: ce.tilt(-X.to_numpy() @ weights, fear) for name, weights in portfolios.items()}
+tilts = {name: ce.tilt(-X.to_numpy() @ weights, entropic) for name, weights in portfolios.items()}
 assert np.allclose(tilts["least entropic risk"], model.tilt_, rtol=1e-6)
 
 # %%
@@ -43,7 +43,7 @@ for axis, (name, weights), color in zip(axes, portfolios.items(), (ORANGE, BLUE)
         at = X.index[day], losses[day]
         axis.annotate(words, at, (0, high), textcoords="offset points", fontsize=8.5, ha="center")
     axis.set(ylabel="loss of the day, %", ylim=(-9, 17))
-    risk = 100 * ce.oce(losses / 100, fear)
+    risk = 100 * ce.oce(losses / 100, entropic)
     axis.set_title(f"{name}: entropic risk {risk:.2f} %, carried by {effective:.0f} of {len(X)} days", loc="left")
 plt.show()
 

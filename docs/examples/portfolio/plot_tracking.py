@@ -8,7 +8,7 @@ percent of tracking error, and does what was promised hold on days that nobody h
 
 # %%
 # The benchmark is an equal mix of 20 companies; the manager may hold 12 of them, so cannot copy it. A limit may be
-# an array: one portfolio for each tracking error. Fitted on 2010 to 2015, judged on 2016 to 2019.
+# an array: one portfolio for each tracking error. Fitted on 2010 to 2015, tested on 2016 to 2019.
 import matplotlib.pyplot as plt
 import numpy as np
 from skfolio.datasets import load_sp500_dataset

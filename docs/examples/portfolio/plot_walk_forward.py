@@ -58,8 +58,8 @@ bottom.set(ylabel="below the peak, %", ylim=(-60, 0))
 plt.show()
 
 # %%
-# Every portfolio that feared something had a smaller tail than equal weights, out of sample, and fell less deep; that
-# of least CVaR had the smallest. Wealth is another matter: equal weights ended far ahead, and nobody else tried to.
+# Every risk-averse portfolio had a smaller tail than equal weights, out of sample, and fell less deep; that
+# of least CVaR had the smallest. Wealth is another matter: equal weights earned more, as the others minimize risk only.
 assert all(tails[name] < 0.85 * tails["equal weights"] for name in list(tails)[1:])
 assert all(falls[name] > falls["equal weights"] for name in list(tails)[1:])
 assert min(tails, key=tails.get) == "CVaR 5 %"

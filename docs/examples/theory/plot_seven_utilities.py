@@ -20,10 +20,10 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a94a0"
 
 losses = np.sort(np.random.default_rng(3).gamma(2.0, 0.7, size=500) - 1.4)
 utilities = {
-    "Entropic": (ce.Entropic(1.0), "fears exponentially"),
-    "Mean-variance": (ce.MeanVariance(0.5), "fears gains, too"),
+    "Entropic": (ce.Entropic(1.0), "weights grow exponentially"),
+    "Mean-variance": (ce.MeanVariance(0.5), "dislikes large gains"),
     "Monotone MV": (ce.MonotoneMeanVariance(2), "ignores large gains"),
-    "Quartic": (ce.Quartic(), "fears the fourth power"),
+    "Quartic": (ce.Quartic(), "weights grow as a cube"),
     "CVaR": (ce.CVaR(0.1), "the worst 10 %, equally"),
     "Leaky CVaR": (ce.LeakyCVaR(0.1), "the worst, and a leak"),
     "Smooth CVaR": (ce.SmoothCVaR(0.1, tau=0.3), "the worst, soft edge"),
@@ -36,7 +36,7 @@ utilities = {
 x = np.linspace(-2.5, 3.0, 400)
 figure, axes = plt.subplots(3, 7, figsize=(13, 6.2), sharey="row", layout="constrained")
 risks = {}
-for column, (name, (u, fear)) in enumerate(utilities.items()):
+for column, (name, (u, words)) in enumerate(utilities.items()):
     u = u.normalized()
     top, middle, bottom = axes[:, column]
     risks[name] = float(ce.oce(losses, u))
@@ -44,7 +44,7 @@ for column, (name, (u, fear)) in enumerate(utilities.items()):
     assert abs(tilt.sum() - 1.0) < 1e-12
 
     top.set_title(f"{name}\n", fontsize=11, fontweight="bold")
-    top.text(0.5, 1.03, fear, transform=top.transAxes, ha="center", fontsize=8.5, color="#566270")
+    top.text(0.5, 1.03, words, transform=top.transAxes, ha="center", fontsize=8.5, color="#566270")
     top.plot(x, x, color=GREY, lw=1)
     top.plot(x, u.value(x), color=BLUE, lw=2)
     middle.axhline(1.0, color=GREY, lw=1)

@@ -26,7 +26,7 @@ class Choice:
     """A utility as the command line offers it.
 
     ``takes`` are its constructor's parameters; ``daily`` the values for daily returns, where a loss that matters is a
-    percent or two; ``turned`` the parameter that sets how much risk is feared, swept in reports.
+    percent or two; ``turned`` the parameter that sets the aversion to risk, swept in reports.
     """
 
     key: str
@@ -81,7 +81,7 @@ CHOICES: dict[str, Choice] = {
         ),
         Choice(
             "entropic", "Entropic", ce.Entropic, "u(x) = (e^(βx) − 1)/β",
-            "Fear grows exponentially with the loss; about mean + β/2 variance for small losses.", ("beta",),
+            "Weights grow exponentially with the loss; about mean + β/2 variance for small losses.", ("beta",),
             {"beta": 50.0}, "beta", ("erm", "exponential"),
         ),
         Choice(
@@ -91,7 +91,7 @@ CHOICES: dict[str, Choice] = {
         ),
         Choice(
             "monotone-mean-variance", "Monotone mean-variance", ce.MonotoneMeanVariance, "u(x) = (((1+x)⁺)ᵃ − 1)/a",
-            "Mean-variance that never dislikes a gain; larger powers fear the tail more.", ("a",),
+            "Mean-variance that never dislikes a gain; larger powers weigh the tail more.", ("a",),
             {"a": 2.0, "scale": 0.02}, "scale", ("mmv",),
         ),
         Choice(

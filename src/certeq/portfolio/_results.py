@@ -265,7 +265,7 @@ def oce_scorer(utility: Risk) -> Callable[..., float]:
 
     Notes
     -----
-    Not comparable between utilities: scores of two utilities differ in what they fear, not in quality.
+    Not comparable between utilities: scores of two utilities differ in what they measure, not in quality.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Estimates of risk from samples: OCE, threshold, tilt, their error bars and bounds."""
+"""Estimates of risk from samples: OCE, threshold, tilt, their confidence intervals and bounds."""
 
 from certeq.risk import bounds
 from certeq.risk._api import oce, threshold, tilt, ubsr

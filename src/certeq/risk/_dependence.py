@@ -133,7 +133,7 @@ class Memory(NamedTuple):
     is_longest: bool = False  # whether a longer one would not have been found
 
     def is_left_out(self, explained: float) -> bool:
-        """Whether error bars for a memory of the lifetime ``explained`` are plainly too narrow."""
+        """Whether standard errors for a memory of the lifetime ``explained`` are plainly too narrow."""
         return self.lifetime > _LONGER * explained and self.effect > 1.0
 
     def is_too_long(self, size: float) -> bool:
@@ -236,7 +236,7 @@ def error_bars(
     long_run: float | None = None,
     cosines: int = 0,
 ) -> ErrorBars:
-    """The rule: error bars of the mean of influence values.
+    """The rule: standard error of the mean of influence values.
 
     Parameters
     ----------

@@ -74,11 +74,11 @@ class Difference:
     dependence : None, "auto" or int
         How the order of the periods was understood.
     memory : float
-        How many periods the series remember, as the error bars reckon with; 0 for independent ones.
+        How many periods the series remember, as the interval takes into account; 0 for independent ones.
     assumptions : str
-        Which moments the error bars need, where the slope of u is unbounded; else empty.
+        Which moments the interval needs, where the slope of u is unbounded; else empty.
     warnings : tuple of str
-        Reasons, if any, why the error bars cannot be trusted.
+        Reasons, if any, why the interval cannot be trusted.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""An estimate with its error bars: how far can OCE of these samples be from OCE of their source?"""
+"""An estimate with its confidence interval: how far can OCE of these samples be from OCE of their source?"""
 
 from __future__ import annotations
 
@@ -121,15 +121,15 @@ class Estimate:
     dependence : None, "auto" or int
         How the order of the samples was understood.
     memory : float
-        How long the series remembers, in periods: the lifetime that the error bars reckon with, 0 for independent
+        How long the series remembers, in periods: the lifetime that the interval takes into account, 0 for independent
         samples. What ``dependence=None`` leaves out of account is in ``warnings``.
     df : float
         Degrees of freedom of the interval's t quantile; 0 where the sample says nothing of its error.
     assumptions : str
-        The moments that the error bars need to be finite, where the slope of u is unbounded; else empty. No sample can
+        The moments that must be finite for the interval, where the slope of u is unbounded; else empty. No sample can
         show whether they are.
     warnings : tuple of str
-        Reasons, if any, why the error bars cannot be trusted, or why the utility does not see losses of this size.
+        Reasons, if any, why the interval cannot be trusted, or why the utility does not see losses of this size.
 
     See Also
     --------
@@ -756,7 +756,7 @@ def _first_part(sample: Table) -> Table:
 def _error_bars(
     solved: LongSolved | LongRisk, influence: _Influence | RiskInfluence, moments: _Moments, remembered: float
 ) -> tuple[ErrorBars, float]:
-    """Error bars and bias, for a series that remembers its last periods."""
+    """Standard error and bias, for a series that remembers its last periods."""
     size = len(solved.table)
     long_run, slope_long_run, cosines = None, moments.slope_variance, 0
     if remembered > 0.0 and size > 1:

@@ -1,4 +1,4 @@
-"""What the error bars need beyond sums: a density at a kink, and signs that the bars cannot be trusted."""
+"""What confidence intervals need beyond sums: a density at a kink, and signs that they cannot be trusted."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def lower_threshold(z: Floats, share: Floats, effective: float, utility: Utility
 
 
 def assumptions_of(utility: Utility) -> str:
-    """Which moments the error bars need, for a utility of unbounded slope; else nothing."""
+    """Which moments the interval needs, for a utility of unbounded slope; else nothing."""
     if np.isfinite(utility.lipschitz):
         return ""
     needs = f"E {_moment_needed(utility)} to be finite"

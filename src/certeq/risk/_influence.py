@@ -31,7 +31,7 @@ class RiskInfluence:
     losses, ``heights`` the convex function at them and ``slopes`` the tilt over the weight.
     """
 
-    utility: Utility  # one with the moments that the error bars need
+    utility: Utility  # one with the moments that the interval needs
     center: float
     terms: tuple[tuple[float, Utility, float, float], ...]
     level: float

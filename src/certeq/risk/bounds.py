@@ -234,7 +234,7 @@ def mse_bound_lipschitz(
 
     Printed: 108 K^2 T^2 / sqrt(m), true but of the wrong order. Corrected: K^2 J1^2 / m.
 
-    Not for utilities that are not Lipschitz; as an error bar it is loose, and `certeq.estimate` is sharper.
+    Not for utilities that are not Lipschitz; as a confidence interval it is loose, and `certeq.estimate` is sharper.
 
     Parameters
     ----------
@@ -299,8 +299,8 @@ def mse_bound(
     (`central_moment`); and for losses in an interval of length ``width``: 2 (Var u(X - t*) + width^2 sigma1^2) / m.
     The printed T is the L_q norm of X itself.
 
-    Not for Lipschitz utilities, where `mse_bound_lipschitz` falls as 1/m; not an error bar, which `certeq.estimate`
-    gives.
+    Not for Lipschitz utilities, where `mse_bound_lipschitz` falls as 1/m; not a confidence interval, which
+    `certeq.estimate` gives.
 
     Parameters
     ----------
@@ -426,7 +426,8 @@ def gradient_mse_bound(
     Printed: 2 (M sigma1^2 + T^2)/m, **false** by a factor M. Corrected: 2 (M^2 sigma1^2 + T^2)/m.
 
     Not for gradients without a bound: M is the largest norm of a sample's gradient, sigma1^2 the variance of u'(X - t*)
-    and T the root of the mean squared distance of u' grad F from its mean. Not an error bar either, but a worst case.
+    and T the root of the mean squared distance of u' grad F from its mean. Not a confidence interval either,
+    but a worst case.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ class HMCR(CoherentRisk):
     Parameters
     ----------
     p : float
-        Order of the norm, at least 1: 1 is CVaR, 2 the second-moment coherent risk. Larger ones fear the tail more.
+        Order of the norm, at least 1: 1 is CVaR, 2 the second-moment coherent risk. Larger ones weigh the tail more.
     alpha : float
         In (0, 1), as of `CVaR`: the risk is the largest loss where that has probability ``alpha**p`` or more.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Utility(Risk):
-    r"""A convex function u that says what risk means:  OCE_u(X) = inf_t  t + E[u(X - t)].
+    r"""A convex function u that defines a risk measure:  OCE_u(X) = inf_t  t + E[u(X - t)].
 
     A subclass writes each formula once, against the namespace ``xp`` it is handed.
 

@@ -246,7 +246,7 @@ class MonotoneMeanVariance(Utility):
     ----------
     a : float
         Power, at least 2. With a = 2 OCE equals mean + variance/2 whenever no loss is more than 1 below the mean;
-        larger powers fear the tail more.
+        larger powers weigh the tail more.
 
     See Also
     --------
@@ -260,8 +260,8 @@ class MonotoneMeanVariance(Utility):
     Notes
     -----
     The unit is built in: losses are compared with 1. Use ``scaled`` when a loss that matters is not of size 1.
-    Not for heavy tails: error bars need 2a finite moments, and on Student t(5) losses with a >= 2.5 they cannot be
-    trusted.
+    Not for heavy tails: confidence intervals need 2a finite moments, and on Student t(5) losses with a >= 2.5 they
+    cannot be trusted.
 
     References
     ----------
@@ -333,8 +333,8 @@ class Quartic(Utility):
     r"""Quartic risk: :math:`u(x) = w^4 - 1` with :math:`w = (x + 1)^+`.
 
     Not normalized: OCE(0) = -(3/4) 4**(-1/3) = -0.4725. Use ``Quartic().normalized()`` for a risk of 0 at 0, and
-    ``scaled`` to choose the unit of loss. Equals 4 times the utility of ``MonotoneMeanVariance(a=4)``. Error bars
-    need eight finite moments: do not trust them on heavy tails.
+    ``scaled`` to choose the unit of loss. Equals 4 times the utility of ``MonotoneMeanVariance(a=4)``. Its
+    confidence intervals need eight finite moments: do not trust them on heavy tails.
 
     See Also
     --------

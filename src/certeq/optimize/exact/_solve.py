@@ -508,6 +508,6 @@ def unbounded_error(problem: Problem, along: Vector) -> UnboundedError:
     return UnboundedError(
         f"The problem is unbounded under {problem.risk}: the objective falls for ever along {named}"
         f"{', ...' if np.sum(np.abs(direction) > 1e-6) > 3 else ''}, which no bound or row limits. "
-        "Add bounds, a budget or a utility that fears such losses.",
+        "Add bounds, a budget or a utility that weighs such losses more.",
         direction,
     )
