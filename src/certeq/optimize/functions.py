@@ -218,7 +218,8 @@ class WeightedSum:
 class SumMinimum(NamedTuple):
     """The minimum of an objective over a polyhedron: point, proved bound, multipliers of G, and slopes of the terms.
 
-    The slopes are those of the tilts that the bound was proved with; None of terms that have but one.
+    The slopes are those of the tilts that the bound was proved with; None of terms that have but one. ``size`` is what
+    the solver's own gap was taken relative to.
     """
 
     v: Vector
@@ -227,6 +228,7 @@ class SumMinimum(NamedTuple):
     rows: Vector
     slopes: list[Vector | None]
     iterations: int
+    size: float
 
 
 def minimize_objective(
@@ -272,6 +274,7 @@ def minimize_objective(
         found.multipliers["G"],
         slopes,
         found.iterations,
+        found.gap / found.relative_gap if found.relative_gap > 0.0 else 0.0,
     )
 
 

@@ -197,7 +197,8 @@ class _Limited:
             free = self._point(found.v)
             self.lower, self.radius = found.lower_bound, found.radius
             if self._worst(free) <= 0.0:
-                self.best = free
+                # Its answer is the answer, and what it is measured by as well: losses that cancel have no size.
+                self.best, self.floor = free, max(self.floor, found.size)
                 return self._result()
         self.best = inside = self._inside() if inside is None else inside
         self.known = [inside] if free is None else [free, inside]
