@@ -21,7 +21,7 @@ def test_every_public_name_is_there_and_documented():
 
 @pytest.mark.parametrize("package", ["utilities", "risk", "optimize", "torch", "portfolio", "learn", "report", "data"])
 def test_packages_list_what_they_hold(package):
-    extra = {"torch": "torch", "portfolio": "skfolio", "learn": "sklearn", "report": "plotly", "data": "pandas"}.get(
+    extra = {"torch": "torch", "portfolio": "skfolio", "learn": "skorch", "report": "plotly", "data": "pandas"}.get(
         package
     )
     if extra:

@@ -53,6 +53,8 @@ def test_a_missing_extra_is_named(blocked, code, line):
 
 
 def test_public_names():
+    pytest.importorskip("skorch", reason="networks need the extra [learn]")
+    pytest.importorskip("uncertainty_toolbox", reason="calibration needs the extra [uq]")
     assert dir(certeq.learn) == sorted(certeq.learn.__all__)
     for name in certeq.learn.__all__:
         assert getattr(certeq.learn, name).__doc__

@@ -14,6 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import certeq as ce
+
+pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
 from certeq.learn import (
     MVERegressor,
     OCEClassifier,

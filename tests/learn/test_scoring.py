@@ -20,6 +20,9 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import certeq as ce
+
+pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
 from certeq.learn import MVERegressor, OCEClassifier, OCENetworkRegressor, OCERegressor, oce_scorer, sample_losses
 
 

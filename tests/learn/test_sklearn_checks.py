@@ -10,6 +10,9 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import certeq as ce
+
+pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
 from certeq.learn import (
     DeepEnsembleRegressor,
     MVERegressor,

@@ -7,6 +7,9 @@ import pytest
 import torch
 
 import certeq as ce
+
+pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
 from certeq.learn import DeepEnsembleRegressor, GaussianNLL, MVERegressor, calibration, toy_heteroscedastic
 from certeq.torch import OCELoss
 
