@@ -12,7 +12,7 @@ import pytest
 
 import certeq as ce
 from certeq.report import HeldLimit, Strategy, figures, render, save
-from certeq.report._charts_holdings import days_differ
+from certeq.report._charts_holdings import days_chart, days_differ
 from certeq.report._charts_paths import time_charts
 from certeq.report._report import _cards
 from certeq.report._study import Tail
@@ -21,8 +21,7 @@ from certeq.report.page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
 
-KEYS = ["risk", "wealth", "drawdowns", "weights", "losses", "days", "contributions", "frontier", "sensitivity"]
-KEYS.append("outcome")
+KEYS = ["risk", "wealth", "drawdowns", "weights", "losses", "contributions", "frontier", "sensitivity", "outcome"]
 
 
 class Elements(HTMLParser):
@@ -243,6 +242,24 @@ def test_charts_that_show_nothing_are_left_out():
     flat = Tail(np.arange(40.0), 1.0, 30.0, np.where(np.arange(40) >= 20, 0.05, 0.0))
     assert not days_differ(flat)
     assert days_differ(Tail(flat.losses, 1.0, 30.0, flat.losses / flat.losses.sum()))
+
+
+def test_days_are_not_listed_under_cvar():
+    """Ties at the VaR, as an optimal portfolio has them, share the rest of the weight in parts that say nothing."""
+    losses = np.array([0.0] * 30 + [5.0] * 4 + [7.0, 8.0])
+    parts = np.array([0.0] * 30 + [0.01, 0.04, 0.15, 0.2] + [0.3, 0.3])
+    assert not days_differ(Tail(losses, 7.0, 5.0, parts))
+    few = study(["A", "B"], days=120)  # three days of 60 in the tail, all others of weight 0
+    assert "by weight</h2>" not in render(few)
+    assert "by weight</h2>" in render(replace(few, focus="Entropic"))
+
+
+def test_no_day_of_weight_zero_is_listed():
+    few = study(["A", "B"], days=120)
+    tail = Tail(np.arange(60.0), 50.0, 40.0, np.where(np.arange(60) >= 57, np.arange(60) / 174.0, 0.0))
+    shown = days_chart(few, tail)
+    assert len(shown.table.rows) == len(shown.traces[0]["text"]) == 3
+    assert not any("as 0.0 " in text for text in shown.traces[0]["text"])
 
 
 def test_dust_is_not_held():

@@ -138,7 +138,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     assert strategy.utility is not None  # the study has checked it
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
     charts = [risk_chart(study, found), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
-    if days_differ(tail):
+    if days_differ(tail, strategy.utility):
         charts.append(days_chart(study, tail))
     if shares_differ(study, tail):
         charts.append(contributions_chart(study, tail))
