@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, Strategy, figures, render, save
+from certeq.report import HeldLimit, Strategy, differences, figures, render, save, why_not_compared
 from certeq.report._charts_holdings import days_chart, days_differ
 from certeq.report._charts_paths import time_charts
 from certeq.report._report import _cards
@@ -303,3 +303,26 @@ def test_what_the_mouse_can_do_is_not_printed(text):
 def test_the_first_chart_has_a_short_axis(data):
     (risk,) = (chart for chart in data["charts"] if chart["key"] == "risk")
     assert risk["layout"]["xaxis"]["title"]["text"] == "CVaR 95 %, held out"  # a longer one is cut at 390 pixels
+
+
+def test_no_significance_in_sample():
+    """A test takes no account of weights that were chosen on the same days."""
+    whole = study(["A", "B"], days=300, held_out=False)
+    assert differences(whole) == ()
+    assert "chosen on the same days" in why_not_compared(whole)
+    words = " ".join(Elements(render(whole)).words)
+    assert not re.search(r"p = |p-value[s]? adjusted|Adjusted p|significant|may be chance", words)
+    assert "Which strategies differ" not in words
+    assert "so that no test can judge the difference" in words
+    assert "Strategies are not compared in CVaR 95 %: the weights were chosen on the same days" in words
+    assert "Which strategies differ" in render(study(["A", "B"], days=300))
+
+
+def test_few_held_out_returns_have_no_intervals_anywhere():
+    few = study(["A", "B"], days=110)  # 55 are held out
+    words = " ".join(Elements(render(few)).words)
+    assert not re.search(r"-?\d+\.\d+ to -?\d+\.\d+", " ".join(certificate_table(few).rows[0]))
+    assert "Below each value" not in words
+    assert "confidence interval" not in words.replace("No confidence intervals: they take at least 60 days", "")
+    assert "No confidence intervals: they take at least 60 days; found 55." in words
+    assert "Below each value" in render(study(["A", "B"], days=130))

@@ -35,6 +35,7 @@ from certeq.report._tables import (
     differences_caption,
     differences_table,
     figures,
+    has_intervals,
     limits_caption,
     limits_table,
     metrics_caption,
@@ -205,6 +206,9 @@ def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> str:
     )
     # Whether two intervals overlap says little: both strategies saw the same dates, so they are compared on these.
     pair = next((pair for pair in pairs if {pair.riskier, pair.other} == {study.focus, other}), None)
+    if pair is None and where == "In sample":
+        plural = study.frequency.plural
+        return f"{text}; the weights were chosen on these {plural}, so that no test can judge the difference."
     if pair is None or not np.isfinite(pair.adjusted):
         return f"{text}."
     said = "the difference is significant" if pair.adjusted < 0.05 else "the difference may be chance"
@@ -282,6 +286,8 @@ def _about_gap(study: Study) -> str:
     )
     if study.in_sample:
         return text + "."
+    if not has_intervals(study):
+        return text + ": for those see the held-out OCE."
     return text + (
         ": for those see the held-out OCE, with its 95 % confidence interval, which allows for clusters of "
         f"volatility. An unreliable one rests on too few {study.frequency.plural}, or on a tail too heavy for its "

@@ -101,14 +101,25 @@ def metrics_caption(study: AnyStudy, level: float = 0.95) -> str:
     what = "; ".join(f"{metric.label}: {metric.explain(study.frequency)}" for metric in METRICS)
     periods, block = study.frequency.plural, block_length(study.frequency.periods_per_year)
     reason = f" {why_not_compared(study)}".rstrip()
-    return (
-        f"Computed on {study.judged_how}. Below each value its {100 * level:g} % confidence interval: of return, CVaR "
+    about = (
+        f"Below each value its {100 * level:g} % confidence interval: of return, CVaR "
         f"and EVaR by the long-run variance of the {periods}, of the others from {REPLICATES} bootstrap replicates, "
         f"drawn in blocks of {block} {periods} on average. The intervals reflect the sampling of these {periods}, not "
         "the estimation of the weights; for CDaR they are rough, because resampling breaks up drawdowns. Overlapping "
-        f"intervals do not say that two strategies are alike: {periods} are shared. ★ marks the best value. "
-        f"{what}.{reason}"
+        f"intervals do not say that two strategies are alike: {periods} are shared."
     )
+    if not has_intervals(study):
+        about = f"No confidence intervals: they take at least {_least(study):g} {periods}; found {len(study.dates)}."
+    return f"Computed on {study.judged_how}. {about} ★ marks the best value. {what}.{reason}"
+
+
+def has_intervals(study: AnyStudy) -> bool:
+    """Whether there are returns enough for intervals, which are then on the whole page or nowhere on it."""
+    return len(study.dates) >= _least(study)
+
+
+def _least(study: AnyStudy) -> float:
+    return least_returns(block_length(study.frequency.periods_per_year))
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,9 @@ class Pair:
 
 
 def differences(study: AnyStudy) -> tuple[Pair, ...]:
-    """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
+    """All pairs of strategies, compared return by return in CVaR 95 %.
+
+    None where fewer than 60 returns were judged on, or where nothing was held out: `why_not_compared` says which.
 
     Parameters
     ----------
@@ -226,9 +239,12 @@ def why_not_compared(study: AnyStudy) -> str:
     >>> why_not_compared(study)
     'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
     """
-    least = least_returns(block_length(study.frequency.periods_per_year))
+    least = _least(study)
     if len(study.judged) < 2:
         reason = f"that takes two of them; found {len(study.judged)}"
+    elif isinstance(study, Study) and study.in_sample:
+        # Of many portfolios the one that did best here was chosen; a test of two given ones takes no account of that.
+        reason = f"the weights were chosen on the same {study.frequency.plural}, of which a p-value takes no account"
     elif len(study.dates) < least:
         reason = f"that takes at least {least:g} {study.frequency.plural}; found {len(study.dates)}"
     else:
@@ -459,6 +475,8 @@ def _held_out(study: Study, strategy: Strategy) -> str:
     if strategy.weights is None or strategy.utility is None:
         return "n/a"
     found = estimate(-study.judged_returns(strategy), strategy.utility, dependence="auto")
+    if not has_intervals(study):
+        return percent(found.value, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a mark shows that there are any
         low, high = found.interval(0.95)
