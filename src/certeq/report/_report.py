@@ -35,15 +35,17 @@ from certeq.report._tables import (
     differences_caption,
     differences_table,
     figures,
-    has_intervals,
     limits_caption,
     limits_table,
     metrics_caption,
     metrics_table,
+    reliability_table,
     run_table,
+    shown_pairs,
 )
 from certeq.report._walk import AnyStudy, WalkStudy
 from certeq.report.page import Section, figure_section, page, table_section
+from certeq.report.reliability import Doubt, doubts, has_intervals, mark
 
 
 def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
@@ -138,7 +140,9 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     strategy = study.focused
     assert strategy.utility is not None  # the study has checked it
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
-    charts = [risk_chart(study, found), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
+    pairs = differences(study)
+    doubted = _doubted(study, pairs)
+    charts = [risk_chart(study, found, doubted), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
     if days_differ(tail, strategy.utility):
         charts.append(days_chart(study, tail))
     if shares_differ(study, tail):
@@ -148,49 +152,53 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     if study.sensitivity is not None:
         charts += sensitivity_charts(study, study.sensitivity)
     risk, wealth, *others = [figure_section(chart) for chart in charts]
-    pairs = differences(study)
     parts = [
         risk,
         wealth,
-        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found, doubted)),
         *_against(study),
         *_differences(study, pairs),
+        *_reliability(study, doubted),
         *_limits(study),
         *others,
         table_section("certificate", "Optimality certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
-    return page(study.title, f"{_finding(study, found, pairs)} {_lead(study)}", _cards(study, found), parts, charts)
+    lead = f"{_finding(study, found, pairs, doubted)} {_lead(study)}"
+    return page(study.title, lead, _cards(study, found), parts, charts)
 
 
 def _render_walk(study: WalkStudy, found: Figures) -> str:
-    charts = [risk_chart(study, found), *time_charts(study), rolling_chart(study), weights_over_time(study)]
+    pairs = differences(study)
+    doubted = _doubted(study, pairs)
+    charts = [risk_chart(study, found, doubted), *time_charts(study), rolling_chart(study), weights_over_time(study)]
     charts.append(trades_chart(study))
     risk, wealth, *others = [figure_section(chart) for chart in charts]
     about = "Compounded within the year; drawdowns are measured from the last peak of all years."
-    pairs = differences(study)
     parts = [
         risk,
         wealth,
-        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found, doubted)),
         *_against(study),
         *_differences(study, pairs),
+        *_reliability(study, doubted),
         table_section("years", f"Years of {study.focus}", about, yearly_table(study)),
         *others,
         table_section("run", "What was run", "", walk_run_table(study)),
     ]
     lead = f"{len(study.focused.starts)} portfolios, held one after the other from {study.dates[0]:%Y-%m-%d} to "
-    lead = f"{_finding(study, found, pairs)} {lead}{study.dates[-1]:%Y-%m-%d}."
+    lead = f"{_finding(study, found, pairs, doubted)} {lead}{study.dates[-1]:%Y-%m-%d}."
     return page(study.title, lead, _walk_cards(study, found), parts, charts)
 
 
-def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> str:
+def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...], doubted: tuple[Doubt, ...] = ()) -> str:
     """The result in a sentence: the risk of the strategy in focus beside that of equal weights, or of the next best."""
     value, low, high = found[study.focus]["cvar"]
     where = "In sample" if isinstance(study, Study) and study.in_sample else "Held out"
     text = f"{where}, the strategy {study.focus} has a CVaR 95 % of {percent(value, 2)} a {study.frequency.period}"
     if np.isfinite([low, high]).all():
-        text += f" (95 % confidence interval {percent(low, 2)} to {percent(high, 2)})"
+        doubtful = ", unreliable" if mark(doubted, study.focus, "CVaR 95 %") else ""
+        text += f" (95 % confidence interval {percent(low, 2)} to {percent(high, 2)}{doubtful})"
     others = [name for name in found if name != study.focus]
     if not others:
         return f"{text}."
@@ -214,7 +222,8 @@ def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> str:
     said = "the difference is significant" if pair.adjusted < 0.05 else "the difference may be chance"
     many = f", adjusted for {len(pairs)} pairs" if len(pairs) > 1 else ""
     period = study.frequency.period
-    return f"{text}; compared {period} by {period}, {said} (p = {pair.adjusted:.2g}{many})."
+    doubtful = ", unreliable" if pair.found.warnings else ""
+    return f"{text}; compared {period} by {period}, {said} (p = {pair.adjusted:.2g}{many}{doubtful})."
 
 
 def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
@@ -243,6 +252,18 @@ def _against(study: AnyStudy) -> list[Section]:
     if study.against is None:
         return []
     return [table_section("benchmark", "Against the benchmark", benchmark_caption(study), benchmark_table(study))]
+
+
+def _doubted(study: AnyStudy, pairs: tuple[Pair, ...]) -> tuple[Doubt, ...]:
+    """Why intervals of the page are unreliable: of differences only those that it shows."""
+    return doubts(study, shown_pairs(study, pairs))
+
+
+def _reliability(study: AnyStudy, doubted: tuple[Doubt, ...]) -> list[Section]:
+    if not doubted:
+        return []
+    about = "The intervals that are marked as unreliable on this page, by figure and strategy."
+    return [table_section("reliability", "Unreliable intervals", about, reliability_table(study, doubted))]
 
 
 def _differences(study: AnyStudy, pairs: tuple[Pair, ...]) -> list[Section]:
@@ -289,7 +310,5 @@ def _about_gap(study: Study) -> str:
     if not has_intervals(study):
         return text + ": for those see the held-out OCE."
     return text + (
-        ": for those see the held-out OCE, with its 95 % confidence interval, which allows for clusters of "
-        f"volatility. An unreliable one rests on too few {study.frequency.plural}, or on a tail too heavy for its "
-        "formula."
+        ": for those see the held-out OCE, with its 95 % confidence interval, which allows for clusters of volatility."
     )

@@ -17,9 +17,10 @@ from certeq.data import Frequency
 from certeq.report._chart import PageTable, percent
 from certeq.report._study import Strategy, Study
 from certeq.report._walk import AnyStudy
-from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, least_returns, measure
+from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, measure
 from certeq.report.page import plain
-from certeq.risk import Difference, difference, estimate, oce
+from certeq.report.reliability import MARK, Doubt, has_intervals, held_out_estimate, least_periods, mark, reasons
+from certeq.risk import Difference, difference, oce
 from certeq.utilities import CVaR
 
 Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and high by strategy and key
@@ -75,7 +76,7 @@ def figures(study: AnyStudy, level: float = 0.95) -> Figures:
     return found
 
 
-def metrics_table(study: AnyStudy, found: Figures) -> PageTable:
+def metrics_table(study: AnyStudy, found: Figures, doubted: tuple[Doubt, ...] = ()) -> PageTable:
     """One row per strategy; each cell is a value, a line break and its interval. The best value carries a star."""
     best = {
         metric.key: _best([row[metric.key][0] for row in found.values()], metric.more_is_better) for metric in METRICS
@@ -89,7 +90,10 @@ def metrics_table(study: AnyStudy, found: Figures) -> PageTable:
         for metric in METRICS:
             value, low, high = found[strategy.name][metric.key]
             star = "★ " if len(found) > 1 and value == best[metric.key] else ""
-            bars = f"\n{_bare(metric.show(low))} to {_bare(metric.show(high))}" if np.isfinite(low) else ""
+            bars = ""
+            if np.isfinite(low):
+                bars = f"\n{_bare(metric.show(low))} to {_bare(metric.show(high))}"
+                bars += mark(doubted, strategy.name, metric.label)
             cells.append(f"{star}{metric.show(value)}{bars}")
         rows.append((strategy.name, *cells))
     head = ("Strategy", *[metric.label for metric in METRICS])
@@ -109,17 +113,10 @@ def metrics_caption(study: AnyStudy, level: float = 0.95) -> str:
         f"intervals do not say that two strategies are alike: {periods} are shared."
     )
     if not has_intervals(study):
-        about = f"No confidence intervals: they take at least {_least(study):g} {periods}; found {len(study.dates)}."
+        about = (
+            f"No confidence intervals: they take at least {least_periods(study):g} {periods}; found {len(study.dates)}."
+        )
     return f"Computed on {study.judged_how}. {about} ★ marks the best value. {what}.{reason}"
-
-
-def has_intervals(study: AnyStudy) -> bool:
-    """Whether there are returns enough for intervals, which are then on the whole page or nowhere on it."""
-    return len(study.dates) >= _least(study)
-
-
-def _least(study: AnyStudy) -> float:
-    return least_returns(block_length(study.frequency.periods_per_year))
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ def why_not_compared(study: AnyStudy) -> str:
     >>> why_not_compared(study)
     'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
     """
-    least = _least(study)
+    least = least_periods(study)
     if len(study.judged) < 2:
         reason = f"that takes two of them; found {len(study.judged)}"
     elif isinstance(study, Study) and study.in_sample:
@@ -254,18 +251,27 @@ def why_not_compared(study: AnyStudy) -> str:
 
 def differences_table(study: AnyStudy, pairs: tuple[Pair, ...]) -> PageTable:
     """Every strategy beside the one of least CVaR on these days."""
-    beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
-    least = next((strategy.name for strategy in study.judged if strategy.name not in beaten), pairs[0].other)
-    rows = []
-    for pair in sorted((pair for pair in pairs if pair.other == least), key=lambda pair: pair.found.value):
+    rows, least = [], _of_least_risk(study, pairs)
+    for pair in shown_pairs(study, pairs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             low, high = pair.found.interval(0.95)
-        shown = f"{_bare(percent(low, 3))} to {percent(high, 3)}"
+        shown = f"{_bare(percent(low, 3))} to {percent(high, 3)}{MARK if pair.found.warnings else ''}"
         verdict = "yes" if pair.differs else "cannot be told"
         rows.append((pair.riskier, percent(pair.found.value, 3), shown, f"{pair.adjusted:.2g}", verdict))
     head = ("Strategy", f"CVaR 95 % above {plain(least, 40)}", "95 % confidence interval", "Adjusted p", "Riskier?")
     return PageTable(head, tuple(rows), frozenset(range(1, 4)))
+
+
+def shown_pairs(study: AnyStudy, pairs: tuple[Pair, ...]) -> list[Pair]:
+    """The pairs that `differences_table` shows, by their difference."""
+    least = _of_least_risk(study, pairs) if pairs else ""
+    return sorted((pair for pair in pairs if pair.other == least), key=lambda pair: pair.found.value)
+
+
+def _of_least_risk(study: AnyStudy, pairs: tuple[Pair, ...]) -> str:
+    beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
+    return next((strategy.name for strategy in study.judged if strategy.name not in beaten), pairs[0].other)
 
 
 def differences_caption(pairs: tuple[Pair, ...]) -> str:
@@ -307,6 +313,12 @@ def differences_sentence(pairs: tuple[Pair, ...]) -> str:
 
 def _counted(pairs: int) -> str:
     return "1 pair" if pairs == 1 else f"{pairs} pairs"
+
+
+def reliability_table(study: AnyStudy, doubted: tuple[Doubt, ...]) -> PageTable:
+    """Why intervals are marked as unreliable: each reason once, with the intervals that it speaks of."""
+    rows = tuple(reasons(doubted, [strategy.name for strategy in study.judged]))
+    return PageTable(("Interval", "Why it is unreliable"), rows)
 
 
 def benchmark_table(study: AnyStudy) -> PageTable:
@@ -472,16 +484,16 @@ def asked_and_written(study: AnyStudy) -> list[tuple[str, str]]:
 
 
 def _held_out(study: Study, strategy: Strategy) -> str:
-    if strategy.weights is None or strategy.utility is None:
+    found = held_out_estimate(study, strategy)
+    if found is None:
         return "n/a"
-    found = estimate(-study.judged_returns(strategy), strategy.utility, dependence="auto")
     if not has_intervals(study):
         return percent(found.value, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a mark shows that there are any
         low, high = found.interval(0.95)
-    mark = " (unreliable)" if found.warnings else ""
-    return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{mark}"
+    doubtful = MARK if found.warnings else ""
+    return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{doubtful}"
 
 
 def _gap(strategy: Strategy) -> str:
