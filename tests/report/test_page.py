@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, Strategy, differences, figures, render, save, why_not_compared
+from certeq.report import HeldLimit, Strategy, differences, figures, gain_in_words, render, save, why_not_compared
 from certeq.report._charts_holdings import days_chart, days_differ
 from certeq.report._charts_paths import time_charts
-from certeq.report._report import _cards
+from certeq.report._report import _cards, _finding
 from certeq.report._study import Tail
-from certeq.report._tables import certificate_table
+from certeq.report._tables import certificate_table, limits_caption, limits_table
 from certeq.report.page import data_block, distinct, in_chart, plain
 
 from .conftest import HOSTILE, study
@@ -326,3 +326,31 @@ def test_few_held_out_returns_have_no_intervals_anywhere():
     assert "confidence interval" not in words.replace("No confidence intervals: they take at least 60 days", "")
     assert "No confidence intervals: they take at least 60 days; found 55." in words
     assert "Below each value" in render(study(["A", "B"], days=130))
+
+
+def test_a_limit_on_the_tracking_error_is_that_of_a_year():
+    """As it is given on the command line, and as the table of the benchmark shows it."""
+    whole = study(["A", "B"], days=300)
+    limits = (HeldLimit("max_tracking_error=0.00504", 0.00504, 0.00504, 0.05), HeldLimit("EVaR <= 0.04", 0.04, 0.03, 0))
+    index = Strategy("IDX", None, returns=whole.judged_on["A"].to_numpy())
+    mine = replace(whole.strategies[0], limits=limits, goal="maximize_return")
+    limited = replace(whole, strategies=(mine, index))
+    name, level, value, _, gain = limits_table(limited).rows[0]
+    assert name == "Tracking error against IDX, a year"
+    assert level == value == "8.001 %"
+    assert gain == gain_in_words("maximize_return", 0.05 / np.sqrt(252), limited.frequency)  # for 0.01 % a year
+    assert limits_table(limited).rows[1][1:3] == ("4.000 %", "3.000 %")
+    assert "a tracking error is that of a year" in limits_caption(limited)
+    assert "tracking error" not in limits_caption(replace(limited, strategies=(replace(mine, limits=limits[1:]),)))
+
+
+def test_the_first_sentence_compares_with_the_benchmark_that_was_named():
+    whole = study(["A", "B"], days=300)
+    index = Strategy("IDX", None, returns=whole.judged_on["A"].to_numpy())
+    against = replace(whole, strategies=(*whole.strategies, index))
+    sentence = _finding(against, figures(against), differences(against))
+    pair = next(p for p in differences(against) if {p.riskier, p.other} == {"CVaR", "IDX"})
+    assert re.search(r"\d+ % (below|above) IDX \(", sentence)
+    assert f"p = {pair.adjusted:.2g}" in sentence
+    assert "Equal weights" not in sentence
+    assert "Equal weights" in _finding(whole, figures(whole), differences(whole))

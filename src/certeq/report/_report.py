@@ -141,7 +141,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     assert strategy.utility is not None  # the study has checked it
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
     pairs = differences(study)
-    doubted = _doubted(study, pairs)
+    doubted = _doubted(study, found, pairs)
     charts = [risk_chart(study, found, doubted), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
     if days_differ(tail, strategy.utility):
         charts.append(days_chart(study, tail))
@@ -170,7 +170,7 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
 
 def _render_walk(study: WalkStudy, found: Figures) -> str:
     pairs = differences(study)
-    doubted = _doubted(study, pairs)
+    doubted = _doubted(study, found, pairs)
     charts = [risk_chart(study, found, doubted), *time_charts(study), rolling_chart(study), weights_over_time(study)]
     charts.append(trades_chart(study))
     risk, wealth, *others = [figure_section(chart) for chart in charts]
@@ -192,17 +192,16 @@ def _render_walk(study: WalkStudy, found: Figures) -> str:
 
 
 def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...], doubted: tuple[Doubt, ...] = ()) -> str:
-    """The result in a sentence: the risk of the strategy in focus beside that of equal weights, or of the next best."""
+    """The result in a sentence: the risk of the strategy in focus beside that of what it is compared with."""
     value, low, high = found[study.focus]["cvar"]
     where = "In sample" if isinstance(study, Study) and study.in_sample else "Held out"
     text = f"{where}, the strategy {study.focus} has a CVaR 95 % of {percent(value, 2)} a {study.frequency.period}"
     if np.isfinite([low, high]).all():
         doubtful = ", unreliable" if mark(doubted, study.focus, "CVaR 95 %") else ""
         text += f" (95 % confidence interval {percent(low, 2)} to {percent(high, 2)}{doubtful})"
-    others = [name for name in found if name != study.focus]
-    if not others:
+    other = _compared_with(study, found)
+    if other is None:
         return f"{text}."
-    other = "Equal weights" if "Equal weights" in others else min(others, key=lambda name: found[name]["cvar"][0])
     its = found[other]["cvar"][0]
     if its <= 0.0:
         return f"{text}; {other} {percent(its, 2)}."
@@ -224,6 +223,15 @@ def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...], doubted: 
     period = study.frequency.period
     doubtful = ", unreliable" if pair.found.warnings else ""
     return f"{text}; compared {period} by {period}, {said} (p = {pair.adjusted:.2g}{many}{doubtful})."
+
+
+def _compared_with(study: AnyStudy, found: Figures) -> str | None:
+    """The benchmark that was named; else equal weights; else the next best."""
+    others = [name for name in found if name != study.focus]
+    for name in (study.against, "Equal weights"):
+        if name in others:
+            return name
+    return min(others, key=lambda name: found[name]["cvar"][0], default=None)
 
 
 def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
@@ -254,9 +262,10 @@ def _against(study: AnyStudy) -> list[Section]:
     return [table_section("benchmark", "Against the benchmark", benchmark_caption(study), benchmark_table(study))]
 
 
-def _doubted(study: AnyStudy, pairs: tuple[Pair, ...]) -> tuple[Doubt, ...]:
-    """Why intervals of the page are unreliable: of differences only those that it shows."""
-    return doubts(study, shown_pairs(study, pairs))
+def _doubted(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> tuple[Doubt, ...]:
+    """Why intervals of the page are unreliable: of differences only those that its table or first sentence shows."""
+    shown, told = shown_pairs(study, pairs), {study.focus, _compared_with(study, found)}
+    return doubts(study, [pair for pair in pairs if pair in shown or {pair.riskier, pair.other} == told])
 
 
 def _reliability(study: AnyStudy, doubted: tuple[Doubt, ...]) -> list[Section]:

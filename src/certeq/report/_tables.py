@@ -15,7 +15,7 @@ import numpy as np
 
 from certeq.data import Frequency
 from certeq.report._chart import PageTable, percent
-from certeq.report._study import Strategy, Study
+from certeq.report._study import HeldLimit, Strategy, Study
 from certeq.report._walk import AnyStudy
 from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, measure
 from certeq.report.page import plain
@@ -360,15 +360,24 @@ def benchmark_caption(study: AnyStudy) -> str:
 
 
 def limits_table(study: Study) -> PageTable:
-    """The limits on risks of the strategy in focus: what binds, and what more of it would have brought."""
+    """The limits on risks of the strategy in focus: what binds, and what more of it would have brought.
+
+    A tracking error is shown per year, as the table of the benchmark has it; other risks are those of a period.
+    """
     rows = []
     for limit in study.focused.limits:
-        more = gain_in_words(study.focused.goal, limit.multiplier, study.frequency) if limit.binds else "nothing"
+        year = np.sqrt(study.frequency.periods_per_year) if _is_tracking_error(limit) else 1.0
+        # A basis point more a year is less than one a period, and brings less.
+        more = gain_in_words(study.focused.goal, limit.multiplier / year, study.frequency) if limit.binds else "nothing"
         binds = "yes" if limit.binds else "no"
         name = plain(_limit_in_words(limit.name, study.against), 120)
-        rows.append((name, percent(limit.level, 3), percent(limit.value, 3), binds, more))
+        rows.append((name, percent(year * limit.level, 3), percent(year * limit.value, 3), binds, more))
     head = ("Limit", "Level", "At the weights", "Binds", "One basis point more would have brought")
     return PageTable(head, tuple(rows), frozenset({1, 2}))
+
+
+def _is_tracking_error(limit: HeldLimit) -> bool:
+    return limit.name.startswith("max_tracking_error")
 
 
 def _limit_in_words(name: str, against: str | None) -> str:
@@ -377,19 +386,21 @@ def _limit_in_words(name: str, against: str | None) -> str:
     >>> _limit_in_words("risk_limits[0], CVaR(alpha=0.05) <= 0.02", None)
     'CVaR(alpha=0.05)'
     >>> _limit_in_words("max_tracking_error=0.01", "IDX")
-    'Tracking error against IDX'
+    'Tracking error against IDX, a year'
     """
     benchmark = against or "the benchmark"
     if name.startswith("max_tracking_error"):
-        return f"Tracking error against {benchmark}"
+        return f"Tracking error against {benchmark}, a year"
     words = re.sub(r"^\w+\[\d+\], ", "", name).rpartition(" <= ")[0]
     return words.replace("what is lost against y", f"what is lost against {benchmark}")
 
 
 def limits_caption(study: Study) -> str:
     """How the last column is to be read."""
+    tracking = any(_is_tracking_error(limit) for limit in study.focused.limits)
     return (
-        f"Risks of the {study.frequency.adjective} losses on the data fitted on. The last column is the multiplier of "
+        f"Risks of the {study.frequency.adjective} losses on the data fitted on"
+        f"{'; a tracking error is that of a year' if tracking else ''}. The last column is the multiplier of "
         "the limit in words: what a level higher by 0.01 % would have changed, at first, all else being equal. It "
         "says nothing of other data."
     )
