@@ -17,6 +17,7 @@ from certeq.report._chart import (
     day,
     line,
     log_ticks,
+    number,
     percent,
     rounded,
     series,
@@ -302,7 +303,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         f"over this range of {label}."
     )
     rows = tuple(
-        (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
+        (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), number(f["annualized_sharpe_ratio"]))
         for value, f in zip(sweep.places, figures, strict=True)
     )
     table = PageTable((label, "Return a year", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))

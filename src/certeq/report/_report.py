@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from certeq._files import write_text
-from certeq.report._chart import percent
+from certeq.report._chart import number, percent
 from certeq.report._charts_holdings import (
     contributions_chart,
     days_chart,
@@ -241,7 +241,7 @@ def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
         ("Strategy", study.focus),
         ("CVaR 95 %, held out", percent(mine["cvar"][0], 2)),
         ("Return a year, held out", percent(mine["annualized_mean"][0])),
-        ("Sharpe, held out", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        ("Sharpe, held out", number(mine["annualized_sharpe_ratio"][0])),
         ("Turnover a year", percent(year * float(np.nansum(walk.turnover)), 0)),
         ("Costs a year", percent(year * float(walk.costs.sum()), 2)),
     ]
@@ -301,7 +301,7 @@ def _cards(study: Study, found: Figures) -> list[tuple[str, str]]:
         (f"CVaR 95 %, {where}", percent(mine["cvar"][0], 2)),
         (f"CDaR 95 %, {where}", percent(mine["cdar"][0])),
         (f"Return a year, {where}", percent(mine["annualized_mean"][0])),
-        (f"Sharpe, {where}", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        (f"Sharpe, {where}", number(mine["annualized_sharpe_ratio"][0])),
         ("Optimality gap of the fit", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
         ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
     ]

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from certeq.data import Frequency
-from certeq.report._chart import PageTable, percent
+from certeq.report._chart import PageTable, number, percent
 from certeq.report._study import HeldLimit, Strategy, Study
 from certeq.report._walk import AnyStudy
 from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, measure
@@ -328,7 +328,7 @@ def benchmark_table(study: AnyStudy) -> PageTable:
     rows = []
     for name, mine in found.items():
         away = mine - theirs
-        deviation = float(np.sqrt(year) * away.std(ddof=1))
+        deviation = float(np.sqrt(year) * away.std(ddof=1)) if len(away) > 1 else np.nan
         spread = float(theirs.var())
         beta = float(np.mean((mine - mine.mean()) * (theirs - theirs.mean()))) / spread if spread else np.nan
         excess = float(year * away.mean())
@@ -337,8 +337,8 @@ def benchmark_table(study: AnyStudy) -> PageTable:
                 name,
                 percent(excess, 2),
                 percent(deviation, 2),
-                f"{excess / deviation:.2f}" if deviation else "n/a",
-                f"{beta:.2f}",
+                number(excess / deviation) if deviation else "n/a",
+                number(beta),
                 percent(float(year * (mine.mean() - beta * theirs.mean())), 2),
                 percent(float(oce(-away, CVaR(TAIL))), 2),
                 percent(float((away < 0.0).mean()), 0),
