@@ -17,7 +17,7 @@ from certeq.report._charts_paths import time_charts
 from certeq.report._report import _cards, _finding
 from certeq.report._study import Tail
 from certeq.report._tables import certificate_table, limits_caption, limits_table
-from certeq.report.page import data_block, distinct, in_chart, plain
+from certeq.report.page import data_block, distinct, in_chart, in_page, plain
 
 from .conftest import HOSTILE, study
 
@@ -354,3 +354,21 @@ def test_the_first_sentence_compares_with_the_benchmark_that_was_named():
     assert f"p = {pair.adjusted:.2g}" in sentence
     assert "Equal weights" not in sentence
     assert "Equal weights" in _finding(whole, figures(whole), differences(whole))
+
+
+def test_names_cannot_turn_sentences_around():
+    """Characters that override the direction of text are written out, in the page and in its charts."""
+    name = "Mine\u202e\u2066\x1b"
+    whole = study(["A\u202e", "B"], days=300)
+    strategies = (replace(whole.strategies[0], name=name), *whole.strategies[1:])
+    turned = replace(whole, title="p\u202ex.csv \udcff", source="p\u202ex.csv", strategies=strategies, focus=name)
+    turned = replace(turned, notes=("a\u202enote",), parameters={"b\u202e": "c\u202e"})
+    page = render(turned)
+    page.encode()
+    elements = Elements(page)
+    texts = elements.words + [value or "" for _, attrs in elements.found for value in attrs.values()]
+    texts.append(json.dumps(json.loads(re.search(r'id="study">(.*?)</script>', page, re.S)[1]), ensure_ascii=False))
+    assert not any(re.search("[\u202a-\u202e\u2066-\u2069\x1b]", text) for text in texts)
+    assert any("p\\u202ex.csv \\udcff" in text for text in elements.words)
+    assert any("the strategy Mine\\u202e\\u2066\\x1b has a CVaR" in text for text in elements.words)
+    assert in_page("a\n\u00a0\u200d \u05d0") == "a\n\u00a0\u200d \u05d0"
