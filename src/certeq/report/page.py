@@ -222,4 +222,4 @@ def _named(name: str, stacked: bool) -> str:
 
 def _cell(text: str) -> str:
     first, _, small = text.partition("\n")
-    return in_page(first) + (f"<small>{in_page(small)}</small>" if small else "")
+    return f'<span class="value">{in_page(first)}</span><small>{in_page(small)}</small>' if small else in_page(first)
