@@ -140,6 +140,18 @@ def test_printed_on_a4_nothing_is_cut(browser, page):
     assert browser.requests() == []
 
 
+def test_on_a_phone_a_value_beside_an_unreliable_interval_stays_on_one_line(browser, hostile, tmp_path):
+    short = replace(hostile, judged_on=hostile.judged_on[:70])  # few days in the tail
+    browser.open(save(short, tmp_path / "short.html"), width=390)
+    assert "(unreliable)" in browser.evaluate("document.getElementById('metrics').textContent")
+    lines = browser.evaluate(
+        "[...document.querySelectorAll('#metrics td .value')].map((e) => {"
+        " const text = document.createRange(); text.selectNodeContents(e); return text.getClientRects().length; })"
+    )
+    assert set(lines) == {1}
+    assert browser.evaluate(BEYOND) == []
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_paper_has_every_chart_at_its_own_width(browser, page, width):
     """Printing does not wait until charts are drawn one by one, and a chart on paper has nothing of the screen."""

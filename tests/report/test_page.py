@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, Strategy, figures, render, save
-from certeq.report._charts_holdings import days_differ
+from certeq.report import HeldLimit, Strategy, differences, figures, gain_in_words, render, save, why_not_compared
+from certeq.report._charts_holdings import days_chart, days_differ
 from certeq.report._charts_paths import time_charts
-from certeq.report._report import _cards
+from certeq.report._report import _cards, _finding
 from certeq.report._study import Tail
-from certeq.report._tables import certificate_table
-from certeq.report.page import data_block, distinct, in_chart, plain
+from certeq.report._tables import certificate_table, limits_caption, limits_table
+from certeq.report.page import data_block, distinct, in_chart, in_page, plain
 
 from .conftest import HOSTILE, study
 
-KEYS = ["risk", "wealth", "drawdowns", "weights", "losses", "days", "contributions", "frontier", "sensitivity"]
-KEYS.append("outcome")
+KEYS = ["risk", "wealth", "drawdowns", "weights", "losses", "contributions", "frontier", "sensitivity", "outcome"]
 
 
 class Elements(HTMLParser):
@@ -245,6 +244,24 @@ def test_charts_that_show_nothing_are_left_out():
     assert days_differ(Tail(flat.losses, 1.0, 30.0, flat.losses / flat.losses.sum()))
 
 
+def test_days_are_not_listed_under_cvar():
+    """Ties at the VaR, as an optimal portfolio has them, share the rest of the weight in parts that say nothing."""
+    losses = np.array([0.0] * 30 + [5.0] * 4 + [7.0, 8.0])
+    parts = np.array([0.0] * 30 + [0.01, 0.04, 0.15, 0.2] + [0.3, 0.3])
+    assert not days_differ(Tail(losses, 7.0, 5.0, parts))
+    few = study(["A", "B"], days=120)  # three days of 60 in the tail, all others of weight 0
+    assert "by weight</h2>" not in render(few)
+    assert "by weight</h2>" in render(replace(few, focus="Entropic"))
+
+
+def test_no_day_of_weight_zero_is_listed():
+    few = study(["A", "B"], days=120)
+    tail = Tail(np.arange(60.0), 50.0, 40.0, np.where(np.arange(60) >= 57, np.arange(60) / 174.0, 0.0))
+    shown = days_chart(few, tail)
+    assert len(shown.table.rows) == len(shown.traces[0]["text"]) == 3
+    assert not any("as 0.0 " in text for text in shown.traces[0]["text"])
+
+
 def test_dust_is_not_held():
     whole = study()
     weights = np.full(whole.fitted_on.shape[1], 1e-5)
@@ -286,3 +303,72 @@ def test_what_the_mouse_can_do_is_not_printed(text):
 def test_the_first_chart_has_a_short_axis(data):
     (risk,) = (chart for chart in data["charts"] if chart["key"] == "risk")
     assert risk["layout"]["xaxis"]["title"]["text"] == "CVaR 95 %, held out"  # a longer one is cut at 390 pixels
+
+
+def test_no_significance_in_sample():
+    """A test takes no account of weights that were chosen on the same days."""
+    whole = study(["A", "B"], days=300, held_out=False)
+    assert differences(whole) == ()
+    assert "chosen on the same days" in why_not_compared(whole)
+    words = " ".join(Elements(render(whole)).words)
+    assert not re.search(r"p = |p-value[s]? adjusted|Adjusted p|significant|may be chance", words)
+    assert "Which strategies differ" not in words
+    assert "so that no test can judge the difference" in words
+    assert "Strategies are not compared in CVaR 95 %: the weights were chosen on the same days" in words
+    assert "Which strategies differ" in render(study(["A", "B"], days=300))
+
+
+def test_few_held_out_returns_have_no_intervals_anywhere():
+    few = study(["A", "B"], days=110)  # 55 are held out
+    words = " ".join(Elements(render(few)).words)
+    assert not re.search(r"-?\d+\.\d+ to -?\d+\.\d+", " ".join(certificate_table(few).rows[0]))
+    assert "Below each value" not in words
+    assert "confidence interval" not in words.replace("No confidence intervals: they take at least 60 days", "")
+    assert "No confidence intervals: they take at least 60 days; found 55." in words
+    assert "Below each value" in render(study(["A", "B"], days=130))
+
+
+def test_a_limit_on_the_tracking_error_is_that_of_a_year():
+    """As it is given on the command line, and as the table of the benchmark shows it."""
+    whole = study(["A", "B"], days=300)
+    limits = (HeldLimit("max_tracking_error=0.00504", 0.00504, 0.00504, 0.05), HeldLimit("EVaR <= 0.04", 0.04, 0.03, 0))
+    index = Strategy("IDX", None, returns=whole.judged_on["A"].to_numpy())
+    mine = replace(whole.strategies[0], limits=limits, goal="maximize_return")
+    limited = replace(whole, strategies=(mine, index))
+    name, level, value, _, gain = limits_table(limited).rows[0]
+    assert name == "Tracking error against IDX, a year"
+    assert level == value == "8.001 %"
+    assert gain == gain_in_words("maximize_return", 0.05 / np.sqrt(252), limited.frequency)  # for 0.01 % a year
+    assert limits_table(limited).rows[1][1:3] == ("4.000 %", "3.000 %")
+    assert "a tracking error is that of a year" in limits_caption(limited)
+    assert "tracking error" not in limits_caption(replace(limited, strategies=(replace(mine, limits=limits[1:]),)))
+
+
+def test_the_first_sentence_compares_with_the_benchmark_that_was_named():
+    whole = study(["A", "B"], days=300)
+    index = Strategy("IDX", None, returns=whole.judged_on["A"].to_numpy())
+    against = replace(whole, strategies=(*whole.strategies, index))
+    sentence = _finding(against, figures(against), differences(against))
+    pair = next(p for p in differences(against) if {p.riskier, p.other} == {"CVaR", "IDX"})
+    assert re.search(r"\d+ % (below|above) IDX \(", sentence)
+    assert f"p = {pair.adjusted:.2g}" in sentence
+    assert "Equal weights" not in sentence
+    assert "Equal weights" in _finding(whole, figures(whole), differences(whole))
+
+
+def test_names_cannot_turn_sentences_around():
+    """Characters that override the direction of text are written out, in the page and in its charts."""
+    name = "Mine\u202e\u2066\x1b"
+    whole = study(["A\u202e", "B"], days=300)
+    strategies = (replace(whole.strategies[0], name=name), *whole.strategies[1:])
+    turned = replace(whole, title="p\u202ex.csv \udcff", source="p\u202ex.csv", strategies=strategies, focus=name)
+    turned = replace(turned, notes=("a\u202enote",), parameters={"b\u202e": "c\u202e"})
+    page = render(turned)
+    page.encode()
+    elements = Elements(page)
+    texts = elements.words + [value or "" for _, attrs in elements.found for value in attrs.values()]
+    texts.append(json.dumps(json.loads(re.search(r'id="study">(.*?)</script>', page, re.S)[1]), ensure_ascii=False))
+    assert not any(re.search("[\u202a-\u202e\u2066-\u2069\x1b]", text) for text in texts)
+    assert any("p\\u202ex.csv \\udcff" in text for text in elements.words)
+    assert any("the strategy Mine\\u202e\\u2066\\x1b has a CVaR" in text for text in elements.words)
+    assert in_page("a\n\u00a0\u200d \u05d0") == "a\n\u00a0\u200d \u05d0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,6 +47,7 @@ from certeq.cli._options import (
 )
 from certeq.cli._portfolio import benchmarks, few, fitted, minimizer, split_rows, steps, swept
 from certeq.data import LEAST_ROWS, PriceData
+from certeq.risk import ReliabilityWarning
 
 if TYPE_CHECKING:
     from certeq.report import Strategy, Study
@@ -125,16 +127,21 @@ def run(
             from certeq.report import save
 
             save(study, target, force=force, found=found)
-        if as_json:
-            print_json(_facts(study, found, target))
-            return
         from certeq.report import differences, differences_sentence, why_not_compared
+        from certeq.report.reliability import doubts, reasons
 
+        pairs = differences(study)
+        doubted = doubts(study, pairs, held_out=False)  # of the intervals in the JSON
+        for which, reason in reasons(doubted, found):
+            warnings.warn(f"unreliable intervals ({which}): {reason}", ReliabilityWarning, stacklevel=1)  # told last
+        if as_json:
+            print_json(_facts(study, found, pairs, [str(doubt) for doubt in doubted], target))
+            return
         print_table(_table(study, found), "with --json" if target is None else "in the report")
         for strategy in study.strategies:
             if strategy.failure:
                 note(f"{strategy.name} {strategy.failure}")
-        if pairs := differences(study):
+        if pairs:
             print_sentence(differences_sentence(pairs))
         elif reason := why_not_compared(study):
             note(reason)
@@ -272,8 +279,10 @@ def _table(study: Study, found: Figures) -> Table:
     return table
 
 
-def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
-    from certeq.report import differences, why_not_compared
+def _facts(
+    study: Study, found: Figures, pairs: tuple[Any, ...], doubted: list[str], target: Path | None
+) -> dict[str, Any]:
+    from certeq.report import why_not_compared
 
     rows = []
     for strategy in study.strategies:
@@ -303,18 +312,26 @@ def _facts(study: Study, found: Figures, target: Path | None) -> dict[str, Any]:
                 "other": pair.other,
                 "difference": pair.found.value,
                 "stderr": pair.found.stderr,
-                "pvalue": pair.found.pvalue,
+                "pvalue": _pvalue(pair),
                 "adjusted_pvalue": pair.adjusted,
             }
-            for pair in differences(study)
+            for pair in pairs
         ],
         "why_not_compared": why_not_compared(study),
         "fitted_on": spans[0],
         "judged_on": spans[1],
         "notes": list(study.notes),
+        "warnings": doubted,
         "report": None if target is None else str(target),
         "strategies": rows,
     }
+
+
+def _pvalue(pair: Any) -> float:
+    """Without its warnings, which name no strategies; the list of them does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReliabilityWarning)
+        return float(pair.found.pvalue)
 
 
 def _listed(values: dict[str, float]) -> str:

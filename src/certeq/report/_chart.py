@@ -116,3 +116,8 @@ def day(when: object) -> str:
 def percent(value: float, digits: int = 1) -> str:
     """A share in percent."""
     return "n/a" if not np.isfinite(value) else f"{100 * value:.{digits}f} %"
+
+
+def number(value: float) -> str:
+    """A ratio."""
+    return "n/a" if not np.isfinite(value) else f"{value:.2f}"

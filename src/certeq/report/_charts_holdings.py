@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certeq.report._chart import (
     Chart,
@@ -20,11 +21,12 @@ from certeq.report._chart import (
 from certeq.report._study import DUST, Study, Tail, risk_name
 from certeq.report.metrics import Floats
 from certeq.report.page import distinct, in_chart
-from certeq.utilities import CVaR
+from certeq.utilities import CVaR, Risk
 
 MOST = 25  # assets drawn one by one; the rest are added up
 BINS = 90
 DAYS = 15
+_LEAST_COUNT = 0.05  # of a day by weight: less is shown as 0.0
 _INSIDE: Node = {"textposition": "auto", "insidetextfont": {"color": color("on-series")}}
 
 
@@ -83,10 +85,24 @@ def _heat_chart(study: Study) -> Chart:
     return Chart("weights", "Weights", text, [heat], layout, table, 140 + 24 * len(labels))
 
 
-def days_differ(tail: Tail) -> bool:
+def days_differ(tail: Tail, utility: Risk | None = None) -> bool:
     """Whether the worst days weigh differently: in the tail of CVaR all weigh the same, which shows nothing."""
-    top = np.sort(tail.tilt)[-min(DAYS, tail.tilt.size) :] * tail.tilt.size
-    return bool(np.ptp(top) > 1e-6 * max(1.0, float(top[-1])))
+    if isinstance(utility, CVaR):
+        return False
+    top = _heaviest(tail)
+    if tail.threshold is not None:
+        # Losses at the threshold share what weight is left between them, in parts that mean nothing.
+        away = np.abs(tail.losses[top] - tail.threshold)
+        top = top[away > 1e-9 * np.ptp(tail.losses)]
+    counts = tail.tilt[top] * tail.tilt.size
+    return bool(counts.size and np.ptp(counts) > 1e-6 * max(1.0, float(counts.max())))
+
+
+def _heaviest(tail: Tail) -> NDArray[np.intp]:
+    """Positions of the days of largest weight, the larger loss first among equals; none that counts as 0.0 days."""
+    counts = tail.tilt * tail.tilt.size
+    order = np.lexsort((-tail.losses, -np.round(counts, 9)))[:DAYS]
+    return np.asarray(order[counts[order] >= _LEAST_COUNT], dtype=np.intp)
 
 
 def shares_differ(study: Study, tail: Tail) -> bool:
@@ -237,7 +253,7 @@ def _edges(losses: Floats, threshold: float) -> Floats:
 def days_chart(study: Study, tail: Tail) -> Chart:
     """The days that matter most to this utility, by tilt and then by loss."""
     losses, n = tail.losses, tail.losses.size
-    order = np.lexsort((-losses, -np.round(tail.tilt * n, 9)))[: min(DAYS, n)]
+    order = _heaviest(tail)
     carried = tail.tilt * losses
     total = float(carried.sum())
     share = carried / total if total != 0.0 else np.full(n, np.nan)
@@ -254,8 +270,7 @@ def days_chart(study: Study, tail: Tail) -> Chart:
         f"The {len(order)} {periods} with the largest worst-case weights (tilt) carry "
         f"{percent(float(share[order].sum()))} of the risk. "
         f"First is {dates[0]}: a loss of {percent(float(losses[first]), 2)} that counts as "
-        f"{tail.tilt[first] * n:.1f} ordinary {periods}. Where weights are equal, as in the tail of CVaR, the larger "
-        "loss comes first."
+        f"{tail.tilt[first] * n:.1f} ordinary {periods}. Where weights are equal, the larger loss comes first."
     )
     layout = {
         "yaxis": axis("", type="category", autorange="reversed"),

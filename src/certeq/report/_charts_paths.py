@@ -17,6 +17,7 @@ from certeq.report._chart import (
     day,
     line,
     log_ticks,
+    number,
     percent,
     rounded,
     series,
@@ -28,6 +29,7 @@ from certeq.report._tables import Figures
 from certeq.report._walk import AnyStudy
 from certeq.report.metrics import Floats, measure
 from certeq.report.page import distinct, in_chart, plain
+from certeq.report.reliability import Doubt, mark
 from certeq.risk import oce
 from certeq.utilities import Risk
 
@@ -36,8 +38,9 @@ _CROWD = 5  # more lines than this hide each other where they all fall at once
 _FEW_ASSETS = 60
 
 
-def risk_chart(study: AnyStudy, found: Figures) -> Chart:
+def risk_chart(study: AnyStudy, found: Figures, doubted: tuple[Doubt, ...] = ()) -> Chart:
     """CVaR of every strategy with its confidence interval, least first: the picture of the report's first sentence."""
+    marks = {name: mark(doubted, name, "CVaR 95 %") for name in found}
     where = "in sample" if isinstance(study, Study) and study.in_sample else "held out"
     order = sorted(found, key=lambda name: found[name]["cvar"][0])
     labels = dict(zip(found, distinct(found, 40), strict=True))
@@ -48,7 +51,7 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
             in_chart(labels[name]),
             found[name]["cvar"],
             styles[name]["color"],
-            "diamond" if name in benchmarks else "circle",
+            ("diamond" if name in benchmarks else "circle") + ("-open" if marks[name] else ""),
             13 if name == study.focus else 9,
         )
         for name in order
@@ -59,6 +62,8 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
         sentences[0] = f"{sentences[0][:-1]}: the least is {least}, the most {most}."
     if any(np.isfinite(found[name]["cvar"]).all() for name in order):
         sentences.append("Lines are 95 % confidence intervals.")
+        if any(marks.values()):
+            sentences.append("Those of open marks are unreliable, see Unreliable intervals.")
         if len(order) > 1:
             sentences.append("Strategies that saw the same dates may differ although their lines overlap.")
     layout = {
@@ -73,7 +78,8 @@ def risk_chart(study: AnyStudy, found: Figures) -> Chart:
         "hovermode": "closest",
         "showlegend": False,
     }
-    rows = tuple((name, *(percent(value, 2) for value in found[name]["cvar"])) for name in order)
+    shown = {name: [percent(value, 2) for value in found[name]["cvar"]] for name in order}
+    rows = tuple((name, *shown[name][:-1], shown[name][-1] + marks[name]) for name in order)
     table = PageTable(("Strategy", "CVaR 95 %", "Interval from", "to"), rows, frozenset({1, 2, 3}))
     return Chart("risk", "Risk of each strategy", " ".join(sentences), traces, layout, table, 120 + 30 * len(order))
 
@@ -297,7 +303,7 @@ def _figures_path(study: Study, sweep: Sweep) -> Chart:
         f"over this range of {label}."
     )
     rows = tuple(
-        (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), f"{f['annualized_sharpe_ratio']:.2f}")
+        (f"{value:.4g}", percent(f["annualized_mean"], 2), percent(f["cvar"], 3), number(f["annualized_sharpe_ratio"]))
         for value, f in zip(sweep.places, figures, strict=True)
     )
     table = PageTable((label, "Return a year", "CVaR 95 %", "Sharpe"), rows, frozenset({0, 1, 2, 3}))
@@ -340,7 +346,7 @@ def _point_with_interval(label: str, point: tuple[float, float, float], tone: No
         "x": rounded([value]),
         "y": [label],
         "error_x": bar,
-        "marker": {"color": tone, "symbol": symbol, "size": size},
+        "marker": {"color": tone, "symbol": symbol, "size": size, "line": {"width": 2 if "open" in symbol else 0}},
         "hovertemplate": "%{y}: %{x:.2%}<extra></extra>",
     }
 

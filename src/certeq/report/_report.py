@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from certeq._files import write_text
-from certeq.report._chart import percent
+from certeq.report._chart import number, percent
 from certeq.report._charts_holdings import (
     contributions_chart,
     days_chart,
@@ -39,10 +39,13 @@ from certeq.report._tables import (
     limits_table,
     metrics_caption,
     metrics_table,
+    reliability_table,
     run_table,
+    shown_pairs,
 )
 from certeq.report._walk import AnyStudy, WalkStudy
 from certeq.report.page import Section, figure_section, page, table_section
+from certeq.report.reliability import Doubt, doubts, has_intervals, mark
 
 
 def save(study: AnyStudy, path: str | Path, *, force: bool = False, found: Figures | None = None) -> Path:
@@ -137,8 +140,10 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     strategy = study.focused
     assert strategy.utility is not None  # the study has checked it
     tail = Tail.of(study.fitted_losses(strategy), strategy.utility)
-    charts = [risk_chart(study, found), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
-    if days_differ(tail):
+    pairs = differences(study)
+    doubted = _doubted(study, found, pairs)
+    charts = [risk_chart(study, found, doubted), *time_charts(study), weights_chart(study), loss_chart(study, tail)]
+    if days_differ(tail, strategy.utility):
         charts.append(days_chart(study, tail))
     if shares_differ(study, tail):
         charts.append(contributions_chart(study, tail))
@@ -147,53 +152,56 @@ def render(study: AnyStudy, found: Figures | None = None) -> str:
     if study.sensitivity is not None:
         charts += sensitivity_charts(study, study.sensitivity)
     risk, wealth, *others = [figure_section(chart) for chart in charts]
-    pairs = differences(study)
     parts = [
         risk,
         wealth,
-        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found, doubted)),
         *_against(study),
         *_differences(study, pairs),
+        *_reliability(study, doubted),
         *_limits(study),
         *others,
         table_section("certificate", "Optimality certificate", _about_gap(study), certificate_table(study)),
         table_section("run", "What was run", "", run_table(study)),
     ]
-    return page(study.title, f"{_finding(study, found, pairs)} {_lead(study)}", _cards(study, found), parts, charts)
+    lead = f"{_finding(study, found, pairs, doubted)} {_lead(study)}"
+    return page(study.title, lead, _cards(study, found), parts, charts)
 
 
 def _render_walk(study: WalkStudy, found: Figures) -> str:
-    charts = [risk_chart(study, found), *time_charts(study), rolling_chart(study), weights_over_time(study)]
+    pairs = differences(study)
+    doubted = _doubted(study, found, pairs)
+    charts = [risk_chart(study, found, doubted), *time_charts(study), rolling_chart(study), weights_over_time(study)]
     charts.append(trades_chart(study))
     risk, wealth, *others = [figure_section(chart) for chart in charts]
     about = "Compounded within the year; drawdowns are measured from the last peak of all years."
-    pairs = differences(study)
     parts = [
         risk,
         wealth,
-        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found)),
+        table_section("metrics", "Metrics", metrics_caption(study), metrics_table(study, found, doubted)),
         *_against(study),
         *_differences(study, pairs),
+        *_reliability(study, doubted),
         table_section("years", f"Years of {study.focus}", about, yearly_table(study)),
         *others,
         table_section("run", "What was run", "", walk_run_table(study)),
     ]
     lead = f"{len(study.focused.starts)} portfolios, held one after the other from {study.dates[0]:%Y-%m-%d} to "
-    lead = f"{_finding(study, found, pairs)} {lead}{study.dates[-1]:%Y-%m-%d}."
+    lead = f"{_finding(study, found, pairs, doubted)} {lead}{study.dates[-1]:%Y-%m-%d}."
     return page(study.title, lead, _walk_cards(study, found), parts, charts)
 
 
-def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> str:
-    """The result in a sentence: the risk of the strategy in focus beside that of equal weights, or of the next best."""
+def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...], doubted: tuple[Doubt, ...] = ()) -> str:
+    """The result in a sentence: the risk of the strategy in focus beside that of what it is compared with."""
     value, low, high = found[study.focus]["cvar"]
     where = "In sample" if isinstance(study, Study) and study.in_sample else "Held out"
     text = f"{where}, the strategy {study.focus} has a CVaR 95 % of {percent(value, 2)} a {study.frequency.period}"
     if np.isfinite([low, high]).all():
-        text += f" (95 % confidence interval {percent(low, 2)} to {percent(high, 2)})"
-    others = [name for name in found if name != study.focus]
-    if not others:
+        doubtful = ", unreliable" if mark(doubted, study.focus, "CVaR 95 %") else ""
+        text += f" (95 % confidence interval {percent(low, 2)} to {percent(high, 2)}{doubtful})"
+    other = _compared_with(study, found)
+    if other is None:
         return f"{text}."
-    other = "Equal weights" if "Equal weights" in others else min(others, key=lambda name: found[name]["cvar"][0])
     its = found[other]["cvar"][0]
     if its <= 0.0:
         return f"{text}; {other} {percent(its, 2)}."
@@ -205,12 +213,25 @@ def _finding(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> str:
     )
     # Whether two intervals overlap says little: both strategies saw the same dates, so they are compared on these.
     pair = next((pair for pair in pairs if {pair.riskier, pair.other} == {study.focus, other}), None)
+    if pair is None and where == "In sample":
+        plural = study.frequency.plural
+        return f"{text}; the weights were chosen on these {plural}, so that no test can judge the difference."
     if pair is None or not np.isfinite(pair.adjusted):
         return f"{text}."
     said = "the difference is significant" if pair.adjusted < 0.05 else "the difference may be chance"
     many = f", adjusted for {len(pairs)} pairs" if len(pairs) > 1 else ""
     period = study.frequency.period
-    return f"{text}; compared {period} by {period}, {said} (p = {pair.adjusted:.2g}{many})."
+    doubtful = ", unreliable" if pair.found.warnings else ""
+    return f"{text}; compared {period} by {period}, {said} (p = {pair.adjusted:.2g}{many}{doubtful})."
+
+
+def _compared_with(study: AnyStudy, found: Figures) -> str | None:
+    """The benchmark that was named; else equal weights; else the next best."""
+    others = [name for name in found if name != study.focus]
+    for name in (study.against, "Equal weights"):
+        if name in others:
+            return name
+    return min(others, key=lambda name: found[name]["cvar"][0], default=None)
 
 
 def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
@@ -220,7 +241,7 @@ def _walk_cards(study: WalkStudy, found: Figures) -> list[tuple[str, str]]:
         ("Strategy", study.focus),
         ("CVaR 95 %, held out", percent(mine["cvar"][0], 2)),
         ("Return a year, held out", percent(mine["annualized_mean"][0])),
-        ("Sharpe, held out", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        ("Sharpe, held out", number(mine["annualized_sharpe_ratio"][0])),
         ("Turnover a year", percent(year * float(np.nansum(walk.turnover)), 0)),
         ("Costs a year", percent(year * float(walk.costs.sum()), 2)),
     ]
@@ -239,6 +260,19 @@ def _against(study: AnyStudy) -> list[Section]:
     if study.against is None:
         return []
     return [table_section("benchmark", "Against the benchmark", benchmark_caption(study), benchmark_table(study))]
+
+
+def _doubted(study: AnyStudy, found: Figures, pairs: tuple[Pair, ...]) -> tuple[Doubt, ...]:
+    """Why intervals of the page are unreliable: of differences only those that its table or first sentence shows."""
+    shown, told = shown_pairs(study, pairs), {study.focus, _compared_with(study, found)}
+    return doubts(study, [pair for pair in pairs if pair in shown or {pair.riskier, pair.other} == told])
+
+
+def _reliability(study: AnyStudy, doubted: tuple[Doubt, ...]) -> list[Section]:
+    if not doubted:
+        return []
+    about = "The intervals that are marked as unreliable on this page, by figure and strategy."
+    return [table_section("reliability", "Unreliable intervals", about, reliability_table(study, doubted))]
 
 
 def _differences(study: AnyStudy, pairs: tuple[Pair, ...]) -> list[Section]:
@@ -267,7 +301,7 @@ def _cards(study: Study, found: Figures) -> list[tuple[str, str]]:
         (f"CVaR 95 %, {where}", percent(mine["cvar"][0], 2)),
         (f"CDaR 95 %, {where}", percent(mine["cdar"][0])),
         (f"Return a year, {where}", percent(mine["annualized_mean"][0])),
-        (f"Sharpe, {where}", f"{mine['annualized_sharpe_ratio'][0]:.2f}"),
+        (f"Sharpe, {where}", number(mine["annualized_sharpe_ratio"][0])),
         ("Optimality gap of the fit", "n/a" if strategy.gap is None else f"{strategy.gap:.1e}"),
         ("Assets held", f"{held} of {study.fitted_on.shape[1]}"),
     ]
@@ -282,8 +316,8 @@ def _about_gap(study: Study) -> str:
     )
     if study.in_sample:
         return text + "."
+    if not has_intervals(study):
+        return text + ": for those see the held-out OCE."
     return text + (
-        ": for those see the held-out OCE, with its 95 % confidence interval, which allows for clusters of "
-        f"volatility. An unreliable one rests on too few {study.frequency.plural}, or on a tail too heavy for its "
-        "formula."
+        ": for those see the held-out OCE, with its 95 % confidence interval, which allows for clusters of volatility."
     )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.data import Frequency, frequency_of
+from certeq.report._chart import day
 from certeq.risk import oce, threshold, tilt
 from certeq.risk.solvers import needs_sorting
 from certeq.utilities import CVaR, EVaR, Risk, Utility
@@ -197,7 +198,8 @@ class Study:
     source : str
         What the data are: a file's name, or a data set's.
     fitted_on, judged_on : DataFrame
-        Returns, dates by assets. Equal when nothing was held out.
+        Returns, dates by assets: finite numbers, in the order of time. The same dates when nothing was held out, else
+        dates that have none in common.
     strategies : tuple of Strategy
         In the order they are shown.
     focus : str
@@ -262,26 +264,22 @@ class Study:
             raise ValueError(f"focus must name a strategy, one of {names}; found {self.focus!r}.")
         if self.focused.weights is None or self.focused.utility is None:
             raise ValueError(f"focus must be a strategy with weights and a utility; {self.focus!r} has not both.")
-        if list(self.fitted_on.columns) != list(self.judged_on.columns):
-            raise ValueError("fitted_on and judged_on must have the same assets in the same order.")
+        _check_returns("fitted_on", self.fitted_on)
+        _check_returns("judged_on", self.judged_on)
+        _check_together(self.fitted_on, self.judged_on)
         for strategy in self.strategies:
-            if strategy.returns is not None and np.shape(strategy.returns) != (len(self.judged_on),):
-                raise ValueError(
-                    f"returns of {strategy.name!r} must have shape ({len(self.judged_on)},), one for each date it is "
-                    f"judged on; found {np.shape(strategy.returns)}."
-                )
+            _check_strategy(strategy, self.judged_on)
         _ = self.frequency  # refused here, where the caller sees it
 
     @cached_property
     def frequency(self) -> Frequency:
         """How often the returns come."""
-        dates = [np.asarray(table.index) for table in (self.fitted_on, self.judged_on)]
-        return frequency_of(np.concatenate(dates), self.periods_per_year)
+        return frequency_of(self.fitted_on.index.append(self.judged_on.index), self.periods_per_year)
 
     @property
     def in_sample(self) -> bool:
         """Whether the figures judge the weights on the very data they were fitted on."""
-        return self.judged_on is self.fitted_on or bool(self.judged_on.index[0] <= self.fitted_on.index[-1])
+        return self.judged_on is self.fitted_on or bool(self.judged_on.index.equals(self.fitted_on.index))
 
     @property
     def dates(self) -> pd.Index:
@@ -364,6 +362,87 @@ class Study:
             One loss per date.
         """
         return -np.asarray(self.fitted_on.to_numpy(dtype=float) @ _weights(strategy))
+
+
+def _check_returns(name: str, table: Any) -> None:
+    """Refuse what is not a table of finite returns with dates in the order of time."""
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"{name} must be a pandas DataFrame of returns, dates by assets; found {type(table).__name__}. Dates are "
+            "needed: pass pd.DataFrame(returns, index=dates, columns=assets)."
+        )
+    if 0 in table.shape:
+        raise ValueError(f"{name} must have at least one row and one column; found shape {table.shape}.")
+    dates = table.index
+    if not isinstance(dates, (pd.DatetimeIndex, pd.PeriodIndex)) or dates.hasnans:
+        missing = " with missing dates" if isinstance(dates, (pd.DatetimeIndex, pd.PeriodIndex)) else ""
+        raise ValueError(
+            f"{name} must have a DatetimeIndex; found {type(dates).__name__}{missing}, first {dates[0]!r}. "
+            "pd.to_datetime makes dates of texts."
+        )
+    if not (dates.is_monotonic_increasing and dates.is_unique):
+        at = next(k for k in range(1, len(dates)) if dates[k] <= dates[k - 1])
+        raise ValueError(
+            f"{name} must be in the order of time, each date once; found {day(dates[at])} after {day(dates[at - 1])} "
+            f"in row {at}. sort_index() sorts it."
+        )
+    try:
+        values = table.to_numpy(dtype=float)
+    except (TypeError, ValueError):
+        column = next(k for k, kind in enumerate(table.dtypes) if not pd.api.types.is_numeric_dtype(kind))
+        raise TypeError(
+            f"{name} must hold numbers; found {table.dtypes.iloc[column]} in column {table.columns[column]!r}."
+        ) from None
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        row, column = wrong[0]
+        raise ValueError(
+            f"{name} must be finite; found {values[row, column]} in column {table.columns[column]!r} on "
+            f"{day(dates[row])}, {len(wrong)} such value{'s' if len(wrong) > 1 else ''} in all. Fill them, or leave "
+            "the date or the asset out."
+        )
+
+
+def _check_together(fitted_on: pd.DataFrame, judged_on: pd.DataFrame) -> None:
+    """Refuse other assets, dates of another kind, and dates that are partly the same."""
+    mine, theirs = list(fitted_on.columns), list(judged_on.columns)
+    if mine != theirs:
+        at = next((k for k, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), None)
+        found = (
+            f"{len(mine)} and {len(theirs)} columns"
+            if at is None
+            else f"{mine[at]!r} and {theirs[at]!r} in column {at}"
+        )
+        raise ValueError(f"fitted_on and judged_on must have the same assets in the same order; found {found}.")
+    kinds = [(type(table.index), str(getattr(table.index, "tz", None))) for table in (fitted_on, judged_on)]
+    if kinds[0] != kinds[1]:
+        found = " and ".join(f"{kind.__name__} with time zone {zone}" for kind, zone in kinds)
+        raise ValueError(f"fitted_on and judged_on must have dates of one kind; found {found}.")
+    shared = judged_on.index.intersection(fitted_on.index)
+    if len(shared) and not judged_on.index.equals(fitted_on.index):
+        raise ValueError(
+            "judged_on must have the dates of fitted_on, where nothing is held out, or none of them; found "
+            f"{len(shared)} of {len(judged_on)} among them, {day(shared[0])} to {day(shared[-1])}. Leave those out."
+        )
+
+
+def _check_strategy(strategy: Strategy, judged_on: pd.DataFrame) -> None:
+    """Refuse weights or returns that do not belong to the study's data."""
+    for what, given, size, each in (
+        ("weights", strategy.weights, judged_on.shape[1], "asset"),
+        ("returns", strategy.returns, len(judged_on), "date it is judged on"),
+    ):
+        if given is None:
+            continue
+        if np.shape(given) != (size,):
+            raise ValueError(
+                f"{what} of {strategy.name!r} must have shape ({size},), one for each {each}; found {np.shape(given)}."
+            )
+        wrong = np.flatnonzero(~np.isfinite(np.asarray(given, dtype=float)))
+        if len(wrong):
+            raise ValueError(f"{what} of {strategy.name!r} must be finite; found {given[wrong[0]]} at {wrong[0]}.")
 
 
 def risk_name(utility: Risk | None) -> str:

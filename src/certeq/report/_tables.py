@@ -14,12 +14,13 @@ from itertools import combinations
 import numpy as np
 
 from certeq.data import Frequency
-from certeq.report._chart import PageTable, percent
-from certeq.report._study import Strategy, Study
+from certeq.report._chart import PageTable, number, percent
+from certeq.report._study import HeldLimit, Strategy, Study
 from certeq.report._walk import AnyStudy
-from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, least_returns, measure
+from certeq.report.metrics import METRICS, REPLICATES, TAIL, block_length, intervals, measure
 from certeq.report.page import plain
-from certeq.risk import Difference, difference, estimate, oce
+from certeq.report.reliability import MARK, Doubt, has_intervals, held_out_estimate, least_periods, mark, reasons
+from certeq.risk import Difference, difference, oce
 from certeq.utilities import CVaR
 
 Figures = dict[str, dict[str, tuple[float, float, float]]]  # value, low and high by strategy and key
@@ -75,7 +76,7 @@ def figures(study: AnyStudy, level: float = 0.95) -> Figures:
     return found
 
 
-def metrics_table(study: AnyStudy, found: Figures) -> PageTable:
+def metrics_table(study: AnyStudy, found: Figures, doubted: tuple[Doubt, ...] = ()) -> PageTable:
     """One row per strategy; each cell is a value, a line break and its interval. The best value carries a star."""
     best = {
         metric.key: _best([row[metric.key][0] for row in found.values()], metric.more_is_better) for metric in METRICS
@@ -89,7 +90,10 @@ def metrics_table(study: AnyStudy, found: Figures) -> PageTable:
         for metric in METRICS:
             value, low, high = found[strategy.name][metric.key]
             star = "★ " if len(found) > 1 and value == best[metric.key] else ""
-            bars = f"\n{_bare(metric.show(low))} to {_bare(metric.show(high))}" if np.isfinite(low) else ""
+            bars = ""
+            if np.isfinite(low):
+                bars = f"\n{_bare(metric.show(low))} to {_bare(metric.show(high))}"
+                bars += mark(doubted, strategy.name, metric.label)
             cells.append(f"{star}{metric.show(value)}{bars}")
         rows.append((strategy.name, *cells))
     head = ("Strategy", *[metric.label for metric in METRICS])
@@ -101,14 +105,18 @@ def metrics_caption(study: AnyStudy, level: float = 0.95) -> str:
     what = "; ".join(f"{metric.label}: {metric.explain(study.frequency)}" for metric in METRICS)
     periods, block = study.frequency.plural, block_length(study.frequency.periods_per_year)
     reason = f" {why_not_compared(study)}".rstrip()
-    return (
-        f"Computed on {study.judged_how}. Below each value its {100 * level:g} % confidence interval: of return, CVaR "
+    about = (
+        f"Below each value its {100 * level:g} % confidence interval: of return, CVaR "
         f"and EVaR by the long-run variance of the {periods}, of the others from {REPLICATES} bootstrap replicates, "
         f"drawn in blocks of {block} {periods} on average. The intervals reflect the sampling of these {periods}, not "
         "the estimation of the weights; for CDaR they are rough, because resampling breaks up drawdowns. Overlapping "
-        f"intervals do not say that two strategies are alike: {periods} are shared. ★ marks the best value. "
-        f"{what}.{reason}"
+        f"intervals do not say that two strategies are alike: {periods} are shared."
     )
+    if not has_intervals(study):
+        about = (
+            f"No confidence intervals: they take at least {least_periods(study):g} {periods}; found {len(study.dates)}."
+        )
+    return f"Computed on {study.judged_how}. {about} ★ marks the best value. {what}.{reason}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,9 @@ class Pair:
 
 
 def differences(study: AnyStudy) -> tuple[Pair, ...]:
-    """All pairs of strategies, compared return by return in CVaR 95 %; none where fewer than 60 were judged on.
+    """All pairs of strategies, compared return by return in CVaR 95 %.
+
+    None where fewer than 60 returns were judged on, or where nothing was held out: `why_not_compared` says which.
 
     Parameters
     ----------
@@ -226,9 +236,12 @@ def why_not_compared(study: AnyStudy) -> str:
     >>> why_not_compared(study)
     'Strategies are not compared in CVaR 95 %: that takes two of them; found 1.'
     """
-    least = least_returns(block_length(study.frequency.periods_per_year))
+    least = least_periods(study)
     if len(study.judged) < 2:
         reason = f"that takes two of them; found {len(study.judged)}"
+    elif isinstance(study, Study) and study.in_sample:
+        # Of many portfolios the one that did best here was chosen; a test of two given ones takes no account of that.
+        reason = f"the weights were chosen on the same {study.frequency.plural}, of which a p-value takes no account"
     elif len(study.dates) < least:
         reason = f"that takes at least {least:g} {study.frequency.plural}; found {len(study.dates)}"
     else:
@@ -238,18 +251,27 @@ def why_not_compared(study: AnyStudy) -> str:
 
 def differences_table(study: AnyStudy, pairs: tuple[Pair, ...]) -> PageTable:
     """Every strategy beside the one of least CVaR on these days."""
-    beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
-    least = next((strategy.name for strategy in study.judged if strategy.name not in beaten), pairs[0].other)
-    rows = []
-    for pair in sorted((pair for pair in pairs if pair.other == least), key=lambda pair: pair.found.value):
+    rows, least = [], _of_least_risk(study, pairs)
+    for pair in shown_pairs(study, pairs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             low, high = pair.found.interval(0.95)
-        shown = f"{_bare(percent(low, 3))} to {percent(high, 3)}"
+        shown = f"{_bare(percent(low, 3))} to {percent(high, 3)}{MARK if pair.found.warnings else ''}"
         verdict = "yes" if pair.differs else "cannot be told"
         rows.append((pair.riskier, percent(pair.found.value, 3), shown, f"{pair.adjusted:.2g}", verdict))
     head = ("Strategy", f"CVaR 95 % above {plain(least, 40)}", "95 % confidence interval", "Adjusted p", "Riskier?")
     return PageTable(head, tuple(rows), frozenset(range(1, 4)))
+
+
+def shown_pairs(study: AnyStudy, pairs: tuple[Pair, ...]) -> list[Pair]:
+    """The pairs that `differences_table` shows, by their difference."""
+    least = _of_least_risk(study, pairs) if pairs else ""
+    return sorted((pair for pair in pairs if pair.other == least), key=lambda pair: pair.found.value)
+
+
+def _of_least_risk(study: AnyStudy, pairs: tuple[Pair, ...]) -> str:
+    beaten = {pair.riskier for pair in pairs if pair.found.value > 0.0}
+    return next((strategy.name for strategy in study.judged if strategy.name not in beaten), pairs[0].other)
 
 
 def differences_caption(pairs: tuple[Pair, ...]) -> str:
@@ -293,6 +315,12 @@ def _counted(pairs: int) -> str:
     return "1 pair" if pairs == 1 else f"{pairs} pairs"
 
 
+def reliability_table(study: AnyStudy, doubted: tuple[Doubt, ...]) -> PageTable:
+    """Why intervals are marked as unreliable: each reason once, with the intervals that it speaks of."""
+    rows = tuple(reasons(doubted, [strategy.name for strategy in study.judged]))
+    return PageTable(("Interval", "Why it is unreliable"), rows)
+
+
 def benchmark_table(study: AnyStudy) -> PageTable:
     """How every strategy does against the benchmark."""
     year, found = study.frequency.periods_per_year, study.judged_by_name()
@@ -300,7 +328,7 @@ def benchmark_table(study: AnyStudy) -> PageTable:
     rows = []
     for name, mine in found.items():
         away = mine - theirs
-        deviation = float(np.sqrt(year) * away.std(ddof=1))
+        deviation = float(np.sqrt(year) * away.std(ddof=1)) if len(away) > 1 else np.nan
         spread = float(theirs.var())
         beta = float(np.mean((mine - mine.mean()) * (theirs - theirs.mean()))) / spread if spread else np.nan
         excess = float(year * away.mean())
@@ -309,8 +337,8 @@ def benchmark_table(study: AnyStudy) -> PageTable:
                 name,
                 percent(excess, 2),
                 percent(deviation, 2),
-                f"{excess / deviation:.2f}" if deviation else "n/a",
-                f"{beta:.2f}",
+                number(excess / deviation) if deviation else "n/a",
+                number(beta),
                 percent(float(year * (mine.mean() - beta * theirs.mean())), 2),
                 percent(float(oce(-away, CVaR(TAIL))), 2),
                 percent(float((away < 0.0).mean()), 0),
@@ -332,15 +360,24 @@ def benchmark_caption(study: AnyStudy) -> str:
 
 
 def limits_table(study: Study) -> PageTable:
-    """The limits on risks of the strategy in focus: what binds, and what more of it would have brought."""
+    """The limits on risks of the strategy in focus: what binds, and what more of it would have brought.
+
+    A tracking error is shown per year, as the table of the benchmark has it; other risks are those of a period.
+    """
     rows = []
     for limit in study.focused.limits:
-        more = gain_in_words(study.focused.goal, limit.multiplier, study.frequency) if limit.binds else "nothing"
+        year = np.sqrt(study.frequency.periods_per_year) if _is_tracking_error(limit) else 1.0
+        # A basis point more a year is less than one a period, and brings less.
+        more = gain_in_words(study.focused.goal, limit.multiplier / year, study.frequency) if limit.binds else "nothing"
         binds = "yes" if limit.binds else "no"
         name = plain(_limit_in_words(limit.name, study.against), 120)
-        rows.append((name, percent(limit.level, 3), percent(limit.value, 3), binds, more))
+        rows.append((name, percent(year * limit.level, 3), percent(year * limit.value, 3), binds, more))
     head = ("Limit", "Level", "At the weights", "Binds", "One basis point more would have brought")
     return PageTable(head, tuple(rows), frozenset({1, 2}))
+
+
+def _is_tracking_error(limit: HeldLimit) -> bool:
+    return limit.name.startswith("max_tracking_error")
 
 
 def _limit_in_words(name: str, against: str | None) -> str:
@@ -349,19 +386,21 @@ def _limit_in_words(name: str, against: str | None) -> str:
     >>> _limit_in_words("risk_limits[0], CVaR(alpha=0.05) <= 0.02", None)
     'CVaR(alpha=0.05)'
     >>> _limit_in_words("max_tracking_error=0.01", "IDX")
-    'Tracking error against IDX'
+    'Tracking error against IDX, a year'
     """
     benchmark = against or "the benchmark"
     if name.startswith("max_tracking_error"):
-        return f"Tracking error against {benchmark}"
+        return f"Tracking error against {benchmark}, a year"
     words = re.sub(r"^\w+\[\d+\], ", "", name).rpartition(" <= ")[0]
     return words.replace("what is lost against y", f"what is lost against {benchmark}")
 
 
 def limits_caption(study: Study) -> str:
     """How the last column is to be read."""
+    tracking = any(_is_tracking_error(limit) for limit in study.focused.limits)
     return (
-        f"Risks of the {study.frequency.adjective} losses on the data fitted on. The last column is the multiplier of "
+        f"Risks of the {study.frequency.adjective} losses on the data fitted on"
+        f"{'; a tracking error is that of a year' if tracking else ''}. The last column is the multiplier of "
         "the limit in words: what a level higher by 0.01 % would have changed, at first, all else being equal. It "
         "says nothing of other data."
     )
@@ -456,14 +495,16 @@ def asked_and_written(study: AnyStudy) -> list[tuple[str, str]]:
 
 
 def _held_out(study: Study, strategy: Strategy) -> str:
-    if strategy.weights is None or strategy.utility is None:
+    found = held_out_estimate(study, strategy)
+    if found is None:
         return "n/a"
-    found = estimate(-study.judged_returns(strategy), strategy.utility, dependence="auto")
+    if not has_intervals(study):
+        return percent(found.value, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a mark shows that there are any
         low, high = found.interval(0.95)
-    mark = " (unreliable)" if found.warnings else ""
-    return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{mark}"
+    doubtful = MARK if found.warnings else ""
+    return f"{percent(found.value, 3)}\n{_bare(percent(low, 3))} to {_bare(percent(high, 3))}{doubtful}"
 
 
 def _gap(strategy: Strategy) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certeq.data import TRADING_DAYS, Frequency, frequency_of
-from certeq.risk import estimate, oce
+from certeq.risk import Estimate, estimate, oce
 from certeq.utilities import CVaR, EVaR, Mean
 
 Floats = NDArray[np.float64]
@@ -329,15 +329,21 @@ def intervals(
         low, high = np.nanquantile(np.concatenate(parts), ends) if np.isfinite(parts[0]).any() else (np.nan, np.nan)
         found[key] = (float(low), float(high))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a report does not show them; the figures stand beside each other
-        for key, losses, utility, unit in (
-            ("annualized_mean", returns, Mean(), year),
-            ("cvar", -returns, CVaR(TAIL), 1),
-            ("evar", -returns, EVaR(TAIL), 1),
-        ):
-            low, high = estimate(losses, utility, dependence="auto").interval(level)
+        warnings.simplefilter("ignore")  # `certeq.report.reliability` has them
+        for key, (is_mean, each) in estimates(returns).items():
+            low, high = each.interval(level)
+            unit = year if is_mean else 1.0
             found[key] = (unit * low, unit * high)
     return found
+
+
+def estimates(returns: Floats) -> dict[str, tuple[bool, Estimate]]:
+    """The figures whose interval is that of a time series, by key, and whether each is a mean return of a period."""
+    return {
+        "annualized_mean": (True, estimate(returns, Mean(), dependence="auto")),
+        "cvar": (False, estimate(-returns, CVaR(TAIL), dependence="auto")),
+        "evar": (False, estimate(-returns, EVaR(TAIL), dependence="auto")),
+    }
 
 
 def block_length(year: float) -> int:

@@ -18,6 +18,8 @@ from certeq.report._chart import Chart, PageTable
 __all__ = ["PageTable", "asset", "cards_html", "document", "in_page", "page", "plain", "table_html"]
 
 LONGEST = 24
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_HARMLESS = "\n\t\u200c\u200d"  # the last two join letters, in Persian and in emoji
 
 
 def page(title: str, lead: str, cards: list[tuple[str, str]], parts: list[Section], charts: list[Chart]) -> str:
@@ -166,12 +168,31 @@ def distinct(names: Iterable[object], longest: int = LONGEST) -> list[str]:
 
 def in_chart(name: object) -> str:
     """For Plotly, which reads a small HTML of its own (b, a href, br) in every text it draws."""
-    return str(name).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return visible(name).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def in_page(name: object) -> str:
     """For the page: text content or a quoted attribute."""
-    return escape(str(name), quote=True)
+    return escape(visible(name), quote=True)
+
+
+def visible(name: object) -> str:
+    """Text whose control and direction-changing characters are written out, as the command does in a terminal.
+
+    A name with one of them would turn around the rest of its sentence, and a lone surrogate, as in a file's name that
+    is not UTF-8, could not be written at all.
+
+    >>> print(visible("a\u202eb"))
+    a\\u202eb
+    """
+    text = str(name)
+    if text.isprintable():
+        return text
+    return "".join(ascii(char)[1:-1] if _is_hidden(char) else char for char in text)
+
+
+def _is_hidden(char: str) -> bool:
+    return unicodedata.category(char) in _HIDDEN and char not in _HARMLESS
 
 
 def _data(charts: list[Chart]) -> dict[str, Any]:
@@ -201,4 +222,4 @@ def _named(name: str, stacked: bool) -> str:
 
 def _cell(text: str) -> str:
     first, _, small = text.partition("\n")
-    return in_page(first) + (f"<small>{in_page(small)}</small>" if small else "")
+    return f'<span class="value">{in_page(first)}</span><small>{in_page(small)}</small>' if small else in_page(first)
