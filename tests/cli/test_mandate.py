@@ -288,7 +288,7 @@ def test_limits_in_the_report_are_named_in_words(certeq, prices, csv):
     certeq("portfolio", csv(prices), *limits, "-r", "r.html")
     page = (certeq.folder / "r.html").read_text()
     assert '<th scope="row">CVaR(alpha=0.05)</th>' in page
-    assert '<th scope="row">Tracking error against F</th>' in page
+    assert '<th scope="row">Tracking error against F, a year</th>' in page
     assert "risk_limits" not in page
 
 
