@@ -456,14 +456,16 @@ def _from_prices(table: pd.DataFrame, path: Path, frequency: Frequency, notes: l
             f"{path}: these look like gross returns 1 + r, not prices (values around 1 that do not wander): subtract 1 "
             "and pass --returns."
         )
-    table = _still_priced(_after_inception(table, path, notes), path, frequency, notes)
+    # First what has stopped: it must not decide where the others begin, and may have no price after that day at all.
+    priced = _still_priced(table, path, frequency, notes)
+    table = _after_inception(priced, path, notes)
     gaps = int(table.isna().to_numpy().sum())
     if gaps:
         share = gaps / table.size
         notes.append(
             f"{gaps} missing price(s) ({share:.2%}) filled with the last price before: returns of 0 on those dates."
         )
-        table = table.ffill()
+        table = priced.ffill().loc[table.index]  # a gap on the first day has its last price among the rows left out
     returns = table.pct_change(fill_method=None).iloc[1:]
     largest = np.abs(returns.to_numpy())
     if largest.size and largest.max() > _ABSURD:
