@@ -93,6 +93,44 @@ def test_benchmark_from_a_column_or_a_file(certeq, prices, returns, csv):
     assert "one column of prices" in certeq.refused("portfolio", csv(prices), "--benchmark", csv(prices, "two.csv"))
 
 
+WALK = ("--refit-every", "100", "--train-size", "200")
+
+
+@pytest.mark.parametrize("walk", [("--test-size", "0.25"), WALK], ids=["once", "walk"])
+@pytest.mark.parametrize("name", ["CVaR", "Equal weights"])
+def test_a_benchmark_may_have_the_name_of_a_strategy(certeq, prices, csv, name, walk):
+    column = csv(prices.rename(columns={"F": name}))
+    found = certeq.json("portfolio", column, "--benchmark", name, *walk, "-r", "r.html")
+    assert found["benchmark"]["name"] == f"{name} (benchmark)"
+    assert f"{name} (benchmark)" in (certeq.folder / "r.html").read_text()
+    file = csv(prices[["F"]], f"{name}.csv")
+    found = certeq.json("portfolio", csv(prices), "--benchmark", file, *walk, "--objective", "return")
+    assert found["benchmark"]["name"] == f"{name} (benchmark)"
+
+
+@pytest.mark.parametrize(
+    ("objective", "name", "title"),
+    [
+        ("risk", "CVaR", "CVaR portfolio"),
+        ("return", "Largest return", "Portfolio of largest return"),
+        ("ratio", "Largest return/CVaR", "Portfolio of largest return/CVaR"),
+        ("utility", "Largest utility, CVaR", "Portfolio of largest utility, CVaR"),
+    ],
+)
+def test_a_portfolio_is_called_by_its_goal(certeq, prices, csv, objective, name, title):
+    path, limits = csv(prices), ["--objective", objective, "--max-weight", "0.5"]
+    limits += ["--risk-free-rate", "-1"] if objective == "ratio" else []  # one of the fits has falling prices
+    said = certeq("portfolio", path, *limits, "-r", "r.html").stdout
+    assert f"{name}: weights" in said
+    assert f"{title}: prices.csv" in (certeq.folder / "r.html").read_text()
+    if objective != "risk":
+        assert f"\n{name}: " in said
+        assert "\nCVaR: " not in said
+    walked = certeq("portfolio", path, *limits, *WALK).stdout
+    assert f"{name}, walking forward: prices.csv" in walked
+    assert list(certeq.json("portfolio", path, *limits, *WALK)["metrics"]) == ["CVaR", "Equal weights"]
+
+
 def test_walking_forward(certeq, prices, returns, csv):
     walk = ["--refit-every", 100, "--train-size", 150, "--costs", 0.001, "--max-turnover", 0.2]
     found = certeq.json("portfolio", csv(prices), *walk, "--benchmark", "F", "-r", "w.html", "-o", "last.csv")

@@ -121,6 +121,25 @@ def read_objective(name: str, risk_aversion: float | None, risk_free_rate: float
     return settings
 
 
+def strategy_name(title: str, objective: str) -> str:
+    """What a portfolio is called by: the risk that is least, or the goal.
+
+    >>> [strategy_name("CVaR", objective) for objective in OBJECTIVES]
+    ['CVaR', 'Largest utility, CVaR', 'Largest return', 'Largest return/CVaR']
+    """
+    names = {"return": "Largest return", "ratio": f"Largest return/{title}", "utility": f"Largest utility, {title}"}
+    return names.get(objective, title)
+
+
+def portfolio_title(name: str, objective: str) -> str:
+    """What heads a report on a strategy of this name.
+
+    >>> portfolio_title("CVaR", "risk"), portfolio_title("Largest return", "return")
+    ('CVaR portfolio', 'Portfolio of largest return')
+    """
+    return f"{name} portfolio" if objective == "risk" else f"Portfolio of {name[0].lower()}{name[1:]}"
+
+
 def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> list[tuple[Risk, float]]:
     """Risks with their levels, from 0.02, cvar=0.02, cvar:0.01=0.05 and 'cvar alpha=0.01 <= 0.05'."""
     limits: list[tuple[Risk, float]] = []
@@ -295,10 +314,21 @@ def _rows(path: Path, option: str, assets: list[str]) -> list[list[str]]:
     return rows
 
 
-def take_benchmark(wanted: str | None, panel: PriceData, layout: dict[str, Any]) -> tuple[PriceData, pd.Series | None]:
-    """The panel without the benchmark's column, and the benchmark's returns on its dates."""
+def take_benchmark(
+    wanted: str | None, panel: PriceData, layout: dict[str, Any], taken: Iterable[str] = ()
+) -> tuple[PriceData, pd.Series | None]:
+    """The panel without the benchmark's column, and the benchmark's returns on its dates.
+
+    A benchmark with a name that is taken by a strategy is called "... (benchmark)".
+    """
     if wanted is None:
         return panel, None
+    panel, series = _benchmark(wanted, panel, layout)
+    name = str(series.name)
+    return panel, series.rename(f"{name} (benchmark)") if name in taken else series
+
+
+def _benchmark(wanted: str, panel: PriceData, layout: dict[str, Any]) -> tuple[PriceData, pd.Series]:
     returns = panel.returns
     if wanted in returns.columns:
         if returns.shape[1] < 3:

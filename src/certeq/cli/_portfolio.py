@@ -52,8 +52,10 @@ from certeq.cli._mandate import (
     check_usage,
     holdings_of,
     parameters_of,
+    portfolio_title,
     read_objective,
     read_risk_limits,
+    strategy_name,
     take_benchmark,
     tell,
     tell_of_levels,
@@ -82,7 +84,7 @@ from certeq.cli._options import (
     described,
     read_layout,
 )
-from certeq.cli._walk import walked
+from certeq.cli._walk import EQUAL, walked
 from certeq.data import LEAST_ROWS, PriceData
 
 if TYPE_CHECKING:
@@ -171,7 +173,8 @@ def run(
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
-        panel, index = take_benchmark(benchmark, panel, layout)
+        name = strategy_name(choice.title, objective)
+        panel, index = take_benchmark(benchmark, panel, layout, taken=(name, choice.title, EQUAL))
         settings = bounds_of(panel, min_weight, max_weight, budget, min_return, constraint)
         settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every, budget)
         year = panel.frequency.periods_per_year
@@ -191,7 +194,7 @@ def run(
             asked_for = parameters_of(estimator.utility, settings, panel, refit_every)
             with in_periods(per_year, settings, panel.frequency), in_one_line(choice.title):
                 walk = walked(
-                    panel, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
+                    panel, name, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
                 )
             walk.deliver(output, report, force, as_json)
             return
@@ -201,8 +204,9 @@ def run(
             tell(panel, text)
         y = None if index is None or max_tracking_error is None else index.loc[fit_on.index]
         with in_periods(per_year, settings, panel.frequency):
-            strategy = fitted(choice.title, estimator, fit_on, benchmark=y)
-        study = _study(panel, fit_on, judge_on, strategy, choice, settings, index, periods_per_year)
+            strategy = fitted(name, estimator, fit_on, benchmark=y)
+        title = f"{portfolio_title(name, objective)}: {panel.source}"
+        study = _study(title, panel, fit_on, judge_on, strategy, settings, index, periods_per_year)
         if report is not None:
             study = _with_sweeps(study, estimator, choice, given, normalized, as_json, y)
         _deliver(study, choice, given, output, report, force, as_json)
@@ -285,18 +289,17 @@ def _split(panel: PriceData, test_size: float) -> tuple[Any, Any]:
 
 
 def _study(
-    panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
+    title: str, panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, settings: dict[str, Any],
     index: pd.Series | None, periods_per_year: float | None,
 ) -> Study:  # fmt: skip
     from certeq.report import Strategy, Study
 
-    equal = fitted("Equal weights", benchmarks(fit_on.shape[1])["Equal weights"][0], fit_on)
+    equal = fitted(EQUAL, benchmarks(fit_on.shape[1])[EQUAL][0], fit_on)
     compared: tuple[Strategy, ...] = (strategy, equal)
     if index is not None:
         compared = (*compared, Strategy(str(index.name), None, returns=index.loc[judge_on.index].to_numpy(dtype=float)))
     if "transaction_costs" in settings:
         tell(panel, "the weights reckon with the costs; returns and figures are before costs.")
-    title = f"{choice.title} portfolio: {panel.source}"
     return Study(
         title,
         panel.source,
@@ -455,7 +458,7 @@ def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
         raise _named(error) from None
     reason = f"left out: {assets} assets are more than {MANY_ASSETS}" if assets > MANY_ASSETS else None
     return {
-        "Equal weights": (EqualWeighted(), None),
+        EQUAL: (EqualWeighted(), None),
         "Hierarchical risk parity (HRP)": (HierarchicalRiskParity(), reason),
         "Maximum Sharpe": (MeanRisk(objective_function=ObjectiveFunction.MAXIMIZE_RATIO), reason),
     }

@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from certeq.report import WalkStudy
 
 
+EQUAL = "Equal weights"
+
+
 @dataclass(frozen=True)
 class WalkRun:
     """A walk-forward that was run, and how it is shown."""
 
     study: WalkStudy
     utility: dict[str, Any]
+    key: str  # of the portfolio's metrics in JSON: the risk, whatever the goal is
 
     def deliver(self, output: Path | None, report: Path | None, force: bool, as_json: bool) -> None:
         """Write what was asked for; print a table, or JSON."""
@@ -50,7 +54,10 @@ class WalkRun:
             "judged_on": [str(study.dates[0])[:10], str(study.dates[-1])[:10], len(study.dates)],
             "utility": self.utility,
             "gap": None if walk.gaps is None else float(walk.gaps.max()),
-            "metrics": {name: {key: each[0] for key, each in values.items()} for name, values in found.items()},
+            "metrics": {
+                self.key if name == study.focus else name: {key: each[0] for key, each in values.items()}
+                for name, values in found.items()
+            },
             "portfolios": [
                 {
                     "from": str(study.dates[start])[:10],
@@ -106,6 +113,7 @@ class WalkRun:
 
 def walked(
     panel: PriceData,
+    name: str,
     estimator: Any,
     choice: Choice,
     given: dict[str, float],
@@ -129,16 +137,14 @@ def walked(
         )
     entry = {} if estimator.previous_weights is not None else {"max_turnover": None}
     sizes: dict[str, Any] = {"train_size": train, "test_size": refit_every}
-    mine = walk_forward(
-        choice.title, estimator, panel.returns, entry_rebalancing_params=entry, benchmark=index, **sizes
-    )
-    equal = walk_forward("Equal weights", EqualWeighted(), panel.returns, **sizes)
+    mine = walk_forward(name, estimator, panel.returns, entry_rebalancing_params=entry, benchmark=index, **sizes)
+    equal = walk_forward(EQUAL, EqualWeighted(), panel.returns, **sizes)
     periods = panel.frequency.plural
     study = WalkStudy(
-        f"{choice.title}, walking forward: {panel.source}",
+        f"{name}, walking forward: {panel.source}",
         panel.source,
         (mine, equal),
-        choice.title,
+        name,
         index,
         estimator.utility,
         None,
@@ -146,4 +152,4 @@ def walked(
         tuple(panel.notes),
         periods_per_year,
     )
-    return WalkRun(study, described(choice, given) | {"expression": repr(estimator.utility)})
+    return WalkRun(study, described(choice, given) | {"expression": repr(estimator.utility)}, choice.title)
