@@ -114,7 +114,7 @@ def run(
     began = time.perf_counter()
     with explained(scale=False):
         target = None if no_report else report or (DEFAULT_REPORT if force else free_name(DEFAULT_REPORT))
-        check_output(target, (".html", ".htm"), "--report", force=force)
+        check_output(target, (".html", ".htm"), "--report", force=force, read=[("", prices)])
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)

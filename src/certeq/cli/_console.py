@@ -17,7 +17,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -326,18 +326,27 @@ def _open(table: Table) -> None:
 
 
 def check_output(
-    path: Path | None, suffixes: tuple[str, ...], option: str, *, force: bool, read: Path | None = None
+    path: Path | None,
+    suffixes: tuple[str, ...],
+    option: str,
+    *,
+    force: bool,
+    read: Iterable[tuple[str, str | Path | None]] = (),
 ) -> None:
     """Refuse a name of another format (bad usage) or one that is taken (bad data) before any work is done.
 
-    ``read`` is the file that the command reads, which no ``force`` overwrites.
+    ``read`` are the files that the command reads, which no ``force`` overwrites, each after the option that names it,
+    "" for that of the prices. Links to such a file are that file.
     """
     if path is None:
         return
     if path.suffix.lower() not in suffixes:
         raise typer.BadParameter(f"{path.name or str(path)!r} must end in {' or '.join(suffixes)}.", param_hint=option)
-    if read is not None and path.exists() and read.exists() and path.samefile(read):
-        raise BadData(f"{option} {path} is the file that is read; name another one.")
+    for reader, other in read:
+        # By os.path: a name too long for a file, which the name of a column may be, is no file rather than an error.
+        if other is not None and os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other):
+            who = f"that {reader} reads" if reader else "that is read"
+            raise typer.BadParameter(f"{path} is the file {who}; name another one.", param_hint=option)
     check_writable(path, force=force)
 
 

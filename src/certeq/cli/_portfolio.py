@@ -168,8 +168,10 @@ def run(
     if max_tracking_error is not None and benchmark is None:
         raise typer.BadParameter("--max-tracking-error needs a --benchmark.")
     with explained():
-        check_output(output, (".csv", ".json"), "--output", force=force, read=prices)
-        check_output(report, (".html", ".htm"), "--report", force=force)
+        read: list[tuple[str, str | Path | None]] = [("", prices), ("--previous", previous), ("--benchmark", benchmark)]
+        read += [("--groups", entry) for entry in groups or []]
+        check_output(output, (".csv", ".json"), "--output", force=force, read=read)
+        check_output(report, (".html", ".htm"), "--report", force=force, read=read)
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
