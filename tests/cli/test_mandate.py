@@ -198,6 +198,20 @@ def test_tracking_error(certeq, prices, returns, csv):
     assert "needs a --benchmark" in certeq.refused("portfolio", csv(prices), "--max-tracking-error", 0.1, code=2)
 
 
+def test_tracking_error_is_told_a_year_as_it_was_given(certeq, prices, csv):
+    options = ["--benchmark", "F", "--max-tracking-error", 0.14]
+    (limit,) = certeq.json("portfolio", csv(prices), *options)["limits"]
+    assert limit["level"] == pytest.approx(0.14 / np.sqrt(252))
+    said = certeq("portfolio", csv(prices), *options, "-r", "r.html").stdout
+    gain = f"{limit['multiplier'] / np.sqrt(252):.3g} basis points less of the risk"
+    assert (
+        "--max-tracking-error: 14 % a year, limit 14 % a year, binds: one basis point more would have brought "
+        f"{gain}." in said
+    )
+    text = (certeq.folder / "r.html").read_text()
+    assert re.search(r"Largest tracking error a year\W[^0-9]*0\.14\b", text)
+
+
 def test_a_file_without_headings_is_refused(certeq, prices, csv):
     (certeq.folder / "groups.csv").write_text("A,calm\nB,calm\n")
     said = certeq.refused("portfolio", csv(prices), "--groups", "groups.csv", "--constraint", "calm <= 0.25")
@@ -298,7 +312,7 @@ def test_limits_are_told_in_per_cent(certeq, prices, csv):
     limits = ("--max-risk", "0.5", "--benchmark", "F", "--max-tracking-error", "0.5")
     said = certeq("portfolio", csv(prices), *limits).stdout
     assert re.search(r"--max-risk CVaR\(alpha=0.05\): [\d.]+ %, limit 50 %, does not bind\.", said)
-    assert re.search(r"--max-tracking-error, per day: [\d.]+ %, limit 3\.15 %, does not bind\.", said)
+    assert re.search(r"--max-tracking-error: [\d.]+ % a year, limit 50 % a year, does not bind\.", said)
 
 
 def test_a_benchmark_is_compared_with_in_the_terminal(certeq, prices, returns, csv):

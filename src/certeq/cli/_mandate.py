@@ -506,7 +506,8 @@ def parameters_of(
     for risk, level in settings.get("risk_limits", []):
         parameters[f"Limit on {risk!r}"] = f"{level:g}"
     if "max_tracking_error" in settings:
-        parameters["Largest tracking error"] = f"{settings['max_tracking_error']:.6g} a {panel.frequency.period}"
+        annual = np.sqrt(panel.frequency.periods_per_year) * settings["max_tracking_error"]
+        parameters["Largest tracking error a year"] = f"{annual:g}"
     if "max_turnover" in settings:
         parameters["Largest change of a weight"] = f"{settings['max_turnover']:g}"
     return parameters

@@ -378,10 +378,13 @@ def _deliver(
     where, period = "in sample" if study.in_sample else "held out", study.frequency.period
     print_sentence(_sentence(strategy, period))
     for limit in strategy.limits:
-        more = gain_in_words(strategy.goal, limit.multiplier, study.frequency)
+        # A limit per year is so much larger than that per period, and one basis point of it so much less.
+        annual = limit.name.startswith("max_tracking_error")
+        factor = np.sqrt(study.frequency.periods_per_year) if annual else 1.0
+        more = gain_in_words(strategy.goal, limit.multiplier / factor, study.frequency)
         says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
-        value, level = short_percent(limit.value), short_percent(limit.level)
-        print_sentence(f"{_limit_name(limit.name, period)}: {value}, limit {level}, {says}.")
+        value, level = (short_percent(factor * each) + " a year" * annual for each in (limit.value, limit.level))
+        print_sentence(f"{_limit_name(limit.name)}: {value}, limit {level}, {says}.")
     sharpe = next(metric.show(shown[metric.key][0]) for metric in METRICS if metric.key == "annualized_sharpe_ratio")
     print_sentence(
         f"Return {percent(shown['annualized_mean'][0])} a year, CVaR 95 % {percent(shown['cvar'][0])} a {period}, "
@@ -394,18 +397,16 @@ def _deliver(
             print(f"{what} written to {safe_text(path)}")
 
 
-def _limit_name(name: str, period: str) -> str:
+def _limit_name(name: str) -> str:
     """A limit as the command calls it, without its level.
 
-    >>> _limit_name("risk_limits[0], CVaR(alpha=0.05) <= 0.02", "day")
+    >>> _limit_name("risk_limits[0], CVaR(alpha=0.05) <= 0.02")
     '--max-risk CVaR(alpha=0.05)'
-    >>> _limit_name(
-    ...     "max_tracking_error=0.01", "day"
-    ... )  # given per year, and a limit per period
-    '--max-tracking-error, per day'
+    >>> _limit_name("max_tracking_error=0.01")
+    '--max-tracking-error'
     """
     if name.startswith("max_tracking_error"):
-        return f"--max-tracking-error, per {period}"
+        return "--max-tracking-error"
     return with_options(name).rpartition(" <= ")[0].replace("--max-risk, ", "--max-risk ")
 
 
