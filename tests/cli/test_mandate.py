@@ -52,7 +52,7 @@ def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):
     assert "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2." in said
     said = certeq("portfolio", csv(prices), "--max-weight", "20", "--max-weight", "A=0.1").stderr
     assert "--max-weight 20 limits nothing" in said
-    assert "found '20%'. 20 % is 0.2." in certeq.refused("portfolio", csv(prices), "--max-weight", "20%")
+    assert "found '20%'. 20 % is 0.2." in certeq.refused("portfolio", csv(prices), "--max-weight", "20%", code=2)
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "0.5").stderr
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "1").stderr
 
@@ -70,7 +70,7 @@ def test_costs_turnover_and_what_is_held(certeq, prices, returns, csv):
     assert found["objective"] == pytest.approx(model.objective_, rel=1e-9)
     assert any("before costs" in text for text in found["notes"])
     assert "needs what is held" in certeq.refused("portfolio", csv(prices), "--max-turnover", "0.1", code=2)
-    assert "must not be negative" in certeq.refused("portfolio", csv(prices), "--costs", "-0.1")
+    assert "must not be below 0; found '-0.1'" in certeq.refused("portfolio", csv(prices), "--costs", "-0.1", code=2)
     (certeq.folder / "bad.json").write_text("[1]")
     assert "under 'weights'" in certeq.refused("portfolio", csv(prices), "--previous", "bad.json")
 
@@ -183,7 +183,8 @@ def test_objectives_and_limits(certeq, prices, returns, csv):
     mixed = certeq.json("portfolio", csv(prices), "--max-risk", f"0.5 cvar + 0.5 evar alpha=0.1 <= {2 * least}")
     assert mixed["limits"][0]["name"].startswith("risk_limits[0], Mixture")
     assert "after a colon" in certeq.refused("portfolio", csv(prices), "--max-risk", "hmcr p=3:2=0.1", code=2)
-    assert "--max-risk must be a number" in certeq.refused("portfolio", csv(prices), "--max-risk", "cvar=x")
+    said = certeq.refused("portfolio", csv(prices), "--max-risk", "cvar=x", code=2)
+    assert "--max-risk: must be a number, or NAME=NUMBER; found 'cvar=x'." in said
     assert "must be one of risk" in certeq.refused("portfolio", csv(prices), "--objective", "risc", code=2)
     assert "belongs to --objective" in certeq.refused("portfolio", csv(prices), "--risk-free-rate", 0.1, code=2)
 
@@ -289,14 +290,60 @@ def test_numbers_in_per_cent_are_noted_in_json_and_report(certeq, prices, csv):
 @pytest.mark.parametrize("command", ["portfolio", "compare"])
 @pytest.mark.parametrize("number", ["0", "-1", "nan", "inf"])
 def test_periods_of_a_year_that_will_not_do_without_a_file(certeq, command, number):
-    assert "--periods-per-year must be" in certeq.refused(command, "--periods-per-year", number)
+    assert "--periods-per-year: must be" in certeq.refused(command, "--periods-per-year", number, code=2)
 
 
 def test_sheet_of_what_has_none_and_a_budget_that_is_no_number(certeq, prices, csv):
     said = certeq.refused("portfolio", csv(prices), "--sheet", "One")
     assert "--sheet 'One' is for Excel files; this is none." in said
     assert "--sheet 'One'" in certeq.refused("estimate", csv(prices), "-c", "A", "--sheet", "One")
-    assert "--budget must be a finite number; found nan." in certeq.refused("portfolio", csv(prices), "--budget", "nan")
+    said = certeq.refused("portfolio", csv(prices), "--budget", "nan", code=2)
+    assert "--budget: must be a finite number; found NaN." in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--max-weight", "abc", "must be a number or NAME=NUMBER; found 'abc'."),
+        ("--max-weight", "nan", "must be finite; found 'nan'."),
+        ("--min-weight", "A=x", "must be a number or NAME=NUMBER; found 'A=x'."),
+        ("--costs", "-1", "must not be below 0; found '-1'."),
+        ("--costs", "A=-1", "must not be below 0; found 'A=-1'."),
+        ("--periods-per-year", "0", "must be a finite number above 0; found 0.0."),
+        ("--min-return", "nan", "must be a finite number; found NaN."),
+        ("--max-risk", "nan", "must be a number, or NAME=NUMBER; found 'nan'."),
+        ("--constraint", "A >>> 3", "one of <=, >= and ==, with terms on both sides, must be in 'A >>> 3'."),
+        ("--constraint", "A >= 5%", "write 0.05 for 5 %, in 'A >= 5%'."),
+    ],
+)
+def test_what_no_data_would_make_right_is_bad_usage(certeq, prices, csv, option, value, said):
+    told = certeq.refused("portfolio", csv(prices), option, value, code=2)
+    assert f"{option}: {said}" in told
+    assert "CVaR" not in told
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--max-tracking-error", "-1", "must be a finite number not below 0; found -1.0."),
+        ("--risk-aversion", "0", "must be a finite number above 0; found 0.0."),
+        ("--risk-free-rate", "inf", "must be a finite number; found inf."),
+    ],
+)
+def test_numbers_are_checked_before_files_are_read(certeq, option, value, said):
+    told = certeq.refused("portfolio", "missing.csv", "--benchmark", "A", option, value, code=2)
+    assert f"{option}: {said}" in told
+
+
+def test_numbers_of_a_comparison_are_checked_before_files_are_read(certeq):
+    told = certeq.refused("compare", "missing.csv", "--max-weight", "nan", code=2)
+    assert "--max-weight: must be a finite number; found NaN." in told
+
+
+@pytest.mark.parametrize("walk", [(), WALK], ids=["once", "walk"])
+def test_errors_of_a_single_portfolio_do_not_name_its_risk(certeq, prices, csv, walk):
+    said = certeq.refused("portfolio", csv(prices), "--constraint", "Q >= 0.9", *walk)
+    assert said.startswith("error: --constraint: there is no asset or group 'Q'")
 
 
 def test_errors_speak_of_a_year(certeq, prices, csv, returns):

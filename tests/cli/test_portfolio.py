@@ -136,7 +136,7 @@ def test_infeasible_bounds_say_which(certeq, prices, csv):
     said = certeq.refused("portfolio", path, "--min-weight", "A=0.4", "--max-weight", "A=0.3")
     assert "0.4 exceeds --max-weight 0.3 for 'A'" in said
     assert "there is no asset 'AA'. Did you mean 'A'?" in certeq.refused("portfolio", path, "--max-weight", "AA=1")
-    assert "NAME=NUMBER" in certeq.refused("portfolio", path, "--max-weight", "lots")
+    assert "NAME=NUMBER" in certeq.refused("portfolio", path, "--max-weight", "lots", code=2)
     certeq.refused("portfolio", path, "--constraint", "Q >= 0.3")
     certeq.refused("portfolio", path, "--constraint", "A >= 2")
     certeq.refused("portfolio", path, "--min-return", "99")

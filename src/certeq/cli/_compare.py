@@ -40,6 +40,7 @@ from certeq.cli._options import (
     Sheet,
     UnknownChoice,
     ValueColumn,
+    check_value,
     chosen,
     find,
     read_layout,
@@ -110,6 +111,8 @@ def run(
         compared[wanted.key] = (wanted, wanted.daily)
     if report is not None and no_report:
         raise typer.BadParameter("--report and --no-report exclude each other.")
+    check_value("--max-weight", max_weight)
+    check_value("--periods-per-year", periods_per_year, above=0.0)
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     began = time.perf_counter()
     with explained(scale=False):
@@ -244,9 +247,7 @@ def _attempt(
     try:
         return fitted(name, estimator, returns, contributions=contributions)
     except BadData as error:
-        return Strategy(
-            name, None, getattr(estimator, "utility", None), failure="failed: " + str(error).removeprefix(f"{name}: ")
-        )
+        return Strategy(name, None, getattr(estimator, "utility", None), failure=f"failed: {error}")
 
 
 def _table(study: Study, found: Figures) -> Table:

@@ -148,7 +148,9 @@ def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> 
         try:
             level = float(number)
         except ValueError:
-            raise BadData(f"--max-risk must be a number, or NAME=NUMBER; found {entry!r}.") from None
+            level = np.nan
+        if np.isnan(level):
+            raise typer.BadParameter(f"must be a number, or NAME=NUMBER; found {entry!r}.", param_hint="--max-risk")
         limits.append((_named_risk(text, normalized) if equals else chosen, level))
     return limits
 
@@ -407,8 +409,6 @@ def bounds_of(
 ) -> dict[str, Any]:
     """Bounds, budget, least return and linear constraints."""
     assets = [str(name) for name in panel.returns.columns]
-    if not np.isfinite(budget):
-        raise BadData(f"--budget must be a finite number; found {budget:g}.")
     lows = read_bounds("--min-weight", low or [], 0.0, assets)
     highs = read_bounds("--max-weight", high or [], 1.0, assets)
     check_bounds(lows, highs, budget, assets)
@@ -463,8 +463,6 @@ def holdings_of(
     if costs:
         rows = refit_every or panel.frequency.periods_per_year
         paid = read_bounds("--costs", costs, 0.0, assets)
-        if (paid < 0.0).any():
-            raise BadData(f"--costs must not be negative; found {paid.min():g} for {assets[int(paid.argmin())]!r}.")
         if paid.max() >= _DEAR:
             most = paid.max()
             tell(panel, f"--costs {most:g} is {100.0 * most:g} % of a trade. Costs are fractions: 0.001 is 0.1 %.")

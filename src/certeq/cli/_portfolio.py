@@ -80,6 +80,8 @@ from certeq.cli._options import (
     Tau,
     UtilityName,
     ValueColumn,
+    check_entries,
+    check_value,
     chosen,
     described,
     read_layout,
@@ -111,6 +113,8 @@ MANY_ASSETS = 2500  # a covariance matrix beyond this takes minutes and gigabyte
 # How the library says it, in numbers per period.
 _BEST_RETURN = re.compile(r"--min-return \S+ is out of reach: .* expected return of (\S+) at most")
 _NO_REWARD = re.compile(r"the reward must be positive somewhere on the feasible set; found (\S+) at most")
+# A constraint that would be wrong with any data: its form, a percent sign, a decimal comma.
+_MALFORMED = re.compile(r"--constraint: ((?:one of <=|write \d).*)", re.DOTALL)
 Tick = Callable[[], None]
 
 
@@ -165,6 +169,15 @@ def run(
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=True)
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     check_usage(max_turnover, previous, refit_every, train_size, test_size)
+    check_value("--periods-per-year", periods_per_year, above=0.0)
+    check_value("--budget", budget)
+    check_value("--min-return", min_return)
+    check_value("--risk-aversion", risk_aversion, above=0.0)
+    check_value("--risk-free-rate", risk_free_rate)
+    check_value("--max-tracking-error", max_tracking_error, least=0.0)
+    check_entries("--min-weight", min_weight)
+    check_entries("--max-weight", max_weight)
+    check_entries("--costs", costs, least=0.0)
     if max_tracking_error is not None and benchmark is None:
         raise typer.BadParameter("--max-tracking-error needs a --benchmark.")
     with explained():
@@ -194,7 +207,7 @@ def run(
         }
         if refit_every is not None:
             asked_for = parameters_of(estimator.utility, settings, panel, refit_every)
-            with in_periods(per_year, settings, panel.frequency), in_one_line(choice.title):
+            with in_periods(per_year, settings, panel.frequency), in_one_line():
                 walk = walked(
                     panel, name, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
                 )
@@ -470,23 +483,27 @@ def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
 def fitted(
     name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True, benchmark: Any = None
 ) -> Strategy:
-    """Fit, with whatever goes wrong turned into one sentence about this strategy."""
+    """Fit, with whatever goes wrong turned into one sentence."""
     from certeq.report import fit_strategy
 
-    with in_one_line(name):
+    with in_one_line():
         return fit_strategy(name, estimator, returns, contributions=contributions, benchmark=benchmark)
 
 
 @contextmanager
-def in_one_line(what: str) -> Iterator[None]:
-    """Turn what a fit may raise into one sentence about it."""
+def in_one_line(what: str = "") -> Iterator[None]:
+    """Turn what a fit may raise into one sentence, about ``what`` if there is more than the portfolio."""
+    about = f"{what}: " if what else ""
     try:
         yield
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
-        raise BadData(f"{what}: {with_options(str(error))}") from error
+        text = with_options(str(error))
+        if malformed := _MALFORMED.fullmatch(text):
+            raise typer.BadParameter(malformed[1], param_hint="--constraint") from error
+        raise BadData(about + text) from error
     except Exception as error:  # skfolio and its solvers have exceptions of their own
         if type(error).__module__.split(".")[0] in {"skfolio", "cvxpy", "certeq", "numpy", "sklearn"}:
-            raise BadData(f"{what}: {with_options(str(error))}") from error
+            raise BadData(about + with_options(str(error))) from error
         raise
 
 
