@@ -113,6 +113,17 @@ def test_the_version_is_told_without_extras():
     assert done.stdout == run("--version").stdout
 
 
+def test_experiments_are_listed_with_what_they_show(certeq):
+    from certeq.paper import EXPERIMENTS
+
+    lines = certeq("reproduce", "--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+    assert re.fullmatch(r"errata +Errata, each with a check", lines[-1])
+    rows = certeq.json("reproduce", "--list")
+    assert [row["name"] for row in rows] == list(EXPERIMENTS)
+    assert all(row["title"] and row["where"] for row in rows)
+
+
 def test_help_is_quick():
     code = (
         "import sys\nfrom certeq.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
