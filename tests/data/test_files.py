@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -447,3 +448,12 @@ def test_blank_lines_count_in_messages_on_other_files(tmp_path, encoding):
         stream.write("\n".join(lines).encode(encoding))
     with pytest.raises(BadData, match="row 42 of the data starts with 'soon'"):
         read_prices(tmp_path / "prices.csv.gz")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices of POSIX")
+@pytest.mark.parametrize("read", [read_losses, read_prices])
+def test_pipes_and_devices_are_refused(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", os.devnull):
+        with pytest.raises(BadData, match="is not a regular file"):
+            read(path)

@@ -74,6 +74,8 @@ def check_file(path: Path) -> None:
         raise BadData(f"{path}: no such file.")
     if path.is_dir():
         raise BadData(f"{path}: is a directory, not a file.")
+    if not path.is_file():  # its size is 0, and reading may never end
+        raise BadData(f"{path}: is not a regular file, but a pipe or a device; save what it gives to a file first.")
     if path.stat().st_size == 0:
         raise BadData(f"{path}: the file is empty.")
     if suffix_of(path) in _OLD_EXCEL:
