@@ -93,6 +93,35 @@ def test_benchmark_from_a_column_or_a_file(certeq, prices, returns, csv):
     assert "one column of prices" in certeq.refused("portfolio", csv(prices), "--benchmark", csv(prices, "two.csv"))
 
 
+def test_gaps_of_a_benchmark_are_filled_in_a_column_and_in_a_file(certeq, prices, csv):
+    table = prices.copy()
+    table.iloc[[50, 51, 120], 5] = np.nan
+    column = certeq.json("portfolio", csv(table), "--benchmark", "F")
+    for index in (table[["F"]], table[["F"]].dropna()):
+        file = csv(index, "index.csv")
+        found = certeq.json("portfolio", csv(prices.drop(columns="F")), "--benchmark", file)
+        assert found["benchmark"] | {"name": "F"} == column["benchmark"]
+        (text,) = found["notes"]
+        assert text.endswith(
+            "3 missing price(s) (0.75%) filled with the last price before: returns of 0 on those dates."
+        )
+
+
+def test_a_benchmark_with_long_or_many_gaps_is_refused_with_what_to_do(certeq, prices, csv):
+    long, many = prices[["F"]].copy(), prices[["F"]].iloc[::5]
+    long.iloc[100:115] = np.nan
+    for index in (long, many):
+        said = certeq.refused("portfolio", csv(prices), "--benchmark", csv(index, "index.csv"))
+        assert "has no return on" in said
+        assert "Give a price for each of them; gaps of up to 10 dates are filled with the last price" in said
+    returns = prices.pct_change().dropna()
+    said = certeq.refused(
+        "portfolio", csv(returns), "--returns", "--benchmark", csv(returns[["F"]].drop(returns.index[7]), "index.csv")
+    )
+    assert "has no return on 1 of the 400 dates" in said
+    assert "Give a return for each of them" in said
+
+
 WALK = ("--refit-every", "100", "--train-size", "200")
 
 

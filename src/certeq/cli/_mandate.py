@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _GOALS = ("risk", "utility", "return", "ratio")
 _FAR = 5.0  # times the budget: weights of which no sum of sizes is this large are fractions
 _MANY = 12  # names that are looked at for what may have been meant
+_GAP = 10  # dates in a row without a price of the benchmark, which may be holidays or a halt
+_GAPS = 0.25  # of the dates: a benchmark that misses more is of another frequency
 _DEAR = 0.2  # of a trade: costs from here on are likely per cent
 Groups = Annotated[
     list[str] | None,
@@ -346,16 +348,32 @@ def _benchmark(wanted: str, panel: PriceData, layout: dict[str, Any]) -> tuple[P
     if table.shape[1] != 1:
         raise BadData(f"--benchmark {wanted}: must have one column of prices beside the dates; found {table.shape[1]}.")
     series = table.iloc[:, 0]
+    gaps, advice = 0, "Give a return for each of them, or prices, whose gaps can be filled."
     if found.prices is not None:  # from one date of the panel to the next, whatever other dates the file has
         before = [] if panel.prices is None else [date for date in panel.prices.index if date < returns.index[0]][-1:]
         before = before or list(series.index[series.index < returns.index[0]][-1:])
-        series = series.reindex([*before, *returns.index]).pct_change(fill_method=None).iloc[len(before) :]
+        known, dates = series.dropna(), [*before, *returns.index]
+        gaps = int((~returns.index.isin(known.index)).sum())
+        most = _GAP if gaps <= _GAPS * len(returns) else 0
+        # As gaps of the panel: the last price before, also one from a date that the panel does not have.
+        filled = known.reindex(known.index.union(dates)).ffill(limit=most) if most else known
+        series = filled.reindex(dates).pct_change(fill_method=None).iloc[len(before) :]
+        advice = (
+            f"Give a price for each of them; gaps of up to {_GAP} dates are filled with the last price, if no more "
+            f"than {_GAPS:.0%} of the dates have none."
+        )
     series = series.reindex(returns.index).rename(path.stem)
     missing = series.index[~np.isfinite(series.to_numpy(dtype=float))]
     if len(missing):
         raise BadData(
             f"--benchmark {wanted}: has no return on {len(missing)} of the {len(returns)} dates, the first of "
-            f"{str(missing[0])[:10]}."
+            f"{str(missing[0])[:10]}. {advice}"
+        )
+    if gaps:
+        tell(
+            panel,
+            f"--benchmark {wanted}: {gaps} missing price(s) ({gaps / len(returns):.2%}) filled with the last price "
+            "before: returns of 0 on those dates.",
         )
     return panel, series
 
