@@ -11,11 +11,13 @@ import typer
 from rich.table import Table
 
 from certeq.cli._console import (
+    FIRST,
     BadData,
     cell,
     check_output,
     explained,
     free_name,
+    in_order,
     note,
     print_json,
     print_sentence,
@@ -60,7 +62,6 @@ EXAMPLES = (
 )
 AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
-_FIRST = ("annualized_mean", "cvar")  # what stays on the narrowest terminal, with the gap: a return and a risk
 Figures = dict[str, dict[str, tuple[float, float, float]]]
 Compared = dict[str, tuple[Choice, dict[str, float]]]
 _NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
@@ -256,8 +257,8 @@ def _table(study: Study, found: Figures) -> Table:
     periods, start = study.frequency.plural, str(study.judged_on.index[0])[:10]
     title = f"{study.source}: {len(study.judged_on)} {periods} from {start}, held out ({study.frequency})"
     table = Table(title=cell(title))
-    first = [metric for key in _FIRST for metric in METRICS if metric.key == key]
-    rest = [metric for metric in METRICS if metric.key not in _FIRST]
+    metrics = in_order(METRICS)
+    first, rest = metrics[: len(FIRST)], metrics[len(FIRST) :]  # the gap between them stays on narrow terminals too
     table.add_column("Strategy")
     for heading in (*(metric.label for metric in first), "Gap", *(metric.label for metric in rest)):
         table.add_column(heading, justify="right")

@@ -12,6 +12,7 @@ from rich.table import Table
 from certeq.cli._console import (
     BadData,
     cell,
+    in_order,
     percent,
     print_json,
     print_sentence,
@@ -104,10 +105,11 @@ class WalkRun:
         title = f"{plain(self.study.title, 80)}: {len(self.study.dates)} {self.study.frequency.plural}"
         table = Table(title=cell(title))
         table.add_column("Strategy")
-        for metric in METRICS:
+        metrics = in_order(METRICS)
+        for metric in metrics:
             table.add_column(metric.label, justify="right")
         for name, values in found.items():
-            table.add_row(cell(plain(name, 40)), *(cell(metric.show(values[metric.key][0])) for metric in METRICS))
+            table.add_row(cell(plain(name, 40)), *(cell(metric.show(values[metric.key][0])) for metric in metrics))
         return table
 
 
