@@ -104,6 +104,26 @@ def test_a_missing_extra_is_one_line_that_names_it(tmp_path, missing, extra, arg
     assert done.stdout == ""
 
 
+def test_the_version_is_told_without_extras():
+    missing = "import sys; sys.modules['typer'] = sys.modules['rich'] = None; "
+    code = f"{missing}from certeq.cli import main; main(['--version'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("certeq ")
+    assert done.stdout == run("--version").stdout
+
+
+def test_experiments_are_listed_with_what_they_show(certeq):
+    from certeq.paper import EXPERIMENTS
+
+    lines = certeq("reproduce", "--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+    assert re.fullmatch(r"errata +Errata, each with a check", lines[-1])
+    rows = certeq.json("reproduce", "--list")
+    assert [row["name"] for row in rows] == list(EXPERIMENTS)
+    assert all(row["title"] and row["where"] for row in rows)
+
+
 def test_help_is_quick():
     code = (
         "import sys\nfrom certeq.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"

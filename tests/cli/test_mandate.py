@@ -52,7 +52,7 @@ def test_a_largest_weight_in_per_cent_is_pointed_out(certeq, prices, csv):
     assert "--max-weight 20 limits nothing: no weight can exceed 1. Weights are fractions; 20 % is 0.2." in said
     said = certeq("portfolio", csv(prices), "--max-weight", "20", "--max-weight", "A=0.1").stderr
     assert "--max-weight 20 limits nothing" in said
-    assert "found '20%'. 20 % is 0.2." in certeq.refused("portfolio", csv(prices), "--max-weight", "20%")
+    assert "found '20%'. 20 % is 0.2." in certeq.refused("portfolio", csv(prices), "--max-weight", "20%", code=2)
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "0.5").stderr
     assert "limits nothing" not in certeq("portfolio", csv(prices), "--max-weight", "1").stderr
 
@@ -70,7 +70,7 @@ def test_costs_turnover_and_what_is_held(certeq, prices, returns, csv):
     assert found["objective"] == pytest.approx(model.objective_, rel=1e-9)
     assert any("before costs" in text for text in found["notes"])
     assert "needs what is held" in certeq.refused("portfolio", csv(prices), "--max-turnover", "0.1", code=2)
-    assert "must not be negative" in certeq.refused("portfolio", csv(prices), "--costs", "-0.1")
+    assert "must not be below 0; found '-0.1'" in certeq.refused("portfolio", csv(prices), "--costs", "-0.1", code=2)
     (certeq.folder / "bad.json").write_text("[1]")
     assert "under 'weights'" in certeq.refused("portfolio", csv(prices), "--previous", "bad.json")
 
@@ -91,6 +91,73 @@ def test_benchmark_from_a_column_or_a_file(certeq, prices, returns, csv):
     late = csv(prices[["F"]].iloc[50:], "late.csv")
     assert "has no return on 5" in certeq.refused("portfolio", csv(prices), "--benchmark", late)
     assert "one column of prices" in certeq.refused("portfolio", csv(prices), "--benchmark", csv(prices, "two.csv"))
+
+
+def test_gaps_of_a_benchmark_are_filled_in_a_column_and_in_a_file(certeq, prices, csv):
+    table = prices.copy()
+    table.iloc[[50, 51, 120], 5] = np.nan
+    column = certeq.json("portfolio", csv(table), "--benchmark", "F")
+    for index in (table[["F"]], table[["F"]].dropna()):
+        file = csv(index, "index.csv")
+        found = certeq.json("portfolio", csv(prices.drop(columns="F")), "--benchmark", file)
+        assert found["benchmark"] | {"name": "F"} == column["benchmark"]
+        (text,) = found["notes"]
+        assert text.endswith(
+            "3 missing price(s) (0.75%) filled with the last price before: returns of 0 on those dates."
+        )
+
+
+def test_a_benchmark_with_long_or_many_gaps_is_refused_with_what_to_do(certeq, prices, csv):
+    long, many = prices[["F"]].copy(), prices[["F"]].iloc[::5]
+    long.iloc[100:115] = np.nan
+    for index in (long, many):
+        said = certeq.refused("portfolio", csv(prices), "--benchmark", csv(index, "index.csv"))
+        assert "has no return on" in said
+        assert "Give a price for each of them; gaps of up to 10 dates are filled with the last price" in said
+    returns = prices.pct_change().dropna()
+    said = certeq.refused(
+        "portfolio", csv(returns), "--returns", "--benchmark", csv(returns[["F"]].drop(returns.index[7]), "index.csv")
+    )
+    assert "has no return on 1 of the 400 dates" in said
+    assert "Give a return for each of them" in said
+
+
+WALK = ("--refit-every", "100", "--train-size", "200")
+
+
+@pytest.mark.parametrize("walk", [("--test-size", "0.25"), WALK], ids=["once", "walk"])
+@pytest.mark.parametrize("name", ["CVaR", "Equal weights"])
+def test_a_benchmark_may_have_the_name_of_a_strategy(certeq, prices, csv, name, walk):
+    column = csv(prices.rename(columns={"F": name}))
+    found = certeq.json("portfolio", column, "--benchmark", name, *walk, "-r", "r.html")
+    assert found["benchmark"]["name"] == f"{name} (benchmark)"
+    assert f"{name} (benchmark)" in (certeq.folder / "r.html").read_text()
+    file = csv(prices[["F"]], f"{name}.csv")
+    found = certeq.json("portfolio", csv(prices), "--benchmark", file, *walk, "--objective", "return")
+    assert found["benchmark"]["name"] == f"{name} (benchmark)"
+
+
+@pytest.mark.parametrize(
+    ("objective", "name", "title"),
+    [
+        ("risk", "CVaR", "CVaR portfolio"),
+        ("return", "Largest return", "Portfolio of largest return"),
+        ("ratio", "Largest return/CVaR", "Portfolio of largest return/CVaR"),
+        ("utility", "Largest utility, CVaR", "Portfolio of largest utility, CVaR"),
+    ],
+)
+def test_a_portfolio_is_called_by_its_goal(certeq, prices, csv, objective, name, title):
+    path, limits = csv(prices), ["--objective", objective, "--max-weight", "0.5"]
+    limits += ["--risk-free-rate", "-1"] if objective == "ratio" else []  # one of the fits has falling prices
+    said = certeq("portfolio", path, *limits, "-r", "r.html").stdout
+    assert f"{name}: weights" in said
+    assert f"{title}: prices.csv" in (certeq.folder / "r.html").read_text()
+    if objective != "risk":
+        assert f"\n{name}: " in said
+        assert "\nCVaR: " not in said
+    walked = certeq("portfolio", path, *limits, *WALK).stdout
+    assert f"{name}, walking forward: prices.csv" in walked
+    assert list(certeq.json("portfolio", path, *limits, *WALK)["metrics"]) == ["CVaR", "Equal weights"]
 
 
 def test_walking_forward(certeq, prices, returns, csv):
@@ -145,7 +212,8 @@ def test_objectives_and_limits(certeq, prices, returns, csv):
     mixed = certeq.json("portfolio", csv(prices), "--max-risk", f"0.5 cvar + 0.5 evar alpha=0.1 <= {2 * least}")
     assert mixed["limits"][0]["name"].startswith("risk_limits[0], Mixture")
     assert "after a colon" in certeq.refused("portfolio", csv(prices), "--max-risk", "hmcr p=3:2=0.1", code=2)
-    assert "--max-risk must be a number" in certeq.refused("portfolio", csv(prices), "--max-risk", "cvar=x")
+    said = certeq.refused("portfolio", csv(prices), "--max-risk", "cvar=x", code=2)
+    assert "--max-risk: must be a number, or NAME=NUMBER; found 'cvar=x'." in said
     assert "must be one of risk" in certeq.refused("portfolio", csv(prices), "--objective", "risc", code=2)
     assert "belongs to --objective" in certeq.refused("portfolio", csv(prices), "--risk-free-rate", 0.1, code=2)
 
@@ -158,6 +226,20 @@ def test_tracking_error(certeq, prices, returns, csv):
     assert len(certeq.json("portfolio", csv(prices), *walk)["portfolios"]) == 2
     certeq("portfolio", csv(prices), *walk[:4], "-r", "r.html")
     assert "needs a --benchmark" in certeq.refused("portfolio", csv(prices), "--max-tracking-error", 0.1, code=2)
+
+
+def test_tracking_error_is_told_a_year_as_it_was_given(certeq, prices, csv):
+    options = ["--benchmark", "F", "--max-tracking-error", 0.14]
+    (limit,) = certeq.json("portfolio", csv(prices), *options)["limits"]
+    assert limit["level"] == pytest.approx(0.14 / np.sqrt(252))
+    said = certeq("portfolio", csv(prices), *options, "-r", "r.html").stdout
+    gain = f"{limit['multiplier'] / np.sqrt(252):.3g} basis points less of the risk"
+    assert (
+        "--max-tracking-error: 14 % a year, limit 14 % a year, binds: one basis point more would have brought "
+        f"{gain}." in said
+    )
+    text = (certeq.folder / "r.html").read_text()
+    assert re.search(r"Largest tracking error a year\W[^0-9]*0\.14\b", text)
 
 
 def test_a_file_without_headings_is_refused(certeq, prices, csv):
@@ -237,14 +319,60 @@ def test_numbers_in_per_cent_are_noted_in_json_and_report(certeq, prices, csv):
 @pytest.mark.parametrize("command", ["portfolio", "compare"])
 @pytest.mark.parametrize("number", ["0", "-1", "nan", "inf"])
 def test_periods_of_a_year_that_will_not_do_without_a_file(certeq, command, number):
-    assert "--periods-per-year must be" in certeq.refused(command, "--periods-per-year", number)
+    assert "--periods-per-year: must be" in certeq.refused(command, "--periods-per-year", number, code=2)
 
 
 def test_sheet_of_what_has_none_and_a_budget_that_is_no_number(certeq, prices, csv):
     said = certeq.refused("portfolio", csv(prices), "--sheet", "One")
     assert "--sheet 'One' is for Excel files; this is none." in said
     assert "--sheet 'One'" in certeq.refused("estimate", csv(prices), "-c", "A", "--sheet", "One")
-    assert "--budget must be a finite number; found nan." in certeq.refused("portfolio", csv(prices), "--budget", "nan")
+    said = certeq.refused("portfolio", csv(prices), "--budget", "nan", code=2)
+    assert "--budget: must be a finite number; found NaN." in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--max-weight", "abc", "must be a number or NAME=NUMBER; found 'abc'."),
+        ("--max-weight", "nan", "must be finite; found 'nan'."),
+        ("--min-weight", "A=x", "must be a number or NAME=NUMBER; found 'A=x'."),
+        ("--costs", "-1", "must not be below 0; found '-1'."),
+        ("--costs", "A=-1", "must not be below 0; found 'A=-1'."),
+        ("--periods-per-year", "0", "must be a finite number above 0; found 0.0."),
+        ("--min-return", "nan", "must be a finite number; found NaN."),
+        ("--max-risk", "nan", "must be a number, or NAME=NUMBER; found 'nan'."),
+        ("--constraint", "A >>> 3", "one of <=, >= and ==, with terms on both sides, must be in 'A >>> 3'."),
+        ("--constraint", "A >= 5%", "write 0.05 for 5 %, in 'A >= 5%'."),
+    ],
+)
+def test_what_no_data_would_make_right_is_bad_usage(certeq, prices, csv, option, value, said):
+    told = certeq.refused("portfolio", csv(prices), option, value, code=2)
+    assert f"{option}: {said}" in told
+    assert "CVaR" not in told
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--max-tracking-error", "-1", "must be a finite number not below 0; found -1.0."),
+        ("--risk-aversion", "0", "must be a finite number above 0; found 0.0."),
+        ("--risk-free-rate", "inf", "must be a finite number; found inf."),
+    ],
+)
+def test_numbers_are_checked_before_files_are_read(certeq, option, value, said):
+    told = certeq.refused("portfolio", "missing.csv", "--benchmark", "A", option, value, code=2)
+    assert f"{option}: {said}" in told
+
+
+def test_numbers_of_a_comparison_are_checked_before_files_are_read(certeq):
+    told = certeq.refused("compare", "missing.csv", "--max-weight", "nan", code=2)
+    assert "--max-weight: must be a finite number; found NaN." in told
+
+
+@pytest.mark.parametrize("walk", [(), WALK], ids=["once", "walk"])
+def test_errors_of_a_single_portfolio_do_not_name_its_risk(certeq, prices, csv, walk):
+    said = certeq.refused("portfolio", csv(prices), "--constraint", "Q >= 0.9", *walk)
+    assert said.startswith("error: --constraint: there is no asset or group 'Q'")
 
 
 def test_errors_speak_of_a_year(certeq, prices, csv, returns):
@@ -260,7 +388,7 @@ def test_limits_are_told_in_per_cent(certeq, prices, csv):
     limits = ("--max-risk", "0.5", "--benchmark", "F", "--max-tracking-error", "0.5")
     said = certeq("portfolio", csv(prices), *limits).stdout
     assert re.search(r"--max-risk CVaR\(alpha=0.05\): [\d.]+ %, limit 50 %, does not bind\.", said)
-    assert re.search(r"--max-tracking-error, per day: [\d.]+ %, limit 3\.15 %, does not bind\.", said)
+    assert re.search(r"--max-tracking-error: [\d.]+ % a year, limit 50 % a year, does not bind\.", said)
 
 
 def test_a_benchmark_is_compared_with_in_the_terminal(certeq, prices, returns, csv):

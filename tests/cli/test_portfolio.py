@@ -62,9 +62,38 @@ def test_nothing_is_overwritten_unasked(certeq, prices, csv):
 def test_the_prices_are_never_overwritten(certeq, prices, csv):
     path = csv(prices)
     before = path.read_bytes()
-    said = certeq.refused("portfolio", path, "--output", path, "--force")
+    said = certeq.refused("portfolio", path, "--output", path, "--force", code=2)
     assert "is the file that is read; name another one." in said
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["portfolio", "compare"])
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to", None])
+def test_no_report_overwrites_the_prices(certeq, prices, csv, command, link):
+    path = csv(prices, "prices.html")
+    before, target = path.read_bytes(), path
+    if link is not None:
+        target = certeq.folder / "link.html"
+        try:
+            getattr(target, link)(path)
+        except OSError:
+            pytest.skip("this file system has no such links")
+    said = certeq.refused(command, path, "--report", target, "--force", code=2)
+    assert "is the file that is read; name another one." in said
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["--groups", "--benchmark", "--previous"])
+@pytest.mark.parametrize(("written", "suffix"), [("--output", "csv"), ("--report", "html")])
+def test_nothing_that_is_read_is_overwritten(certeq, prices, csv, monkeypatch, option, written, suffix):
+    from certeq.cli import _portfolio
+
+    monkeypatch.setattr(_portfolio, "load_panel", lambda *_, **__: pytest.fail("the work had begun"))
+    other = certeq.folder / f"other.{suffix}"
+    other.write_text("mine")
+    said = certeq.refused("portfolio", csv(prices), option, other.name, written, other, "--force", code=2)
+    assert f"is the file that {option} reads; name another one." in said
+    assert other.read_text() == "mine"
 
 
 def test_formulas_do_not_reach_a_spreadsheet(certeq, prices, csv):
@@ -107,7 +136,7 @@ def test_infeasible_bounds_say_which(certeq, prices, csv):
     said = certeq.refused("portfolio", path, "--min-weight", "A=0.4", "--max-weight", "A=0.3")
     assert "0.4 exceeds --max-weight 0.3 for 'A'" in said
     assert "there is no asset 'AA'. Did you mean 'A'?" in certeq.refused("portfolio", path, "--max-weight", "AA=1")
-    assert "NAME=NUMBER" in certeq.refused("portfolio", path, "--max-weight", "lots")
+    assert "NAME=NUMBER" in certeq.refused("portfolio", path, "--max-weight", "lots", code=2)
     certeq.refused("portfolio", path, "--constraint", "Q >= 0.3")
     certeq.refused("portfolio", path, "--constraint", "A >= 2")
     certeq.refused("portfolio", path, "--min-return", "99")

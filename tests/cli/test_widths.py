@@ -40,6 +40,11 @@ def numbers(table: str) -> str:
     return table[: table.rstrip().rindex("\n")]
 
 
+def joined(text: str) -> str:
+    """Without the breaks between lines."""
+    return " ".join(text.split())
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_compare(certeq, prices, csv, monkeypatch, width):
     path = csv(prices)
@@ -59,7 +64,8 @@ def test_compare(certeq, prices, csv, monkeypatch, width):
     assert row[3:] == full[3 : len(row)]
     assert len(row) == 8 or width < 80
     told = re.search(r"columns left out: .*, Sortino; shown in a terminal of (\d+) columns and with --json.",
-                     result.stderr)  # fmt: skip
+                     joined(result.stderr))  # fmt: skip
+    assert max(map(cell_len, result.stderr.splitlines()), default=0) <= width
     assert (told is not None) == (len(row) < 8)
     if told is not None:
         monkeypatch.setenv("COLUMNS", told[1])
@@ -68,7 +74,7 @@ def test_compare(certeq, prices, csv, monkeypatch, width):
 
 def test_compare_names_the_report(certeq, prices, csv, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    assert "and in the report." in certeq("compare", csv(prices)).stderr
+    assert "and in the report." in joined(certeq("compare", csv(prices)).stderr)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -80,6 +86,40 @@ def test_portfolio(certeq, prices, csv, monkeypatch, width):
     table = said[: said.index("in sample;")]
     check(table, width, whole)
     assert NUMBER.findall(table) == NUMBER.findall(whole[: whole.index("in sample;")])  # three columns fit at 40
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_walk_has_the_columns_of_a_comparison(certeq, prices, csv, monkeypatch, width):
+    walk = ("portfolio", csv(prices), "--refit-every", 100, "--train-size", 200)
+    whole = certeq(*walk).stdout
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = certeq(*walk)
+    check(said.stdout, width, whole)
+    headings = said.stdout[: said.stdout.index("Equal")].partition("days")[2].split()  # below the title
+    assert headings.index("Return") < headings.index("CVaR")
+    if "Gini" in headings:
+        assert headings.index("CVaR") < headings.index("Gini")
+    assert max(map(cell_len, said.stderr.splitlines()), default=0) <= width
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+def test_messages_fit_the_terminal_of_standard_error(tmp_path):
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    code = f"from certeq.cli import main; main(['estimate', {'missing ' * 12 + '.csv'!r}])"
+    with open(tmp_path / "out", "wb") as out:  # standard output is no terminal, and has no width
+        subprocess.run([sys.executable, "-c", code], stdout=out, stderr=theirs, env=environment, timeout=120)
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode().splitlines()
+    os.close(ours)
+    assert len(said) > 1
+    assert max(map(len, said)) <= 40
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -106,7 +146,7 @@ def test_utilities(certeq, monkeypatch, width):
         assert choice.says.split()[-1] in table
     drawn = [line for line in table.splitlines() if any(0x2800 <= ord(char) < 0x2900 for char in line)]
     assert len(drawn) == (3 * len(CHOICES | RISKS) if width >= 80 else 0)
-    assert ("Weight of a loss; shown in a terminal of 75 columns." in result.stderr) == (width < 80)
+    assert ("Weight of a loss; shown in a terminal of 75 columns." in joined(result.stderr)) == (width < 80)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -121,7 +161,7 @@ def test_reproduce(capsys, monkeypatch, tmp_path, width):
     assert "…" not in said
     assert max(map(cell_len, said.splitlines())) <= width
     assert "Reproduced" in said
-    assert ("1234.5" in said) == ("in index.html" not in told)
+    assert ("1234.5" in said) == ("in index.html" not in joined(told))
 
 
 def test_a_pipe_gets_everything():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -412,3 +413,47 @@ def test_a_number_of_the_other_decimal_sign_is_refused(tmp_path):
     (tmp_path / "prices.csv").write_text("\n".join(cells))
     with pytest.raises(BadData, match="column 'ABB' holds '.*' on 2021-01-08, which is not a number"):
         read_prices(tmp_path / "prices.csv", decimal=",")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_among_losses_are_noted_and_counted(tmp_path, end):
+    path = tmp_path / "losses.csv"
+
+    def write(*lines):
+        path.write_bytes(end.join(["loss", *lines]).encode())
+
+    write("1", "", "2", "  ", "3", "4", "", "")
+    found = read_losses(path)
+    assert found.values.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert found.notes == ["2 blank line(s) skipped, the first in row 2 of the data."]
+    write("1", "2", "", "")  # a blank end is normal
+    assert read_losses(path).notes == []
+    write("1", "", "2", "", "n/k", "5")
+    with pytest.raises(BadData, match="holds 'n/k' in row 5,"):
+        read_losses(path)
+    write("1", "", "2", '""', "", "5")
+    with pytest.raises(BadData, match="is empty in row 4 "):
+        read_losses(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_blank_lines_count_in_messages_on_other_files(tmp_path, encoding):
+    lines = text(plain, separator="\t").split("\n")
+    lines[40] = "soon" + lines[40][10:]
+    lines[5:5] = ["", ""]
+    (tmp_path / "prices.csv").write_bytes("\n".join(lines).encode(encoding))
+    with pytest.raises(BadData, match="row 42 of the data starts with 'soon'"):
+        read_prices(tmp_path / "prices.csv")
+    with gzip.open(tmp_path / "prices.csv.gz", "wb") as stream:
+        stream.write("\n".join(lines).encode(encoding))
+    with pytest.raises(BadData, match="row 42 of the data starts with 'soon'"):
+        read_prices(tmp_path / "prices.csv.gz")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices of POSIX")
+@pytest.mark.parametrize("read", [read_losses, read_prices])
+def test_pipes_and_devices_are_refused(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", os.devnull):
+        with pytest.raises(BadData, match="is not a regular file"):
+            read(path)

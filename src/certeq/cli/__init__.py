@@ -27,6 +27,9 @@ def main(arguments: list[str] | None = None) -> Any:
 
 def _run(arguments: list[str] | None) -> None:
     try:
+        if (sys.argv[1:] if arguments is None else arguments)[:1] == ["--version"]:
+            print_version()  # here: that needs neither typer nor rich, which a plain installation does not have
+            raise SystemExit(0)
         from certeq.cli._app import app
 
         app(arguments, prog_name="certeq")
@@ -43,6 +46,18 @@ def _run(arguments: list[str] | None) -> None:
                 raise
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the reason was given
         raise
+
+
+def print_version() -> None:
+    """The version that is installed, and whether its compiled part is."""
+    from importlib.metadata import PackageNotFoundError, version  # here: help must not wait for it
+
+    from certeq.risk.solvers import AVAILABLE
+
+    try:
+        print(f"certeq {version('certeq')} ({'compiled' if AVAILABLE else 'not compiled: NumPy alone'})")
+    except PackageNotFoundError:
+        print("certeq (not installed)")
 
 
 def _prepare_streams() -> None:

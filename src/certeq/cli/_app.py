@@ -13,6 +13,8 @@ import typer
 import typer.core
 import typer.main
 
+from certeq.cli import print_version
+
 # A module each, which is imported when its command is called: help is a list of names, and need not wait for NumPy.
 COMMANDS = {
     "estimate": "Risk of a column, with confidence interval",
@@ -129,14 +131,7 @@ for _name, _summary in COMMANDS.items():
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version  # here: help must not wait for it
-
-        from certeq.risk.solvers import AVAILABLE
-
-        try:
-            print(f"certeq {version('certeq')} ({'compiled' if AVAILABLE else 'not compiled: NumPy alone'})")
-        except PackageNotFoundError:
-            print("certeq (not installed)")
+        print_version()
         raise typer.Exit
 
 

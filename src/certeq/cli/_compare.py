@@ -12,11 +12,13 @@ import typer
 from rich.table import Table
 
 from certeq.cli._console import (
+    FIRST,
     BadData,
     cell,
     check_output,
     explained,
     free_name,
+    in_order,
     note,
     print_json,
     print_sentence,
@@ -41,6 +43,7 @@ from certeq.cli._options import (
     Sheet,
     UnknownChoice,
     ValueColumn,
+    check_value,
     chosen,
     find,
     read_layout,
@@ -61,7 +64,6 @@ EXAMPLES = (
 )
 AFTER_OPTIONS = UNITS_HELP
 DEFAULT_REPORT = Path("certeq-report.html")
-_FIRST = ("annualized_mean", "cvar")  # what stays on the narrowest terminal, with the gap: a return and a risk
 Figures = dict[str, dict[str, tuple[float, float, float]]]
 Compared = dict[str, tuple[Choice, dict[str, float]]]
 _NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
@@ -112,11 +114,13 @@ def run(
         compared[wanted.key] = (wanted, wanted.daily)
     if report is not None and no_report:
         raise typer.BadParameter("--report and --no-report exclude each other.")
+    check_value("--max-weight", max_weight)
+    check_value("--periods-per-year", periods_per_year, above=0.0)
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     began = time.perf_counter()
     with explained(scale=False):
         target = None if no_report else report or (DEFAULT_REPORT if force else free_name(DEFAULT_REPORT))
-        check_output(target, (".html", ".htm"), "--report", force=force)
+        check_output(target, (".html", ".htm"), "--report", force=force, read=[("", prices)])
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
@@ -251,9 +255,7 @@ def _attempt(
     try:
         return fitted(name, estimator, returns, contributions=contributions)
     except BadData as error:
-        return Strategy(
-            name, None, getattr(estimator, "utility", None), failure="failed: " + str(error).removeprefix(f"{name}: ")
-        )
+        return Strategy(name, None, getattr(estimator, "utility", None), failure=f"failed: {error}")
 
 
 def _table(study: Study, found: Figures) -> Table:
@@ -262,8 +264,8 @@ def _table(study: Study, found: Figures) -> Table:
     periods, start = study.frequency.plural, str(study.judged_on.index[0])[:10]
     title = f"{study.source}: {len(study.judged_on)} {periods} from {start}, held out ({study.frequency})"
     table = Table(title=cell(title))
-    first = [metric for key in _FIRST for metric in METRICS if metric.key == key]
-    rest = [metric for metric in METRICS if metric.key not in _FIRST]
+    metrics = in_order(METRICS)
+    first, rest = metrics[: len(FIRST)], metrics[len(FIRST) :]  # the gap between them stays on narrow terminals too
     table.add_column("Strategy")
     for heading in (*(metric.label for metric in first), "Gap", *(metric.label for metric in rest)):
         table.add_column(heading, justify="right")

@@ -17,7 +17,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,7 @@ _NAMES = [name if "_" in name else f"{name}(?==)" for name in _OPTIONS]
 _PARAMETER = re.compile(rf"(?<![\w.-])({'|'.join(_NAMES)})\b(?:\[\d+\])?(=)?")
 _PYTHON_ONLY = "; with unknown_names='ignore' such a constraint is passed over"
 PAGE = 160  # columns where nothing limits them: texts are broken into lines there
+FIRST = ("annualized_mean", "cvar")  # of the metrics in a table
 _KEPT = 2  # columns that are never left out: what it is, and its first number
 _LONG = 22  # words may be broken into pieces of this many letters before a column is left out
 _SHORT = 8  # and of this many where no more columns can be left out
@@ -65,28 +66,43 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  #
 
 
 def fail(reason: object) -> NoReturn:
-    """One line on standard error, and exit code 1."""
-    _tell(f"error: {reason}")
+    """One line on standard error, and exit code 1; more than one on a terminal only, as scripts look for that line."""
+    _tell(f"error: {reason}", _terminal_width())
     raise typer.Exit(1)
 
 
 def note(text: str) -> None:
     """Something the user should know that is not the result."""
-    _tell(f"note: {text}")
+    _tell(f"note: {text}", _columns() or _terminal_width())
 
 
 def warn(text: str) -> None:
     """Why the result above may not be trusted."""
-    _tell(f"warning: {text}")
+    _tell(f"warning: {text}", _columns() or _terminal_width())
 
 
-def _tell(text: str) -> None:
-    """A line on standard error; on a terminal as many as it takes, broken between words."""
+def _tell(text: str, width: int) -> None:
+    """A line on standard error; where there is a width as many as it takes, broken between words."""
     line = safe_text(" ".join(text.split()))
-    if sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns
+    if width:
         line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
     print(line, file=sys.stderr)
+
+
+def _columns() -> int:
+    """What COLUMNS says; 0 where it says nothing."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() else 0
+
+
+def _terminal_width() -> int:
+    """The width of the terminal that standard error is, whatever standard output is; 0 where it is none."""
+    if not sys.stderr.isatty():
+        return 0
+    try:
+        return _columns() or os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return shutil.get_terminal_size().columns
 
 
 def safe_text(text: object) -> str:
@@ -138,6 +154,19 @@ def print_table(table: Table, also_shown: str = "") -> None:
     if left_out:
         shown = " and ".join(filter(None, (f"in a terminal of {whole} columns", also_shown)))
         note(f"columns left out: {', '.join(left_out)}; shown {shown}.")
+
+
+def in_order(metrics: Iterable[Any]) -> list[Any]:
+    """Metrics in the order of a table's columns: a return and a risk first, which stay on the narrowest terminal.
+
+    >>> from types import SimpleNamespace as Metric
+    >>> [each.key for each in in_order([Metric(key="evar"), Metric(key="cvar")])]
+    ['cvar', 'evar']
+    """
+    found = list(metrics)
+    return [each for key in FIRST for each in found if each.key == key] + [
+        each for each in found if each.key not in FIRST
+    ]
 
 
 def print_sentence(text: str) -> None:
@@ -326,18 +355,27 @@ def _open(table: Table) -> None:
 
 
 def check_output(
-    path: Path | None, suffixes: tuple[str, ...], option: str, *, force: bool, read: Path | None = None
+    path: Path | None,
+    suffixes: tuple[str, ...],
+    option: str,
+    *,
+    force: bool,
+    read: Iterable[tuple[str, str | Path | None]] = (),
 ) -> None:
     """Refuse a name of another format (bad usage) or one that is taken (bad data) before any work is done.
 
-    ``read`` is the file that the command reads, which no ``force`` overwrites.
+    ``read`` are the files that the command reads, which no ``force`` overwrites, each after the option that names it,
+    "" for that of the prices. Links to such a file are that file.
     """
     if path is None:
         return
     if path.suffix.lower() not in suffixes:
         raise typer.BadParameter(f"{path.name or str(path)!r} must end in {' or '.join(suffixes)}.", param_hint=option)
-    if read is not None and path.exists() and read.exists() and path.samefile(read):
-        raise BadData(f"{option} {path} is the file that is read; name another one.")
+    for reader, other in read:
+        # By os.path: a name too long for a file, which the name of a column may be, is no file rather than an error.
+        if other is not None and os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other):
+            who = f"that {reader} reads" if reader else "that is read"
+            raise typer.BadParameter(f"{path} is the file {who}; name another one.", param_hint=option)
     check_writable(path, force=force)
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _GOALS = ("risk", "utility", "return", "ratio")
 _FAR = 5.0  # times the budget: weights of which no sum of sizes is this large are fractions
 _MANY = 12  # names that are looked at for what may have been meant
+_GAP = 10  # dates in a row without a price of the benchmark, which may be holidays or a halt
+_GAPS = 0.25  # of the dates: a benchmark that misses more is of another frequency
 _DEAR = 0.2  # of a trade: costs from here on are likely per cent
 Groups = Annotated[
     list[str] | None,
@@ -121,6 +123,25 @@ def read_objective(name: str, risk_aversion: float | None, risk_free_rate: float
     return settings
 
 
+def strategy_name(title: str, objective: str) -> str:
+    """What a portfolio is called by: the risk that is least, or the goal.
+
+    >>> [strategy_name("CVaR", objective) for objective in OBJECTIVES]
+    ['CVaR', 'Largest utility, CVaR', 'Largest return', 'Largest return/CVaR']
+    """
+    names = {"return": "Largest return", "ratio": f"Largest return/{title}", "utility": f"Largest utility, {title}"}
+    return names.get(objective, title)
+
+
+def portfolio_title(name: str, objective: str) -> str:
+    """What heads a report on a strategy of this name.
+
+    >>> portfolio_title("CVaR", "risk"), portfolio_title("Largest return", "return")
+    ('CVaR portfolio', 'Portfolio of largest return')
+    """
+    return f"{name} portfolio" if objective == "risk" else f"Portfolio of {name[0].lower()}{name[1:]}"
+
+
 def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> list[tuple[Risk, float]]:
     """Risks with their levels, from 0.02, cvar=0.02, cvar:0.01=0.05 and 'cvar alpha=0.01 <= 0.05'."""
     limits: list[tuple[Risk, float]] = []
@@ -129,7 +150,9 @@ def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> 
         try:
             level = float(number)
         except ValueError:
-            raise BadData(f"--max-risk must be a number, or NAME=NUMBER; found {entry!r}.") from None
+            level = np.nan
+        if np.isnan(level):
+            raise typer.BadParameter(f"must be a number, or NAME=NUMBER; found {entry!r}.", param_hint="--max-risk")
         limits.append((_named_risk(text, normalized) if equals else chosen, level))
     return limits
 
@@ -295,10 +318,21 @@ def _rows(path: Path, option: str, assets: list[str]) -> list[list[str]]:
     return rows
 
 
-def take_benchmark(wanted: str | None, panel: PriceData, layout: dict[str, Any]) -> tuple[PriceData, pd.Series | None]:
-    """The panel without the benchmark's column, and the benchmark's returns on its dates."""
+def take_benchmark(
+    wanted: str | None, panel: PriceData, layout: dict[str, Any], taken: Iterable[str] = ()
+) -> tuple[PriceData, pd.Series | None]:
+    """The panel without the benchmark's column, and the benchmark's returns on its dates.
+
+    A benchmark with a name that is taken by a strategy is called "... (benchmark)".
+    """
     if wanted is None:
         return panel, None
+    panel, series = _benchmark(wanted, panel, layout)
+    name = str(series.name)
+    return panel, series.rename(f"{name} (benchmark)") if name in taken else series
+
+
+def _benchmark(wanted: str, panel: PriceData, layout: dict[str, Any]) -> tuple[PriceData, pd.Series]:
     returns = panel.returns
     if wanted in returns.columns:
         if returns.shape[1] < 3:
@@ -314,16 +348,32 @@ def take_benchmark(wanted: str | None, panel: PriceData, layout: dict[str, Any])
     if table.shape[1] != 1:
         raise BadData(f"--benchmark {wanted}: must have one column of prices beside the dates; found {table.shape[1]}.")
     series = table.iloc[:, 0]
+    gaps, advice = 0, "Give a return for each of them, or prices, whose gaps can be filled."
     if found.prices is not None:  # from one date of the panel to the next, whatever other dates the file has
         before = [] if panel.prices is None else [date for date in panel.prices.index if date < returns.index[0]][-1:]
         before = before or list(series.index[series.index < returns.index[0]][-1:])
-        series = series.reindex([*before, *returns.index]).pct_change(fill_method=None).iloc[len(before) :]
+        known, dates = series.dropna(), [*before, *returns.index]
+        gaps = int((~returns.index.isin(known.index)).sum())
+        most = _GAP if gaps <= _GAPS * len(returns) else 0
+        # As gaps of the panel: the last price before, also one from a date that the panel does not have.
+        filled = known.reindex(known.index.union(dates)).ffill(limit=most) if most else known
+        series = filled.reindex(dates).pct_change(fill_method=None).iloc[len(before) :]
+        advice = (
+            f"Give a price for each of them; gaps of up to {_GAP} dates are filled with the last price, if no more "
+            f"than {_GAPS:.0%} of the dates have none."
+        )
     series = series.reindex(returns.index).rename(path.stem)
     missing = series.index[~np.isfinite(series.to_numpy(dtype=float))]
     if len(missing):
         raise BadData(
             f"--benchmark {wanted}: has no return on {len(missing)} of the {len(returns)} dates, the first of "
-            f"{str(missing[0])[:10]}."
+            f"{str(missing[0])[:10]}. {advice}"
+        )
+    if gaps:
+        tell(
+            panel,
+            f"--benchmark {wanted}: {gaps} missing price(s) ({gaps / len(returns):.2%}) filled with the last price "
+            "before: returns of 0 on those dates.",
         )
     return panel, series
 
@@ -377,8 +427,6 @@ def bounds_of(
 ) -> dict[str, Any]:
     """Bounds, budget, least return and linear constraints."""
     assets = [str(name) for name in panel.returns.columns]
-    if not np.isfinite(budget):
-        raise BadData(f"--budget must be a finite number; found {budget:g}.")
     lows = read_bounds("--min-weight", low or [], 0.0, assets)
     highs = read_bounds("--max-weight", high or [], 1.0, assets)
     check_bounds(lows, highs, budget, assets)
@@ -433,8 +481,6 @@ def holdings_of(
     if costs:
         rows = refit_every or panel.frequency.periods_per_year
         paid = read_bounds("--costs", costs, 0.0, assets)
-        if (paid < 0.0).any():
-            raise BadData(f"--costs must not be negative; found {paid.min():g} for {assets[int(paid.argmin())]!r}.")
         if paid.max() >= _DEAR:
             most = paid.max()
             tell(panel, f"--costs {most:g} is {100.0 * most:g} % of a trade. Costs are fractions: 0.001 is 0.1 %.")
@@ -476,7 +522,8 @@ def parameters_of(
     for risk, level in settings.get("risk_limits", []):
         parameters[f"Limit on {risk!r}"] = f"{level:g}"
     if "max_tracking_error" in settings:
-        parameters["Largest tracking error"] = f"{settings['max_tracking_error']:.6g} a {panel.frequency.period}"
+        annual = np.sqrt(panel.frequency.periods_per_year) * settings["max_tracking_error"]
+        parameters["Largest tracking error a year"] = f"{annual:g}"
     if "max_turnover" in settings:
         parameters["Largest change of a weight"] = f"{settings['max_turnover']:g}"
     return parameters

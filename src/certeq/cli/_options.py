@@ -14,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 
 import certeq.utilities as ce
-from certeq._checks import did_you_mean
+from certeq._checks import check_number, did_you_mean
 from certeq.cli._console import BadData
 from certeq.utilities import Risk, Utility
 
@@ -326,6 +326,23 @@ def check_decimal(decimal: str | None) -> str | None:
     return decimal
 
 
+def check_value(option: str, value: float | None, **limits: float) -> None:
+    """Refuse a number that no data would make right, as bad usage (exit code 2)."""
+    if value is not None:
+        try:
+            check_number("", value, **limits)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise typer.BadParameter(str(error).strip(), param_hint=option) from None
+
+
+def check_entries(option: str, entries: list[str] | None, *, least: float = -np.inf) -> None:
+    """Refuse what is neither a number nor NAME=NUMBER, as bad usage, before any file is read."""
+    for entry in entries or []:
+        value = _number(option, entry.rpartition("=")[2], entry)
+        if value < least:
+            raise typer.BadParameter(f"must not be below {least:g}; found {entry!r}.", param_hint=option)
+
+
 def chosen(
     name: str, alpha: float | None, beta: float | None, a: float | None, tau: float | None, scale: float | None,
     *, daily: bool, option: str = "--utility",
@@ -401,7 +418,9 @@ def _number(option: str, text: str, entry: str) -> float:
         bare = text.strip().removesuffix("%").strip()
         percent = text.strip().endswith("%") and bare.replace(".", "", 1).isdigit()
         hint = f" {bare} % is {float(bare) / 100.0:g}." if percent else ""
-        raise BadData(f"{option} must be a number or NAME=NUMBER; found {entry!r}.{hint}") from None
+        raise typer.BadParameter(
+            f"must be a number or NAME=NUMBER; found {entry!r}.{hint}", param_hint=option
+        ) from None
     if not np.isfinite(value):
-        raise BadData(f"{option} must be finite; found {entry!r}.")
+        raise typer.BadParameter(f"must be finite; found {entry!r}.", param_hint=option)
     return value

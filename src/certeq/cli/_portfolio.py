@@ -52,8 +52,10 @@ from certeq.cli._mandate import (
     check_usage,
     holdings_of,
     parameters_of,
+    portfolio_title,
     read_objective,
     read_risk_limits,
+    strategy_name,
     take_benchmark,
     tell,
     tell_of_levels,
@@ -78,11 +80,13 @@ from certeq.cli._options import (
     Tau,
     UtilityName,
     ValueColumn,
+    check_entries,
+    check_value,
     chosen,
     described,
     read_layout,
 )
-from certeq.cli._walk import walked
+from certeq.cli._walk import EQUAL, walked
 from certeq.data import LEAST_ROWS, PriceData
 
 if TYPE_CHECKING:
@@ -109,6 +113,8 @@ MANY_ASSETS = 2500  # a covariance matrix beyond this takes minutes and gigabyte
 # How the library says it, in numbers per period.
 _BEST_RETURN = re.compile(r"--min-return \S+ is out of reach: .* expected return of (\S+) at most")
 _NO_REWARD = re.compile(r"the reward must be positive somewhere on the feasible set; found (\S+) at most")
+# A constraint that would be wrong with any data: its form, a percent sign, a decimal comma.
+_MALFORMED = re.compile(r"--constraint: ((?:one of <=|write \d).*)", re.DOTALL)
 Tick = Callable[[], None]
 
 
@@ -163,15 +169,27 @@ def run(
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=True)
     layout = read_layout(are_returns, decimal, sheet, field, asset_column, value_column)
     check_usage(max_turnover, previous, refit_every, train_size, test_size)
+    check_value("--periods-per-year", periods_per_year, above=0.0)
+    check_value("--budget", budget)
+    check_value("--min-return", min_return)
+    check_value("--risk-aversion", risk_aversion, above=0.0)
+    check_value("--risk-free-rate", risk_free_rate)
+    check_value("--max-tracking-error", max_tracking_error, least=0.0)
+    check_entries("--min-weight", min_weight)
+    check_entries("--max-weight", max_weight)
+    check_entries("--costs", costs, least=0.0)
     if max_tracking_error is not None and benchmark is None:
         raise typer.BadParameter("--max-tracking-error needs a --benchmark.")
     with explained():
-        check_output(output, (".csv", ".json"), "--output", force=force, read=prices)
-        check_output(report, (".html", ".htm"), "--report", force=force)
+        read: list[tuple[str, str | Path | None]] = [("", prices), ("--previous", previous), ("--benchmark", benchmark)]
+        read += [("--groups", entry) for entry in groups or []]
+        check_output(output, (".csv", ".json"), "--output", force=force, read=read)
+        check_output(report, (".html", ".htm"), "--report", force=force, read=read)
         panel = load_panel(prices, periods_per_year=periods_per_year, **layout)
         for text in panel.notes:
             note(text)
-        panel, index = take_benchmark(benchmark, panel, layout)
+        name = strategy_name(choice.title, objective)
+        panel, index = take_benchmark(benchmark, panel, layout, taken=(name, choice.title, EQUAL))
         settings = bounds_of(panel, min_weight, max_weight, budget, min_return, constraint)
         settings |= holdings_of(panel, groups, costs, max_turnover, previous, refit_every, budget)
         year = panel.frequency.periods_per_year
@@ -189,9 +207,9 @@ def run(
         }
         if refit_every is not None:
             asked_for = parameters_of(estimator.utility, settings, panel, refit_every)
-            with in_periods(per_year, settings, panel.frequency), in_one_line(choice.title):
+            with in_periods(per_year, settings, panel.frequency), in_one_line():
                 walk = walked(
-                    panel, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
+                    panel, name, estimator, choice, given, index, asked_for, refit_every, train_size, periods_per_year
                 )
             walk.deliver(output, report, force, as_json)
             return
@@ -201,8 +219,9 @@ def run(
             tell(panel, text)
         y = None if index is None or max_tracking_error is None else index.loc[fit_on.index]
         with in_periods(per_year, settings, panel.frequency):
-            strategy = fitted(choice.title, estimator, fit_on, benchmark=y)
-        study = _study(panel, fit_on, judge_on, strategy, choice, settings, index, periods_per_year)
+            strategy = fitted(name, estimator, fit_on, benchmark=y)
+        title = f"{portfolio_title(name, objective)}: {panel.source}"
+        study = _study(title, panel, fit_on, judge_on, strategy, settings, index, periods_per_year)
         if report is not None:
             study = _with_sweeps(study, estimator, choice, given, normalized, as_json, y)
         _deliver(study, choice, given, output, report, force, as_json)
@@ -285,18 +304,17 @@ def _split(panel: PriceData, test_size: float) -> tuple[Any, Any]:
 
 
 def _study(
-    panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, choice: Choice, settings: dict[str, Any],
+    title: str, panel: PriceData, fit_on: Any, judge_on: Any, strategy: Strategy, settings: dict[str, Any],
     index: pd.Series | None, periods_per_year: float | None,
 ) -> Study:  # fmt: skip
     from certeq.report import Strategy, Study
 
-    equal = fitted("Equal weights", benchmarks(fit_on.shape[1])["Equal weights"][0], fit_on)
+    equal = fitted(EQUAL, benchmarks(fit_on.shape[1])[EQUAL][0], fit_on)
     compared: tuple[Strategy, ...] = (strategy, equal)
     if index is not None:
         compared = (*compared, Strategy(str(index.name), None, returns=index.loc[judge_on.index].to_numpy(dtype=float)))
     if "transaction_costs" in settings:
         tell(panel, "the weights reckon with the costs; returns and figures are before costs.")
-    title = f"{choice.title} portfolio: {panel.source}"
     return Study(
         title,
         panel.source,
@@ -373,10 +391,13 @@ def _deliver(
     where, period = "in sample" if study.in_sample else "held out", study.frequency.period
     print_sentence(_sentence(strategy, period))
     for limit in strategy.limits:
-        more = gain_in_words(strategy.goal, limit.multiplier, study.frequency)
+        # A limit per year is so much larger than that per period, and one basis point of it so much less.
+        annual = limit.name.startswith("max_tracking_error")
+        factor = np.sqrt(study.frequency.periods_per_year) if annual else 1.0
+        more = gain_in_words(strategy.goal, limit.multiplier / factor, study.frequency)
         says = f"binds: one basis point more would have brought {more}" if limit.binds else "does not bind"
-        value, level = short_percent(limit.value), short_percent(limit.level)
-        print_sentence(f"{_limit_name(limit.name, period)}: {value}, limit {level}, {says}.")
+        value, level = (short_percent(factor * each) + " a year" * annual for each in (limit.value, limit.level))
+        print_sentence(f"{_limit_name(limit.name)}: {value}, limit {level}, {says}.")
     sharpe = next(metric.show(shown[metric.key][0]) for metric in METRICS if metric.key == "annualized_sharpe_ratio")
     print_sentence(
         f"Return {percent(shown['annualized_mean'][0])} a year, CVaR 95 % {percent(shown['cvar'][0])} a {period}, "
@@ -389,18 +410,16 @@ def _deliver(
             print(f"{what} written to {safe_text(path)}")
 
 
-def _limit_name(name: str, period: str) -> str:
+def _limit_name(name: str) -> str:
     """A limit as the command calls it, without its level.
 
-    >>> _limit_name("risk_limits[0], CVaR(alpha=0.05) <= 0.02", "day")
+    >>> _limit_name("risk_limits[0], CVaR(alpha=0.05) <= 0.02")
     '--max-risk CVaR(alpha=0.05)'
-    >>> _limit_name(
-    ...     "max_tracking_error=0.01", "day"
-    ... )  # given per year, and a limit per period
-    '--max-tracking-error, per day'
+    >>> _limit_name("max_tracking_error=0.01")
+    '--max-tracking-error'
     """
     if name.startswith("max_tracking_error"):
-        return f"--max-tracking-error, per {period}"
+        return "--max-tracking-error"
     return with_options(name).rpartition(" <= ")[0].replace("--max-risk, ", "--max-risk ")
 
 
@@ -455,7 +474,7 @@ def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
         raise _named(error) from None
     reason = f"left out: {assets} assets are more than {MANY_ASSETS}" if assets > MANY_ASSETS else None
     return {
-        "Equal weights": (EqualWeighted(), None),
+        EQUAL: (EqualWeighted(), None),
         "Hierarchical risk parity (HRP)": (HierarchicalRiskParity(), reason),
         "Maximum Sharpe": (MeanRisk(objective_function=ObjectiveFunction.MAXIMIZE_RATIO), reason),
     }
@@ -464,23 +483,27 @@ def benchmarks(assets: int) -> dict[str, tuple[Any, str | None]]:
 def fitted(
     name: str, estimator: Any, returns: pd.DataFrame, *, contributions: bool = True, benchmark: Any = None
 ) -> Strategy:
-    """Fit, with whatever goes wrong turned into one sentence about this strategy."""
+    """Fit, with whatever goes wrong turned into one sentence."""
     from certeq.report import fit_strategy
 
-    with in_one_line(name):
+    with in_one_line():
         return fit_strategy(name, estimator, returns, contributions=contributions, benchmark=benchmark)
 
 
 @contextmanager
-def in_one_line(what: str) -> Iterator[None]:
-    """Turn what a fit may raise into one sentence about it."""
+def in_one_line(what: str = "") -> Iterator[None]:
+    """Turn what a fit may raise into one sentence, about ``what`` if there is more than the portfolio."""
+    about = f"{what}: " if what else ""
     try:
         yield
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
-        raise BadData(f"{what}: {with_options(str(error))}") from error
+        text = with_options(str(error))
+        if malformed := _MALFORMED.fullmatch(text):
+            raise typer.BadParameter(malformed[1], param_hint="--constraint") from error
+        raise BadData(about + text) from error
     except Exception as error:  # skfolio and its solvers have exceptions of their own
         if type(error).__module__.split(".")[0] in {"skfolio", "cvxpy", "certeq", "numpy", "sklearn"}:
-            raise BadData(f"{what}: {with_options(str(error))}") from error
+            raise BadData(about + with_options(str(error))) from error
         raise
 
 

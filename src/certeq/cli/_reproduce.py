@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
+from pkgutil import iter_modules
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +92,7 @@ def run(
         except ImportError as error:
             raise BadData(f"reproduce needs {error.name}: pip install 'certeq[paper]'") from None
     if listed:
-        print("\n".join(EXPERIMENTS))
+        _print_list(EXPERIMENTS, as_json)
         return
     try:
         wanted = check_names(names)
@@ -125,6 +127,25 @@ _LINES = "\n".join(
     f"  {names}:\n{fill(meaning, 74, initial_indent='    ', subsequent_indent='    ')}" for names, meaning in SEEDS
 )
 run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n\n\b\nWhat --seeds counts (1 is taken as 2 for a spread):\n{_LINES}"
+
+
+def _print_list(names: tuple[str, ...], as_json: bool) -> None:
+    """The experiments with what they show; the name first in a line, so that a script can take it."""
+    import certeq.paper
+
+    found: dict[str, Any] = {}
+    for module in iter_modules(certeq.paper.__path__):
+        if not module.name.startswith("_"):
+            with suppress(ImportError):  # an extra that is not there: the name is listed alone
+                loaded = import_module(f"certeq.paper.{module.name}")
+                found |= {each.name: each for each in getattr(loaded, "EXPERIMENTS", ())}
+    rows = [{"name": name, **{key: getattr(found.get(name), key, "") for key in ("title", "where")}} for name in names]
+    if as_json:
+        print_json(rows)
+        return
+    width = max(map(len, names))
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['title']}".rstrip())
 
 
 def _table(results: tuple[Result, ...]) -> Table:

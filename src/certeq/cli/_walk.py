@@ -12,6 +12,7 @@ from rich.table import Table
 from certeq.cli._console import (
     BadData,
     cell,
+    in_order,
     percent,
     print_json,
     print_sentence,
@@ -29,12 +30,16 @@ if TYPE_CHECKING:
     from certeq.report import WalkStudy
 
 
+EQUAL = "Equal weights"
+
+
 @dataclass(frozen=True)
 class WalkRun:
     """A walk-forward that was run, and how it is shown."""
 
     study: WalkStudy
     utility: dict[str, Any]
+    key: str  # of the portfolio's metrics in JSON: the risk, whatever the goal is
 
     def deliver(self, output: Path | None, report: Path | None, force: bool, as_json: bool) -> None:
         """Write what was asked for; print a table, or JSON."""
@@ -50,7 +55,10 @@ class WalkRun:
             "judged_on": [str(study.dates[0])[:10], str(study.dates[-1])[:10], len(study.dates)],
             "utility": self.utility,
             "gap": None if walk.gaps is None else float(walk.gaps.max()),
-            "metrics": {name: {key: each[0] for key, each in values.items()} for name, values in found.items()},
+            "metrics": {
+                self.key if name == study.focus else name: {key: each[0] for key, each in values.items()}
+                for name, values in found.items()
+            },
             "portfolios": [
                 {
                     "from": str(study.dates[start])[:10],
@@ -97,15 +105,17 @@ class WalkRun:
         title = f"{plain(self.study.title, 80)}: {len(self.study.dates)} {self.study.frequency.plural}"
         table = Table(title=cell(title))
         table.add_column("Strategy")
-        for metric in METRICS:
+        metrics = in_order(METRICS)
+        for metric in metrics:
             table.add_column(metric.label, justify="right")
         for name, values in found.items():
-            table.add_row(cell(plain(name, 40)), *(cell(metric.show(values[metric.key][0])) for metric in METRICS))
+            table.add_row(cell(plain(name, 40)), *(cell(metric.show(values[metric.key][0])) for metric in metrics))
         return table
 
 
 def walked(
     panel: PriceData,
+    name: str,
     estimator: Any,
     choice: Choice,
     given: dict[str, float],
@@ -129,16 +139,14 @@ def walked(
         )
     entry = {} if estimator.previous_weights is not None else {"max_turnover": None}
     sizes: dict[str, Any] = {"train_size": train, "test_size": refit_every}
-    mine = walk_forward(
-        choice.title, estimator, panel.returns, entry_rebalancing_params=entry, benchmark=index, **sizes
-    )
-    equal = walk_forward("Equal weights", EqualWeighted(), panel.returns, **sizes)
+    mine = walk_forward(name, estimator, panel.returns, entry_rebalancing_params=entry, benchmark=index, **sizes)
+    equal = walk_forward(EQUAL, EqualWeighted(), panel.returns, **sizes)
     periods = panel.frequency.plural
     study = WalkStudy(
-        f"{choice.title}, walking forward: {panel.source}",
+        f"{name}, walking forward: {panel.source}",
         panel.source,
         (mine, equal),
-        choice.title,
+        name,
         index,
         estimator.utility,
         None,
@@ -146,4 +154,4 @@ def walked(
         tuple(panel.notes),
         periods_per_year,
     )
-    return WalkRun(study, described(choice, given) | {"expression": repr(estimator.utility)})
+    return WalkRun(study, described(choice, given) | {"expression": repr(estimator.utility)}, choice.title)

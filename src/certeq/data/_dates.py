@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certeq.data._tables import BadData, pandas
+from certeq.data._tables import BadData, pandas, row_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ def day_of(when: object) -> str:
     return str(when)[:10] if str(when).endswith("00:00:00") else str(when)
 
 
-def dated(table: pd.DataFrame, source: str) -> pd.DataFrame:
+def dated(table: pd.DataFrame, source: Path, *, header: int = 1) -> pd.DataFrame:
     """The table indexed by its dates, which must be readable and distinct; their order is left as it is."""
     pd = pandas()
     if len(table) == 0:
@@ -34,7 +35,7 @@ def dated(table: pd.DataFrame, source: str) -> pd.DataFrame:
         raise BadData(f"{source}: found one column only; dates come first, then at least one column of numbers.")
     else:
         labels, rest = table.iloc[:, 0], table.iloc[:, 1:]
-    index = parsed_dates(labels, source)
+    index = parsed_dates(labels, source, header=header)
     twice = index.duplicated()
     if twice.any():
         day = index[int(np.argmax(twice))]
@@ -47,8 +48,8 @@ def dated(table: pd.DataFrame, source: str) -> pd.DataFrame:
     return rest
 
 
-def parsed_dates(labels: Any, source: str) -> Any:
-    """Dates from a column, all of them readable; where they have zones, by the clock on the wall there."""
+def parsed_dates(labels: Any, source: Path, *, header: int = 1) -> Any:
+    """Dates from a column of a file, all of them readable; where they have zones, by the clock on the wall there."""
     pd = pandas()
     if pd.api.types.is_datetime64_any_dtype(labels):
         dates = pd.Series(labels)
@@ -72,8 +73,9 @@ def parsed_dates(labels: Any, source: str) -> Any:
     if unread.any():
         row = int(np.argmax(unread))
         raise BadData(
-            f"{source}: row {row + 1} of the data starts with {str(labels.iloc[row])[:40]!r}, which is not a date (or "
-            f"not in the format of the first one); {int(unread.sum())} such row(s). Write dates as 2024-01-31."
+            f"{source}: row {row_number(source, row, header)} of the data starts with {str(labels.iloc[row])[:40]!r}, "
+            f"which is not a date (or not in the format of the first one); {int(unread.sum())} such row(s). Write "
+            "dates as 2024-01-31."
         )
     if dates.dt.tz is not None:
         dates = _on_the_wall(dates.dt.tz_localize(None), dates.dt.tz_convert("UTC"))
@@ -98,7 +100,7 @@ def _on_the_wall(local: Any, common: Any) -> Any:
     return common.dt.tz_localize(None)
 
 
-def _guessed(text: Any, source: str) -> Any:
+def _guessed(text: Any, source: Path) -> Any:
     """Dates in another form than ISO: the first fixes it, with the month or the day in front, whichever reads all."""
     pd = pandas()
     if len(text) and text.str.fullmatch(_NO_YEAR).any():

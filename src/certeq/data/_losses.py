@@ -15,6 +15,7 @@ from certeq.data._numbers import decimal_of, may_be_numbers
 from certeq.data._tables import (
     BadData,
     as_numbers,
+    blank_rows,
     check_file,
     column_names,
     is_text,
@@ -22,6 +23,7 @@ from certeq.data._tables import (
     missing_column,
     pandas,
     read_table,
+    row_number,
     without_texts,
 )
 
@@ -119,6 +121,8 @@ def read_losses(
     name = only_column(path, table, names) if column is None else column
     table = as_numbers(table, [name], path, decimal, notes, columns=columns)
     values = finite_numbers(table[name], path, name)
+    if skipped := blank_rows(path):
+        notes.append(f"{len(skipped)} blank line(s) skipped, the first in row {skipped[0] + 1} of the data.")
     if in_order:
         values = _sorted_by_date(values, path, name, sheet, notes)
     return LossData(name, values, path.name, notes)
@@ -167,7 +171,8 @@ def finite_numbers(column: Any, path: Path, name: str) -> NDArray[np.float64]:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise BadData(
-            f"{path}: column {name!r} holds {str(column.iloc[row])[:40]!r} in row {row + 1}, which is not a number."
+            f"{path}: column {name!r} holds {str(column.iloc[row])[:40]!r} in row {row_number(path, row)}, which is "
+            "not a number."
         )
     values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     if values.size == 0:
@@ -177,7 +182,8 @@ def finite_numbers(column: Any, path: Path, name: str) -> NDArray[np.float64]:
         row = int(np.argmax(bad))
         what = "empty" if np.isnan(values[row]) else "infinite"
         raise BadData(
-            f"{path}: column {name!r} is {what} in row {row + 1} ({int(bad.sum())} such row(s)); remove them first."
+            f"{path}: column {name!r} is {what} in row {row_number(path, row)} ({int(bad.sum())} such row(s)); remove "
+            "them first."
         )
     return np.asarray(values)
 
@@ -195,7 +201,7 @@ def _sorted_by_date(
         return values
     else:
         try:
-            dates = parsed_dates(table.iloc[:, 0], str(path))
+            dates = parsed_dates(table.iloc[:, 0], path)
         except BadData:  # names, numbers: no dates, and any order is as good
             return values
     if not isinstance(dates, pd.DatetimeIndex) or dates.is_monotonic_increasing:

@@ -28,6 +28,7 @@ from certeq.data._tables import (
     missing_column,
     pandas,
     read_table,
+    row_number,
     without_texts,
 )
 
@@ -205,7 +206,7 @@ def _dated_table(
     if count > 1:
         names = _assets_under(rows[:count], table.shape[1], path, wanted, notes)
         numbers = as_numbers(table, list(names), path, decimal, notes, header=count)[[0, *names]]
-        return dated(numbers.rename(columns={0: "date", **names}), str(path))
+        return dated(numbers.rename(columns={0: "date", **names}), path, header=count)
     if wanted is not None:
         raise BadData(f"{path}: --field {wanted!r} is for two rows of headings; found one.")
     if not isinstance(table.index, pandas().RangeIndex) and table.index.duplicated().any():
@@ -217,7 +218,7 @@ def _dated_table(
         return _pivoted(as_numbers(table, [value], path, decimal, notes), path, date, asset, value)
     first = list(table.columns[:1]) if isinstance(table.index, pandas().RangeIndex) else []
     others = [name for name in table.columns if name not in first]
-    return dated(as_numbers(table, others, path, decimal, notes), str(path))
+    return dated(as_numbers(table, others, path, decimal, notes), path)
 
 
 def _header_rows(rows: list[list[Any]]) -> int:
@@ -347,10 +348,11 @@ def _is_dates(column: Any) -> bool:
 
 def _pivoted(table: pd.DataFrame, path: Path, date: str, asset: str, value: str) -> pd.DataFrame:
     pd = pandas()
-    dates = parsed_dates(table[date], str(path))
+    dates = parsed_dates(table[date], path)
     names = table[asset]
     if names.isna().any():
-        raise BadData(f"{path}: column {asset!r} is empty in row {int(np.argmax(names.isna().to_numpy())) + 1}.")
+        row = row_number(path, int(np.argmax(names.isna().to_numpy())))
+        raise BadData(f"{path}: column {asset!r} is empty in row {row}.")
     keys = pd.MultiIndex.from_arrays([dates, names.astype(str)])
     twice = keys.duplicated()
     if twice.any():
@@ -456,14 +458,16 @@ def _from_prices(table: pd.DataFrame, path: Path, frequency: Frequency, notes: l
             f"{path}: these look like gross returns 1 + r, not prices (values around 1 that do not wander): subtract 1 "
             "and pass --returns."
         )
-    table = _still_priced(_after_inception(table, path, notes), path, frequency, notes)
+    # First what has stopped: it must not decide where the others begin, and may have no price after that day at all.
+    priced = _still_priced(table, path, frequency, notes)
+    table = _after_inception(priced, path, notes)
     gaps = int(table.isna().to_numpy().sum())
     if gaps:
         share = gaps / table.size
         notes.append(
             f"{gaps} missing price(s) ({share:.2%}) filled with the last price before: returns of 0 on those dates."
         )
-        table = table.ffill()
+        table = priced.ffill().loc[table.index]  # a gap on the first day has its last price among the rows left out
     returns = table.pct_change(fill_method=None).iloc[1:]
     largest = np.abs(returns.to_numpy())
     if largest.size and largest.max() > _ABSURD:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ _SEPARATORS = ",;\t|"
 _HEADER_ROWS = 6  # rows looked at for where the data begin
 _MOST = 1 << 31  # bytes that a packed file may unpack to
 _SOME = 100  # cells of a column that show how its numbers are written
+_BLANK = re.compile(rb"(?:\r\n|\n|\r)[ \t]*(?:\r\n|\n|\r)")
 _PACKED = b"\x1f\x8b"
 
 
@@ -72,6 +74,8 @@ def check_file(path: Path) -> None:
         raise BadData(f"{path}: no such file.")
     if path.is_dir():
         raise BadData(f"{path}: is a directory, not a file.")
+    if not path.is_file():  # its size is 0, and reading may never end
+        raise BadData(f"{path}: is not a regular file, but a pipe or a device; save what it gives to a file first.")
     if path.stat().st_size == 0:
         raise BadData(f"{path}: the file is empty.")
     if suffix_of(path) in _OLD_EXCEL:
@@ -249,6 +253,40 @@ def exact_floats() -> dict[str, Any]:
 def read_text(path: Path, columns: list[str] | None = None, header: int = 1) -> pd.DataFrame | None:
     """A CSV file as it is written, every cell a text; None of formats in which numbers are numbers."""
     return None if is_parquet(path) or is_excel(path) else _read_csv(path, columns, header, as_text=True)
+
+
+def blank_rows(path: Path, header: int = 1) -> list[int]:
+    """Which rows below the headings of a CSV file are blank, counted from 0; pandas skips them. None at the end."""
+    if is_parquet(path) or is_excel(path):
+        return []
+    encoding, source = encoding_of(path), _opened(path)
+    content = source.read_bytes() if isinstance(source, Path) else source.getvalue()
+    if encoding != "utf-8-sig":
+        content = content.decode(encoding).encode()
+    if not _BLANK.search(content):  # which takes less time than reading it as rows
+        return []
+    stream = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+    found, row, seen = [], 0, 0
+    try:
+        for cells in csv.reader(stream, delimiter=separator_of(path)):
+            blank = not cells or (len(cells) == 1 and bool(cells[0]) and not cells[0].strip())
+            if seen >= header:
+                if blank:
+                    found.append(row)
+                row += 1
+            seen += not blank
+    except csv.Error:  # a cell larger than this reader takes, though pandas does
+        return []
+    while found and found[-1] == row - 1:  # the end of a file may be blank
+        row = found.pop()
+    return found
+
+
+def row_number(path: Path, row: int, header: int = 1) -> int:
+    """What a message calls a row of the table, counted from 0: blank lines, which are no rows of it, count as well."""
+    for blank in blank_rows(path, header):
+        row += blank <= row
+    return row + 1
 
 
 def _opened(path: Path) -> Any:
