@@ -136,8 +136,10 @@ def run(
 
         pairs = differences(study)
         doubted = doubts(study, pairs, held_out=False)  # of the intervals in the JSON
+        where = "" if target is None else " in the report"  # the table of the terminal has no intervals
         for which, reason in reasons(doubted, found):
-            warnings.warn(f"unreliable intervals ({which}): {reason}", ReliabilityWarning, stacklevel=1)  # told last
+            said = f"unreliable intervals{where} ({which}): {reason}"
+            warnings.warn(said, ReliabilityWarning, stacklevel=1)  # told last
         if as_json:
             print_json(_facts(study, found, pairs, [str(doubt) for doubt in doubted], target))
             return
