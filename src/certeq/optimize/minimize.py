@@ -231,7 +231,11 @@ def _minimize_terms(
     for name in options:
         if name not in known:
             check_choice("an option of method='exact' with limits", name, known)
-    return minimize_terms(loss, utility, domain=domain, limits=limits, weights=weights, theta0=theta0, **options)
+    found = minimize_terms(loss, utility, domain=domain, limits=limits, weights=weights, theta0=theta0, **options)
+    if method == AUTO:
+        what = "limits on risks" if limits else "an objective of terms"
+        found = replace(found, reason=f"method='auto': no other method takes {what}")
+    return found
 
 
 def _choose(
