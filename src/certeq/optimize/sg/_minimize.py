@@ -33,6 +33,7 @@ from certeq.optimize.sg._schedules import (
     ANY_STEP,
     AVERAGES,
     Constants,
+    FeasibleSet,
     ScheduleChoice,
     adaptive,
     as_batch,
@@ -314,17 +315,16 @@ def choose_schedules(
     sizes = None if batch is None else as_batch(batch)
     if average is not None:
         check_choice("average", average, AVERAGES)
+    feasible = FeasibleSet.of(domain, theta.size)
     if given is None and step != "theory":
-        return adaptive(regime, source.size if isinstance(source, ArraySource) else math.inf, sizes, average)
-    smoothness = lipschitz = diameter = math.inf
-    if given is None:
-        diameter = domain.diameter(theta.size)
+        return adaptive(regime, source.size if isinstance(source, ArraySource) else math.inf, sizes, average, feasible)
+    smoothness = lipschitz = math.inf
+    diameter = feasible.diameter
     if given is None and isinstance(source, ArraySource):
         if isinstance(utility, Utility):  # the curvature of a ball has no bound: it grows as its scale falls
             smoothness = oce_smoothness(loss, utility, source.samples, theta, diameter)
         lipschitz = loss.lipschitz(source.samples, theta, diameter) if utility.is_monotone else math.inf
-    constants = Constants(smoothness, lipschitz, diameter)
-    chosen = for_regime(regime, constants, given)
+    chosen = for_regime(regime, Constants(smoothness, lipschitz, feasible), given, utility.is_monotone)
     if sizes is None and average is None:
         return chosen
     which = average or chosen.average
