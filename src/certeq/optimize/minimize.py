@@ -83,6 +83,9 @@ def minimize(
     UnitWarning
         Where the losses are so small that the utility hardly tells them from their mean. Streams, and samples that
         are read in blocks, are not looked at.
+    ReliabilityWarning
+        From "sg", where too few samples of a batch carry the risk, or the run has not settled; see ``warnings`` of the
+        result.
 
     See Also
     --------
