@@ -265,8 +265,8 @@ def test_regimes_state_their_promise(regime):
         (Ball(2.0), {"regime": "nonconvex"}, None, ""),  # theorem 4 has no projection
         (Free(), {"regime": "nonconvex"}, "O(ln n/sqrt n)", "constraint"),
         (Simplex(), {"regime": "strongly_convex", "average": "weighted"}, "norm(mean - theta*) = O(1/n) where", "OCE("),
-        (Free(), {"regime": "strongly_convex", "average": "weighted"}, "O(1/sqrt n) where", "theta*"),
-        (Ball(2.0), {"regime": "strongly_convex", "average": "weighted"}, "O(1/sqrt n) where", "theta*"),
+        (Free(), {"regime": "strongly_convex", "average": "weighted"}, "= 0, as long as the iterates", "away"),
+        (Ball(2.0), {"regime": "strongly_convex", "average": "weighted"}, "norm(mean - theta*)^2 = O(1/n)", "iterates"),
         (Free(), {"step": "theory", "regime": "nonconvex"}, "grad OCE(theta_k))^2 <= (2 L", "mapping"),
         (Ball(2.0), {"step": "theory", "regime": "nonconvex"}, "(8 L (OCE(theta_0) - inf) + 10 C2", "grad OCE"),
         (Free(), {"step": "theory", "regime": "convex"}, "O(ln^2 n/sqrt n)", "where"),

@@ -466,7 +466,10 @@ def adaptive(
     promise = "E OCE(mean) - min OCE = O(1/sqrt n) where gradients" + (
         " are bounded" if feasible.diameter < math.inf else " and iterates stay bounded"
     )
-    if regime == "strongly_convex" and feasible.flat:
+    if regime == "strongly_convex" and not feasible.flat:
+        promise = "E norm(mean - theta*)^2 = O(1/n) where OCE and u are smooth and grad OCE(theta*) = 0"
+        promise += "" if feasible.diameter < math.inf else ", as long as the iterates stay bounded"
+    elif regime == "strongly_convex":
         promise = (
             "E norm(mean - theta*) = O(1/n) where OCE and u are smooth, no bound is touched, and gradients are bounded "
             "and stay away from 0"
