@@ -159,6 +159,16 @@ def test_auto_takes_the_first_method_that_can_and_says_why(loss, utility, domain
         np.testing.assert_array_equal(found.theta, by_name.theta)
 
 
+def test_auto_says_why_with_limits_and_with_terms():
+    loss = ce.LinearLoss([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0]])
+    limited = {"domain": ce.Simplex(), "limits": [ce.Limit(loss, ce.CVaR(0.5), 0.6)]}
+    assert ce.minimize(loss, ce.Mean(), **limited).reason == "method='auto': no other method takes limits on risks"
+    assert ce.minimize(loss, ce.Mean(), method="exact", **limited).reason is None
+    terms = [ce.RiskTerm(loss, ce.Mean()), ce.RiskTerm(loss, ce.CVaR(0.5))]
+    found = ce.minimize(terms, domain=ce.Simplex())
+    assert (found.method, found.reason) == ("exact", "method='auto': no other method takes an objective of terms")
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kind", ["fixed", "groups", "dense"])
 def test_equality_rows_that_fix_assets_keep_the_certificate(seed, kind):

@@ -624,7 +624,7 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path, good):
 def test_a_file_of_the_old_format_is_refused(tmp_path):
     header = {"version": 1, "problem": {"loss": "LinearLoss()"}, "values": {"iteration": 3}}
     np.savez(tmp_path / "run.npz", header=np.frombuffer(json.dumps(header).encode(), np.uint8), theta=np.zeros(4))
-    with pytest.raises(ValueError, match=r"run.npz' has format 1; this version of certeq reads format 4. Delete it"):
+    with pytest.raises(ValueError, match=r"run.npz' has format 1; this version of certeq reads format 5. Delete it"):
         run_with(tmp_path / "run.npz")
 
 

@@ -83,6 +83,9 @@ def minimize(
     UnitWarning
         Where the losses are so small that the utility hardly tells them from their mean. Streams, and samples that
         are read in blocks, are not looked at.
+    ReliabilityWarning
+        From "sg", where too few samples of a batch carry the risk, or the run has not settled; see ``warnings`` of the
+        result.
 
     See Also
     --------
@@ -231,7 +234,11 @@ def _minimize_terms(
     for name in options:
         if name not in known:
             check_choice("an option of method='exact' with limits", name, known)
-    return minimize_terms(loss, utility, domain=domain, limits=limits, weights=weights, theta0=theta0, **options)
+    found = minimize_terms(loss, utility, domain=domain, limits=limits, weights=weights, theta0=theta0, **options)
+    if method == AUTO:
+        what = "limits on risks" if limits else "an objective of terms"
+        found = replace(found, reason=f"method='auto': no other method takes {what}")
+    return found
 
 
 def _choose(

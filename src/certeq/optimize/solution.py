@@ -122,6 +122,10 @@ class Solution:
     promise : str or None
         What theory promises for the run that was made; None where a step, batch or average of the caller's own
         replaced the regime's, and no theorem covers them.
+    warnings : tuple of str
+        What speaks against the point, from "sg": batches in which too few samples carry the risk, or a run that has not
+        settled. `certeq.minimize` issues each as a `certeq.ReliabilityWarning`. Empty where nothing was found; that a
+        run has come to the minimum is what ``gap`` and ``status`` say.
 
     See Also
     --------
@@ -164,6 +168,7 @@ class Solution:
     limit_values: Floats | None = None
     limit_multipliers: Floats | None = None
     binding: tuple[int, ...] | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -175,6 +180,9 @@ class Solution:
         for entry in fields(self):
             found = getattr(self, entry.name)
             if found is None or entry.name in ("status", "iterations", "seconds", "method"):
+                continue
+            if entry.name == "warnings":
+                lines += [f"  {'warning':>9}: {warning}" for warning in self.warnings]
                 continue
             if entry.name == "radius" and found == math.inf:
                 continue

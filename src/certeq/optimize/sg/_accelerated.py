@@ -26,6 +26,8 @@ POWER = 2  # of k in the weights
 _FIRST = 1e-3  # the first distance, as a part of the set's width or of 1 + norm(theta0): it doubles while it is short
 _AXES = 256  # directions up to which axes are rotated: each step then multiplies by a matrix of this size
 _ROWS = 20  # samples per direction that their axes are taken from
+_RECENT = 15  # passes that tell whether a run has settled
+_SETTLED = 0.01  # of the value, or of what was gained on the start: so near are their values if it has
 
 
 class AcceleratedSteps(AdaptiveSteps):
@@ -41,7 +43,8 @@ class AcceleratedSteps(AdaptiveSteps):
 
     def __init__(self, theta: Floats, widths: Floats, axes: Floats | None = None) -> None:
         super().__init__(theta, POWER)
-        self.one, self.axes = widths.size == 1, axes
+        # By rows, as a checkpoint has them: products with another layout would differ in their last bits.
+        self.one, self.axes = widths.size == 1, None if axes is None else np.ascontiguousarray(axes)
         first = _FIRST * np.where(np.isfinite(widths), widths, 1.0 + float(np.linalg.norm(theta)))
         self.widths, self.kept = self._lengths(widths), self._lengths(first)
         self._begin(theta)
@@ -113,7 +116,7 @@ class AcceleratedSteps(AdaptiveSteps):
         self.distance, self.total, self.kept = map(self._lengths, numbers[2:].reshape(3, -1))
         self.start, self.base, self.last = vectors[:3]
         if self.axes is not None:
-            self.axes = vectors[3:]
+            self.axes = vectors[3:].copy()
 
 
 def accelerated_steps(theta: Floats, domain: Domain, loss: Loss, samples: object) -> AcceleratedSteps:
@@ -142,8 +145,9 @@ class Correction:
     The gradient of a batch less its gradient at that point, plus the one over all samples there: noise and bias are
     those of a difference, and vanish as the points approach. It is taken anew when as many samples have been drawn as
     there are. Of the points where that was done the one with the least value is what a run returns unless its last
-    point is better. A run goes back to it from a point that has lost more than half of what was gained on the start;
-    after the j-th time not before 2^j passes, as noise alone may lead upwards for a while.
+    point is better; how far above it the values at the last of them are tells whether the run has settled. A run goes
+    back to it from a point that has lost more than half of what was gained on the start; after the j-th time not
+    before 2^j passes, as noise alone may lead upwards for a while.
     """
 
     def __init__(self, size: int, d: int) -> None:
@@ -155,6 +159,7 @@ class Correction:
         self.slope: Floats = np.zeros(d)  # the gradient at the best
         self.value = self.first = math.inf  # at the best, and at the start
         self.returns, self.patience = 0, 1  # how often the run went back, and passes until it may again
+        self.recent: Floats = np.full(_RECENT, -math.inf)  # values at the last passes; -inf before there were so many
 
     @property
     def due(self) -> bool:
@@ -164,6 +169,7 @@ class Correction:
     def take(self, theta: Floats, value: float, gradient: Floats) -> bool:
         """Remember value and gradient over all samples at theta; say whether this is the best so far."""
         self.point, self.gradient, self.drawn = theta, gradient, 1
+        self.recent = np.append(self.recent[1:], value)
         if self.first == math.inf:
             self.first = value
         if value >= self.value:
@@ -181,19 +187,25 @@ class Correction:
         self.patience = 2**self.returns
         return True
 
+    def unsettled(self, value: float) -> float | None:
+        """The median of the values at the last passes, where it is well above that of the point returned."""
+        median = float(np.median(self.recent))
+        scale = max(abs(value), self.first - value)
+        return median if median - value > _SETTLED * scale else None
+
     def state(self) -> dict[str, Floats]:
         """Return what the next iteration depends on."""
-        numbers = np.array([self.drawn, self.returns, self.patience, self.value, self.first])
+        numbers = np.array([self.drawn, self.returns, self.patience, self.value, self.first, *self.recent])
         return {"passes": numbers, "points": np.array([self.point, self.gradient, self.best, self.slope])}
 
     def restore(self, state: dict[str, Floats]) -> None:
         """Put back what `state` returned, as it was found in a checkpoint."""
         passes, points = state.get("passes"), state.get("points")
-        if passes is None or points is None or passes.shape != (5,) or points.shape != (4, self.point.size):
+        if passes is None or points is None or passes.shape != (5 + _RECENT,) or points.shape != (4, self.point.size):
             raise Damaged("the state of its correction is incomplete")
         counts = bool((np.abs(passes[:3]) <= 2.0**53).all())
         if not (np.isfinite(points).all() and counts and not np.isnan(passes).any()):
             raise Damaged("the state of its correction is not finite")
         self.drawn, self.returns, self.patience = (int(number) for number in passes[:3])
-        self.value, self.first = float(passes[3]), float(passes[4])
+        self.value, self.first, self.recent = float(passes[3]), float(passes[4]), passes[5:]
         self.point, self.gradient, self.best, self.slope = points

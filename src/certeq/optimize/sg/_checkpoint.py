@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from certeq._files import check_folder, write_npz
 from certeq.optimize.losses._base import Floats
 
-VERSION = 4
+VERSION = 5
 HEADER = "header"
 ANSWERS = "answers"
 _LONGEST_HEADER = 1 << 24  # bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -33,6 +34,7 @@ from certeq.optimize.sg._schedules import (
     ANY_STEP,
     AVERAGES,
     Constants,
+    FeasibleSet,
     ScheduleChoice,
     adaptive,
     as_batch,
@@ -43,6 +45,7 @@ from certeq.optimize.sg._schedules import (
 )
 from certeq.optimize.sg._sources import ArraySource, Source, make_source
 from certeq.optimize.solution import Solution
+from certeq.risk import ReliabilityWarning
 from certeq.risk.solvers import RiskTiltKernel, TiltKernel, solve_long_risk, solve_table
 from certeq.utilities import Pieces, Risk, Utility
 
@@ -135,14 +138,22 @@ def minimize_sg(
         is not known to be convex, +inf on an unbounded set. For a stream ``value`` is that of the last logged batch,
         which is low by O(1/m) on average, at the iterate the batch was drawn at.
 
+    Warns
+    -----
+    ReliabilityWarning
+        Where too few samples of a batch carry the risk, or a run with corrected batches has not settled: the values at
+        its last passes are more than 1 % above the best. ``warnings`` of the result has the same words.
+
     Notes
     -----
     Adaptive steps have the length r_k w_k / sqrt(sum_{i<k} w_i^2 norm(g_i)^2), and do not move theta by more than r_k:
     r_k is the largest distance from theta0 so far, bounded by the diameter of the feasible set, and w_k is k^1.5 where
     OCE is convex, else 1. On a fixed set of samples of which a hundred batches make a pass, and convex OCE, one
     iteration in as many as a pass has batches reads all samples, to correct the gradients of the batches for noise and
-    bias, and steps are accelerated; without bounds each principal axis of the features has a length of its own. Pass
-    ``average`` for plain steps. Theorems and proofs are on the page on rates.
+    bias, and steps are accelerated. Where less than a quarter of the samples carry the risk, batches are then drawn by
+    odds that follow the tilt at these passes, and weighted accordingly, unless ``replace`` is false. Without bounds
+    each principal axis of the features has a length of its own. Pass ``average`` for plain steps. Theorems and proofs
+    are on the page on rates.
 
     To tell whether a checkpoint belongs to the problem, data, weights and parameters are compared to the last bit.
     Functions are compared by what they answer, to nine digits: the utility and its slope on a grid; the loss and its
@@ -236,7 +247,10 @@ def minimize_sg(
         if found:  # a finished run may be read from where nothing can be written
             check_writable(path)
         run.go(limits, callback, progress, keep)
-    return run.solution()
+    solution = run.solution()
+    for doubt in solution.warnings:
+        warnings.warn(doubt, ReliabilityWarning, stacklevel=3)  # whoever called `minimize`
+    return solution
 
 
 def _weights(weights: Any, loss: Loss, samples: Any) -> Floats:
@@ -314,17 +328,16 @@ def choose_schedules(
     sizes = None if batch is None else as_batch(batch)
     if average is not None:
         check_choice("average", average, AVERAGES)
+    feasible = FeasibleSet.of(domain, theta.size)
     if given is None and step != "theory":
-        return adaptive(regime, source.size if isinstance(source, ArraySource) else math.inf, sizes, average)
-    smoothness = lipschitz = diameter = math.inf
-    if given is None:
-        diameter = domain.diameter(theta.size)
+        return adaptive(regime, source.size if isinstance(source, ArraySource) else math.inf, sizes, average, feasible)
+    smoothness = lipschitz = math.inf
+    diameter = feasible.diameter
     if given is None and isinstance(source, ArraySource):
         if isinstance(utility, Utility):  # the curvature of a ball has no bound: it grows as its scale falls
             smoothness = oce_smoothness(loss, utility, source.samples, theta, diameter)
         lipschitz = loss.lipschitz(source.samples, theta, diameter) if utility.is_monotone else math.inf
-    constants = Constants(smoothness, lipschitz, diameter)
-    chosen = for_regime(regime, constants, given)
+    chosen = for_regime(regime, Constants(smoothness, lipschitz, feasible), given, utility.is_monotone)
     if sizes is None and average is None:
         return chosen
     which = average or chosen.average

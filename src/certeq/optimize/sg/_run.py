@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from certeq._table import Table
 from certeq.optimize.domains import Domain
-from certeq.optimize.losses import LinearLoss, Loss, Objective
+from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples, solve_losses
 from certeq.optimize.sg._accelerated import AcceleratedSteps, Correction, accelerated_steps
 from certeq.optimize.sg._adaptive import AdaptiveSteps, DistanceSteps
 from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
+from certeq.optimize.sg._doubts import is_certified, thin_batches, unsettled
 from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
+from certeq.optimize.sg._importance import ImportanceOdds, effective_part
 from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
-from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice
+from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice, full_batch
 from certeq.optimize.sg._sources import ArraySource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
@@ -63,6 +65,10 @@ class Run:
             assert objective is not None
             self.steps = accelerated_steps(theta, domain, loss, objective.samples)
             self.correction = Correction(objective.count, theta.size)
+            # The tilt of samples in blocks is not kept; batches without repetition are asked for as they are.
+            blocks = isinstance(objective.samples, Table)
+            if isinstance(source, ArraySource) and source.replace and not blocks and choice.batch != full_batch():
+                source.importance = ImportanceOdds(objective.count, objective.weights)
         elif choice.step is None:
             self.steps = DistanceSteps(theta, domain.diameter(theta.size), choice.power)
         # The rows of a batch are the gradients; a subclass may add to them, and an offset is no part of them.
@@ -76,6 +82,10 @@ class Run:
         self.last_losses: Floats = np.zeros(0)
         self.status = "iteration limit"
         self.errors: Any = {}
+
+    @property
+    def _importance(self) -> ImportanceOdds | None:
+        return self.source.importance if isinstance(self.source, ArraySource) else None
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -126,7 +136,7 @@ class Run:
                 losses, product = evaluate(self.theta, batch)
                 whole = batch is self.full
                 tilt = self.tilt if whole else self.plain
-                q, mass = tilt.weigh(losses, whole)
+                q, mass = tilt.weigh(losses, whole, self.source.weights)
                 if not 0.0 < mass < math.inf:
                     raise self._not_finite(k, losses)
                 slope = product(q) if tilt.rows is None else np.dot(q, batch.take(tilt.rows, axis=0))
@@ -161,7 +171,7 @@ class Run:
         """The gradient of a batch, corrected by its error at a point where that over all samples is known."""
         if batch is not self.full:
             losses, product = self.loss.evaluate(correction.point, batch)
-            q, mass = self.plain.weigh(losses, False)
+            q, mass = self.plain.weigh(losses, False, self.source.weights)
             correction.drawn += losses.size
             return np.asarray(gradient - product(q) / mass + correction.gradient)
         if not correction.due:  # a full batch needs no correction; its value is looked at once in twenty
@@ -172,7 +182,9 @@ class Run:
         if isinstance(self.full, Table):
             value = self.objective.evaluate(self.theta).value
         else:
-            value = solve_losses(at_theta, self.objective.weights, self.tilt.form)[0]
+            value, _, tilt = solve_losses(at_theta, self.objective.weights, self.tilt.form)
+            if self._importance is not None:
+                self._importance.learn(tilt)
         if correction.take(self.theta, value, gradient):
             self.steps.keep()
         elif correction.go_back(value):
@@ -254,8 +266,28 @@ class Run:
             "promise": self.choice.promise,
         }
         if self.objective is None:
-            return Solution(theta, self.log.rows[-1][1] if self.log.rows else math.nan, None, **rest)
-        return solution_at(self.objective.evaluate(theta), theta, self.objective, self.domain, **rest)
+            value, warnings = self.log.rows[-1][1] if self.log.rows else math.nan, self._doubts_of_a_stream()
+            return Solution(theta, value, None, warnings=warnings, **rest)
+        at = self.objective.evaluate(theta)
+        found = solution_at(at, theta, self.objective, self.domain, **rest)
+        return found if is_certified(found.value, found.gap) else replace(found, warnings=self._doubts(at))
+
+    def _doubts_of_a_stream(self) -> tuple[str, ...]:
+        """What the last batch says, which is all there is; nothing of a finished run that was read again."""
+        if not self.last_losses.size:
+            return ()
+        tilt = solve_losses(self.last_losses, None, self.tilt.form)[2]
+        return thin_batches(effective_part(tilt, None), self.last_losses.size, "Use a larger batch=.")
+
+    def _doubts(self, at: Evaluation) -> tuple[str, ...]:
+        """What speaks against a point that no gap proves to be good."""
+        assert self.objective is not None
+        m = int(self.choice.batch(max(self.iteration, 1)))
+        whole = m == FULL or m >= self.objective.count
+        part = effective_part(at.tilt, self.objective.weights) if at.tilt.size else None  # none of samples in blocks
+        if self.correction is not None:
+            return unsettled(self.correction, at.value, part, None if whole else m)
+        return () if whole or part is None else thin_batches(part, m)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
@@ -276,7 +308,7 @@ class Run:
         arrays["reached"] = identity.reached(self.theta, self.average.mean)["loss"].answers
         for name, tilt in self._tilts().items():
             arrays |= {f"{name}.{key}": array for key, array in tilt.state().items()}
-        for rule in (self.steps, self.correction):
+        for rule in (self.steps, self.correction, self._importance):
             if rule is not None:
                 arrays |= {f"steps.{key}": array for key, array in rule.state().items()}
         save(path, Checkpoint({name: (part.shown, part.key) for name, part in parts.items()}, values, arrays))
@@ -308,7 +340,7 @@ class Run:
             parts = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}.")}
             tilt.restore(parts)
         rest = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith("steps.")}
-        for rule in (self.steps, self.correction):
+        for rule in (self.steps, self.correction, self._importance):
             if rule is not None:
                 rule.restore(rest)
 
@@ -325,10 +357,9 @@ class Run:
                 f"{name}.numbers": (None,),
                 f"{name}.curvature": (None if self.full is None else count_samples(self.full),),
             }
-        if self.steps is not None:
-            shapes |= {f"steps.{key}": array.shape for key, array in self.steps.state().items()}
-        if self.correction is not None:
-            shapes |= {f"steps.{key}": array.shape for key, array in self.correction.state().items()}
+        for rule in (self.steps, self.correction, self._importance):
+            if rule is not None:
+                shapes |= {f"steps.{key}": array.shape for key, array in rule.state().items()}
         return shapes
 
     def _compare_steps(self, path: str, trace: Floats) -> None:

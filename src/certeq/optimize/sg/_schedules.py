@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from certeq._checks import check_choice, check_count, check_number
+from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.sg._adaptive import POWER
@@ -292,12 +293,37 @@ def _name(function: Any) -> str:
 
 
 @dataclass(frozen=True)
+class FeasibleSet:
+    """What the theorems ask of the feasible set: its diameter, +inf where there is none, and its shape."""
+
+    diameter: float
+    free: bool  # all of R^d, so that no step is projected and gradients vanish at a minimizer
+    flat: bool  # within a plane, such as that of a budget, so that they need not vanish there
+
+    @classmethod
+    def of(cls, domain: Domain, d: int) -> FeasibleSet:
+        """Look at a feasible set of vectors of d entries; a set that is no polyhedron is neither free nor flat."""
+        diameter = domain.diameter(d)
+        try:
+            rows = domain.as_polyhedron(d)
+        except TypeError:
+            return cls(diameter, False, False)
+        bounds = np.isfinite(rows.lower).any() or np.isfinite(rows.upper).any()
+        return cls(diameter, not (bounds or len(rows.c) or len(rows.b)), len(rows.c) > 0)
+
+    @property
+    def proviso(self) -> str:
+        """What a rate for convex OCE is subject to: theorems 2 and 5 of docs/theory/rates.rst need a diameter."""
+        return "" if self.diameter < math.inf else " as long as the iterates stay bounded,"
+
+
+@dataclass(frozen=True)
 class Constants:
-    """What the step sizes depend on: L_OCE, M and the diameter D of the feasible set; +inf where there is none."""
+    """What the step sizes depend on: L_OCE and M, +inf where there is none, and the feasible set."""
 
     smoothness: float
     lipschitz: float
-    diameter: float
+    feasible: FeasibleSet
 
 
 @dataclass(frozen=True)
@@ -377,10 +403,13 @@ def oce_smoothness(
     return smoothness if spread == 0.0 else smoothness + kappa * spread**2
 
 
-def for_regime(regime: str, constants: Constants, step: Schedule | None = None) -> ScheduleChoice:
+def for_regime(
+    regime: str, constants: Constants, step: Schedule | None = None, monotone: bool = True
+) -> ScheduleChoice:
     """Return the schedules and the promise of a regime; ``step`` replaces the step the theory would choose.
 
-    The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any.
+    The rates belong to the theory's own steps. Of the promises only the bound of the convex regime holds for any, on a
+    bounded set and under a utility that is ``monotone``.
     """
     own = step is None
     match check_choice("regime", regime, REGIMES):
@@ -392,51 +421,75 @@ def for_regime(regime: str, constants: Constants, step: Schedule | None = None) 
                 "E norm(theta_n - theta*)^2 = O(1/n), by r_n <= (1 - mu/L) r_{n-1} + sqrt(C2/n)/L" if own else None,
             )
         case "convex":
-            return _convex(constants, step)
+            return _convex(constants, step, monotone)
         case _:
+            # A projection costs factors: theorem 8 of docs/theory/proofs.rst, with a_k = 1/L in its last part.
+            promise = "E min_k norm(grad OCE(theta_k))^2 <= (2 L (OCE(theta_0) - inf) + C2 (1 + ln n))/n"
+            if not constants.feasible.free:
+                promise = (
+                    "E min_k norm(G_k)^2 <= (8 L (OCE(theta_0) - inf) + 10 C2 (1 + ln n))/n, "
+                    "G the gradient mapping of step 1/L"
+                )
             return ScheduleChoice(
                 step or constant(1.0 / _need_smoothness(regime, constants)),
                 growing_batch(),
                 "last",
-                "E min_k norm(G_k)^2 <= (2 L (OCE(theta_0) - inf) + C2 (1 + ln n))/n, G the gradient (mapping)"
-                if own
-                else None,
+                promise if own else None,
             )
 
 
-def adaptive(regime: str, size: float, batch: Schedule | None, average: str | None) -> ScheduleChoice:
+def adaptive(
+    regime: str, size: float, batch: Schedule | None, average: str | None, feasible: FeasibleSet
+) -> ScheduleChoice:
     """Return the choice with steps that need no constants; ``size`` is the number of samples, +inf of a stream.
 
     Gradients are corrected by passes over all samples, and steps accelerated, where OCE is convex and a hundred batches
-    (those of iteration 1000) make a pass; a stream has no last sample, and averages take the noise out.
+    (those of iteration 1000) make a pass; a stream has no last sample, and averages take the noise out. The promises
+    are those of docs/theory/rates.rst: None where it has no theorem for the feasible set.
     """
     sizes = batch or growing_batch()
+    promise: str | None
     if check_choice("regime", regime, REGIMES) == "nonconvex":
-        promise = "E min_k norm(grad OCE(theta_k)) = O(ln n/sqrt n), no constraint"
+        promise = "E min_k norm(grad OCE(theta_k)) = O(ln n/sqrt n) as long as distances and gradients stay bounded"
         kept = average or ("last" if sizes == full_batch() else "weighted")
-        return ScheduleChoice(None, sizes, kept, None if batch else promise)
+        return ScheduleChoice(None, sizes, kept, promise if batch is None and feasible.free else None)
     count = sizes(1000) if sizes == full_batch() or size < math.inf else 1.0
     if average is None and (count == FULL or size <= _PASSES * count):
-        promise = "E OCE - min OCE = O(1/sqrt n) on a bounded set"
+        promise = f"E OCE - min OCE = O(1/sqrt n),{feasible.proviso} n counted from the last return"
         if count == FULL:
-            promise = "OCE - min OCE = O(1/sqrt n) on a bounded set, O(1/n^(3/2)) where OCE is smooth"
+            promise = (
+                f"OCE - min OCE = O(1/sqrt n), and O(1/n^(3/2)) where OCE is smooth,{feasible.proviso}"
+                " n counted from the last return"
+            )
         kept_promise = promise if batch is None or count == FULL else None
         return ScheduleChoice(None, sizes, "last", kept_promise, accelerated=True)
-    promise = "E OCE(mean) - min OCE = O(1/sqrt n) on a bounded set"
-    if regime == "strongly_convex":
-        promise = "E norm(mean - theta*) = O(1/n) where no bound is touched and gradients stay away from 0"
+    promise = "E OCE(mean) - min OCE = O(1/sqrt n) where gradients" + (
+        " are bounded" if feasible.diameter < math.inf else " and iterates stay bounded"
+    )
+    if regime == "strongly_convex" and not feasible.flat:
+        promise = "E norm(mean - theta*)^2 = O(1/n) where OCE and u are smooth and grad OCE(theta*) = 0"
+        promise += "" if feasible.diameter < math.inf else ", as long as the iterates stay bounded"
+    elif regime == "strongly_convex":
+        promise = (
+            "E norm(mean - theta*) = O(1/n) where OCE and u are smooth, no bound is touched, and gradients are bounded "
+            "and stay away from 0"
+        )
     kept = average or "weighted"
     return ScheduleChoice(None, sizes, kept, promise if batch is None and kept == "weighted" else None, POWER)
 
 
-def _convex(constants: Constants, step: Schedule | None) -> ScheduleChoice:
-    L, M, D = constants.smoothness, constants.lipschitz, constants.diameter
+def _convex(constants: Constants, step: Schedule | None, monotone: bool) -> ScheduleChoice:
+    L, M, feasible = constants.smoothness, constants.lipschitz, constants.feasible
+    D = feasible.diameter
     if step is not None:
-        return ScheduleChoice(step, growing_batch(), "weighted", ANY_STEP)
+        covered = monotone and math.isfinite(D)
+        return ScheduleChoice(step, growing_batch(), "weighted", ANY_STEP if covered else None)
     if 0.0 < D < math.inf and 0.0 < M < math.inf:
         return ScheduleChoice(inverse_sqrt(D / M), growing_batch(), "weighted", f"{ANY_STEP} = O(ln n/sqrt n)")
     if 0.0 < L < math.inf:
         promise = "E OCE(mean) - min OCE = O(ln^2 n/sqrt n)"
+        if not feasible.free:
+            promise += " where grad OCE = 0 at the minimizer"
         return ScheduleChoice(inverse_sqrt(1.0 / L), growing_batch(), "mean", promise)
     raise ValueError(
         "step is missing: regime='convex' takes D/(M sqrt(k)) on a bounded feasible set with bounded gradients, else "

@@ -13,6 +13,7 @@ import numpy as np
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats, count_samples, join_samples, take_samples
 from certeq.optimize.sg._checkpoint import Damaged, is_count
+from certeq.optimize.sg._importance import ImportanceOdds
 from certeq.optimize.sg._schedules import FULL
 
 _HEAD = 8
@@ -24,6 +25,7 @@ class Source(ABC):
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
+        self.weights: Floats | None = None  # of the samples of the last batch, summing to 1; None for equal weights
 
     @abstractmethod
     def draw(self, m: int) -> tuple[Any, int]:
@@ -73,12 +75,16 @@ class ArraySource(Source):
         super().__init__(rng)
         self.samples, self.size, self.replace = samples, count_samples(samples), replace
         self.cumulative = None if weights is None else np.cumsum(weights)
+        self.importance: ImportanceOdds | None = None  # other odds, where passes tell which samples carry the risk
 
     def draw(self, m: int) -> tuple[Any, int]:
         """Return m samples, drawn independently or as a set without repetition."""
+        self.weights = None
         if m == FULL or m >= self.size:
             return self.samples, self.size
-        if not self.replace:
+        if self.importance is not None and self.importance.needed:
+            index, self.weights = self.importance.draw(self.rng, m)
+        elif not self.replace:
             if self.cumulative is not None:
                 raise ValueError("weights need batches drawn with replacement (replace=True), or batch='full'.")
             index = self.rng.choice(self.size, m, replace=False, shuffle=False)

@@ -49,26 +49,30 @@ class WarmTilt:
         self.curvature_sum = self.level = 0.0  # sum of the curvatures, and of their products with the losses
         self.miss = self.trend = 0.0  # by how much the prediction was off, and how that changes
 
-    def weigh(self, z: Floats, full: bool) -> tuple[Floats, float]:
+    def weigh(self, z: Floats, full: bool, weights: Floats | None = None) -> tuple[Floats, float]:
         """Return q and its sum, NaN where z is not finite.
 
-        ``full`` says that z are losses of the full sample, so that what is learned of them is of use again. The caller
-        silences floating-point warnings, once for all calls.
+        ``full`` says that z are losses of the full sample, so that what is learned of them is of use again; ``weights``
+        are those of a batch. The caller silences floating-point warnings, once for all calls.
         """
         z = np.ascontiguousarray(z)
+        if weights is None:
+            weights = self.weights
         if self.counted is not None:  # a loss that cannot happen may lie anywhere, and must not overflow anything
             z = np.where(self.counted, z, z[self.counted].min())
         self.rows = None
         if self.closed:
-            return closed_density(z, self.weights, self.form)
+            return closed_density(z, weights, self.form)
         found = None
         if self.smooth:
-            found = self._near(z, full)
+            found = self._near(z, full, weights)
         elif self.pieces is not None and full:
             found = self._tail(z)
-        return self._from_scratch(z) if found is None else found
+        elif self.pieces is not None and weights is not None:
+            found = self._weighted_tail(z, weights)
+        return self._from_scratch(z, weights) if found is None else found
 
-    def _near(self, z: Floats, full: bool) -> tuple[Floats, float] | None:
+    def _near(self, z: Floats, full: bool, weights: Floats | None) -> tuple[Floats, float] | None:
         known = full and self.curvature_sum > 0.0
         straight = t = self.t
         if known:
@@ -76,7 +80,7 @@ class WarmTilt:
             t = straight + self.miss + self.trend
         elif self.curvature.size != z.size:
             self.curvature = np.empty(z.size)
-        found = solve_near(z, self.weights, self.form, t, self.curvature, self.curvature_sum if known else 0.0)
+        found = solve_near(z, weights, self.form, t, self.curvature, self.curvature_sum if known else 0.0)
         if found is None:
             return None
         self.t, level = found.threshold, float(np.dot(found.curvature, z))
@@ -124,9 +128,28 @@ class WarmTilt:
         q += pieces.low
         return q, float(m)
 
-    def _from_scratch(self, z: Floats) -> tuple[Floats, float]:
+    def _weighted_tail(self, z: Floats, weights: Floats) -> tuple[Floats, float]:
+        """The tail of a batch with weights, which is short enough to be sorted."""
+        pieces, order = self.pieces, z.argsort()[::-1]
+        if not math.isfinite(np.add.reduce(z)):
+            return z, math.nan
+        mass = weights[order].cumsum()
+        rank = min(int(mass.searchsorted(pieces.tail)), z.size - 1)
+        q, last = np.zeros(z.size), order[rank]
+        q[order[:rank]] = weights[order[:rank]]
+        if (rank > 0 and z[order[rank - 1]] == z[last]) or (rank + 1 < z.size and z[order[rank + 1]] == z[last]):
+            tie = z == z[last]
+            q[tie] = 0.0
+            q[tie] = weights[tie] * ((pieces.tail - np.add.reduce(q)) / np.add.reduce(weights[tie]))
+        else:
+            q[last] = pieces.tail - (mass[rank - 1] if rank else 0.0)
+        if pieces.low == 0.0:
+            return q, pieces.tail
+        return (pieces.high - pieces.low) * q + pieces.low * weights, 1.0
+
+    def _from_scratch(self, z: Floats, weights: Floats | None) -> tuple[Floats, float]:
         self.curvature_sum = self.miss = self.trend = 0.0
-        value, threshold, q = solve_losses(z, self.weights, self.form)
+        value, threshold, q = solve_losses(z, weights, self.form)
         if self.pieces is None and isinstance(threshold, float):
             self.t = threshold
         return q, math.nan if math.isnan(value) else 1.0
