@@ -143,6 +143,7 @@ def _quick(theta, batch):
     ],
 )
 @pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_auto_takes_the_first_method_that_can_and_says_why(loss, utility, domain, options, method, reason):
     options = dict(options)
     if method == "sg":

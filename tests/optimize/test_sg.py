@@ -276,6 +276,7 @@ def test_regimes_state_their_promise(regime):
         (Free(), {"step": 0.1, "regime": "convex"}, None, ""),  # D is infinite
     ],
 )
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_a_promise_is_that_of_a_theorem_for_the_feasible_set(domain, options, says, does_not_say):
     loss = LogisticLoss(A, np.sign(A[:, 0]))
     found = minimize_sg(loss, ce.Entropic(0.5), domain=domain, iterations=3, rng=0, **options).promise
@@ -286,6 +287,7 @@ def test_a_promise_is_that_of_a_theorem_for_the_feasible_set(domain, options, sa
         assert does_not_say not in found
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_steps_of_any_length_have_no_promise_without_a_monotone_utility():
     """The bound needs gradients of batches that are means of gradients; mean-variance has negative weights."""
     for utility, promised in ((ce.Entropic(0.5), True), (ce.MeanVariance(1.0), False)):
@@ -315,6 +317,7 @@ def test_the_bound_for_the_gradient_mapping_holds_where_steps_are_projected(thet
     assert (least <= 8.0 * L * excess / np.arange(1, 41)).all()
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_regimes_choose_the_steps_of_the_corrected_theory():
     lipschitz = np.linalg.norm(A, axis=1).max()
     spread = np.linalg.norm(A - A.mean(axis=0), axis=1).max()

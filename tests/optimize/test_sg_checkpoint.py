@@ -25,6 +25,8 @@ from certeq.optimize.sg import inverse_sqrt, minimize_sg
 from certeq.optimize.sg._checkpoint import Checkpoint, load, save
 from certeq.risk._compiled import AVAILABLE
 
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")  # batches are tiny to be quick
+
 A = np.random.default_rng(0).normal(size=(200, 4))
 LOSS = LinearLoss(A)
 UTILITIES = [

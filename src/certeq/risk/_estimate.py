@@ -69,9 +69,9 @@ _FIRST_PART = 1 << 16  # losses of a long sample in which dependence that was no
 
 
 class ReliabilityWarning(UserWarning):
-    """An interval was asked for that the sample cannot support.
+    """An interval was asked for that the sample cannot support, or a run of OCE-SG may have missed the minimum.
 
-    Not to be silenced and forgotten: the interval is the one that was asked for, and is not to be believed.
+    Not to be silenced and forgotten: the answer is the one that was asked for, and is not to be believed.
 
     See Also
     --------
@@ -81,6 +81,8 @@ class ReliabilityWarning(UserWarning):
         What `certeq.estimate` returns.
     UnitWarning
         Warning about a utility that is blind at the scale of the losses.
+    Solution
+        Its ``warnings`` are what speaks against a point.
 
     Examples
     --------
