@@ -170,6 +170,19 @@ def test_runs_that_come_near_to_the_bounds_of_sg_obey_the_assumptions():
     assert 0.5 * np.mean(coins.mean(axis=1) ** 2) == pytest.approx(constants.coin_run(n)[0], rel=0.02)
 
 
+def test_constants_of_gaussian_gradients_are_what_sampling_gives():
+    rng, m, v = np.random.default_rng(0), 100, float(paper.THETA @ paper.THETA)
+    xi = rng.normal(size=(10_000, m, 2))
+    square, fourth = (np.mean(np.square(xi).sum(axis=2).max(axis=1) ** k) for k in (1, 2))
+    slopes = np.exp(xi @ paper.THETA - 0.5 * v)
+    Y = slopes[..., None] * xi
+    T2, variance = np.mean(np.square(Y - paper.THETA).sum(axis=2)), slopes.var()
+    second = math.sqrt(3.0 * variance**2 + np.mean((slopes - 1.0) ** 4) / m)
+    found = paper.unbounded_bounds(m)
+    assert found["mae corrected"] == pytest.approx((math.sqrt(variance * square) + math.sqrt(T2)) / 10.0, rel=0.01)
+    assert found["mse corrected"] == pytest.approx(2.0 * (math.sqrt(fourth) * second + T2) / m, rel=0.02)
+
+
 def test_rare_gradient_is_what_sampling_gives_where_it_is_not_rare():
     m, odds, slope, size, alpha = 3, 0.05, 0.4, 2.0, 0.999
     with pytest.raises(ValueError, match="odds"):

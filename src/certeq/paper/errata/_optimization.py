@@ -366,8 +366,11 @@ def convex() -> Finding:
     # Each term of K4 covers a sum of the proof, and runs with the most hostile noise found keep the whole.
     n = 10**4
     cases = [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (1e-3, 0.0, 1.0)]
-    covered = [sum(constants.convex_sums(n, 1.0, *c)) / (100.0 * constants.convex_bound(n, 1.0, *c)) for c in cases]
-    runs = [gap / constants.convex_bound(n, 1.0, C1, C2, z0) for _, n, C1, C2, z0, gap in paper.convex_runs()]
+    K4 = [max(1e-300, math.sqrt(n) * constants.convex_bound(n, 1.0, *case)) for case in cases]
+    covered = [sum(constants.convex_sums(n, 1.0, *case)) / whole for case, whole in zip(cases, K4, strict=True)]
+    runs = [
+        gap / max(1e-300, constants.convex_bound(n, 1.0, C1, C2, z0)) for _, n, C1, C2, z0, gap in paper.convex_runs()
+    ]
     return Finding(
         "Convergence, convex",
         "L_OCE in the step; the mean of theta_(k-1); C_2 grows as ln^2 n, or [D^2/2 + ... + M^2/2 sum a^2]/sum a",
