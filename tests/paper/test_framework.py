@@ -131,6 +131,18 @@ def test_a_digest_is_of_what_a_function_reaches_and_of_nothing_else(tmp_path, mo
         for cached in (_sources._digest, _sources._definitions, _sources._imports, _sources._tree):
             cached.cache_clear()
         assert (sources_digest(made.used) == before) is same, old
+    data = tmp_path / "data" / "numbers.csv"
+    data.parent.mkdir()
+    data.write_text("1")
+    monkeypatch.setattr(_sources, "DATA", data.parent)
+    (tmp_path / "made_up_module.py").write_text("def used(x):\n    return open('data/numbers.csv')\n")
+    found = []
+    for number in "121":
+        data.write_text(number)
+        for cached in (_sources._digest, _sources._definitions, _sources._imports, _sources._tree):
+            cached.cache_clear()
+        found.append(sources_digest(made.used))
+    assert found[0] == found[2] != found[1]  # a file of data counts with its contents
     assert ("certeq.paper._markets", "paper_step") in reached("certeq.paper.portfolios", "run")
     assert ("certeq.paper.errata._measures", "quartic") in reached("certeq.paper.errata", "run")
 

@@ -326,15 +326,18 @@ def test_a_row_is_judged_by_its_rank_among_the_starts_and_nothing_else():
     noise = np.random.default_rng(0).normal(size=(20, 7))
     fit = {"metrics": dict(zip(portfolios.KEYS, printed, strict=True)), "value": 1.0}  # equal weights: as printed
     for values, verdict in ((1.1 * printed + 1e-3 * noise, "not reproduced"), (printed + 1e-3 * noise, "within noise")):
-        claim = portfolios.row_claim("sp500", "mv", {"mv": values}, {"mv": fit}, {"mv": {"value": 0.9}})
+        (claim,) = controlled(
+            [portfolios.row_claim("sp500", "mv", {"mv": values}, {}, {"mv": fit}, {"mv": {"value": 0.9}})]
+        )
         assert claim.verdict == verdict
+        assert claim.quote == "MV Risk"
         assert (claim.line, claim.whose) == (1178, "paper")
 
 
 def test_the_printed_smooth_cvar_is_judged_as_the_risk_neutral_portfolio_that_it_is():
     neutral = np.array(PORTFOLIOS["sp500"]["smooth"]) + 1e-3 * np.random.default_rng(0).normal(size=(20, 7))
     fit = {"metrics": dict(zip(portfolios.KEYS, neutral[0], strict=True)), "value": 1.0}
-    claim = portfolios.row_claim("sp500", "smooth", {"mean": neutral}, {"mean": fit}, {"mean": {"value": 0.9}})
+    claim = portfolios.row_claim("sp500", "smooth", {"mean": neutral}, {}, {"mean": fit}, {"mean": {"value": 0.9}})
     assert claim.verdict == "within noise"
     assert "risk neutral" in claim.why
 

@@ -182,14 +182,14 @@ def made_up(models, level):
 def test_the_papers_claims_are_those_it_prints_a_figure_for():
     seeds = made_up(paper.MODELS, 0.07)
     first = {kind: seeds[kind][0] for kind in paper.KINDS}
-    said = paper.claims(first, seeds, seeds[paper.OURS] * 4, 0.0656)
+    said = paper.claims(first, seeds, seeds[paper.OURS] * paper.ROW_RUNS, 0.0656)
     assert [claim.printed for claim in said[3:]] == ["-0.0433", "-0.0487"]
     assert {claim.whose for claim in said} == {"paper"}
     assert all(claim.line and claim.rule for claim in said)
     row = said[2]
     assert row.verdict == "not reproduced"  # 0.0285 against twenty runs near 0.07
-    assert "0 of 80 runs reach the printed MACE; p = 0.025 by rank" in row.why
-    rows = {paper.ADAM: seeds[paper.ADAM] * 4}
+    assert "p = 0.017 by rank among 120 runs. 0 of 120 runs reach the printed MACE." in row.why
+    rows = {paper.ADAM: seeds[paper.ADAM] * paper.ROW_RUNS}
     more = paper.further_claims(paper.Trained(first, seeds, made_up(paper.ACROSS, 0.02), rows), 0.0656)
     assert {claim.whose for claim in more} == {"ours"}
     assert sum("by Adam" in claim.text for claim in more) >= 4

@@ -12,11 +12,14 @@ from certeq.paper._experiment import Claim
 from certeq.paper._statistics import (
     LEVEL,
     MARGIN,
+    RANKING_RUNS,
+    ROW,
     RULES,
     ClaimEvidence,
     DifferenceInterval,
     agreed,
     controlled,
+    needs_more_runs,
     of_differences,
     of_first_figure,
     of_likeness,
@@ -24,10 +27,18 @@ from certeq.paper._statistics import (
     paired,
     unchecked,
     with_evidence,
+    with_more_runs,
+    with_rank,
 )
 from tests.conftest import ROOT
 
 SEEDS = 0.5 + 0.01 * np.random.default_rng(0).normal(size=(20, 1))
+
+
+def judged(*ranked):
+    """The verdicts of rows of one table."""
+    claims = [with_rank(Claim("a row", "", "", one.verdict, rule=ROW), one) for one in ranked]
+    return [claim.verdict for claim in controlled(claims)]
 
 
 def difference(value, low, freedom=np.inf):
@@ -49,7 +60,7 @@ def difference(value, low, freedom=np.inf):
 )
 def test_a_row_is_judged_by_its_rank_among_the_runs(printed, verdict):
     ranked = of_row([printed], SEEDS)
-    assert ranked.verdict == verdict
+    assert judged(ranked) == [verdict]
     assert ranked.outside.tolist() == [verdict == "not reproduced"]
     if verdict == "not reproduced":
         assert ranked.p == pytest.approx(1 / 21)
@@ -60,7 +71,7 @@ def test_a_skewed_spread_does_not_reach_where_no_run_is():
     values = np.concatenate([np.full(17, 0.06), [0.2, 0.25, 0.3]])[:, None] + 1e-4 * np.arange(20)[:, None]
     assert values.mean() - 2 * values.std(ddof=1) < 0.03
     below = of_row([0.0285], np.concatenate([values[:17], values[:3]]))
-    assert below.verdict == "not reproduced"
+    assert judged(below) == ["not reproduced"]
 
 
 def test_a_long_tail_above_does_not_excuse_a_figure_below_all_runs():
@@ -68,19 +79,19 @@ def test_a_long_tail_above_does_not_excuse_a_figure_below_all_runs():
     mace = np.concatenate([np.linspace(0.04, 0.09, 76), [0.13, 0.14, 0.15, 0.16]])
     values = np.column_stack([mace, mace, mace])
     printed = [0.0285, 0.0367, 0.0283]
-    assert of_row(printed, values).verdict == "within noise"
+    assert judged(of_row(printed, values)) == ["within noise"]
     ranked = of_first_figure(printed, values)
-    assert (ranked.verdict, ranked.p) == ("not reproduced", pytest.approx(2 / 81))
-    assert of_first_figure([0.17, 0.17, 0.17], values).verdict == "not reproduced"
-    assert of_first_figure([0.0421, 0.05, 0.05], values).verdict == "within noise"  # four runs are lower
-    assert of_first_figure(values.mean(axis=0), values).verdict == "reproduced"
-    assert of_first_figure(printed, values[:38]).verdict == "not checked"
-    assert of_first_figure(printed, values[:39]).verdict == "not reproduced"
+    assert (*judged(ranked), ranked.p) == ("not reproduced", pytest.approx(2 / 81))
+    assert judged(of_first_figure([0.17, 0.17, 0.17], values)) == ["not reproduced"]
+    assert judged(of_first_figure([0.0421, 0.05, 0.05], values)) == ["within noise"]  # four runs are lower
+    assert judged(of_first_figure(values.mean(axis=0), values)) == ["reproduced"]
+    assert judged(of_first_figure(printed, values[:38])) == ["not checked"]
+    assert judged(of_first_figure(printed, values[:39])) == ["not reproduced"]
 
 
 def test_the_rank_of_a_figure_is_exchangeable_with_its_runs():
     drawn = np.random.default_rng(4).lognormal(size=(2000, 81, 1))
-    called = np.mean([of_first_figure(one[0], one[1:]).verdict == "not reproduced" for one in drawn])
+    called = np.mean([judged(of_first_figure(one[0], one[1:])) == ["not reproduced"] for one in drawn])
     assert called == pytest.approx(4 / 81, abs=0.015)  # the two lowest and the two highest of 81
 
 
@@ -88,26 +99,55 @@ def test_a_row_is_exchangeable_with_its_runs():
     """Of rows drawn from the same law as the runs, one in twenty-one is the furthest out, whatever the figures."""
     rng = np.random.default_rng(1)
     drawn = rng.lognormal(size=(2000, 21, 4)).cumsum(axis=2)
-    called = np.mean([of_row(one[0], one[1:]).verdict == "not reproduced" for one in drawn])
+    called = np.mean([judged(of_row(one[0], one[1:])) == ["not reproduced"] for one in drawn])
     assert called == pytest.approx(1 / 21, abs=0.015)
+
+
+def test_twenty_runs_cannot_tell_one_row_of_seven_from_chance_and_more_can():
+    far, near = of_row([0.6], SEEDS), of_row([0.51], SEEDS)
+    assert judged(far, *[near] * 6) == ["within noise"] * 7
+    many = 0.5 + 0.01 * np.random.default_rng(5).normal(size=(RANKING_RUNS, 1))
+    assert judged(of_row([0.6], many), *[near] * 6) == ["not reproduced"] + ["within noise"] * 6
+    assert judged(*[of_row([0.6], many)] * 7) == ["not reproduced"] * 7  # the least p there can be is small enough
+
+
+def test_more_runs_are_made_only_where_none_of_the_first_is_as_far_out():
+    more = 0.5 + 0.01 * np.random.default_rng(6).normal(size=(RANKING_RUNS - 20, 1))
+    assert needs_more_runs([0.6], SEEDS)
+    assert with_more_runs([0.6], SEEDS, more).shape == (RANKING_RUNS, 1)
+    assert with_more_runs([0.6], SEEDS, None).shape == (20, 1)
+    for printed in (0.51, float(SEEDS.max()), float(SEEDS.mean())):
+        assert not needs_more_runs([printed], SEEDS)
+        assert with_more_runs([printed], SEEDS, more).shape == (20, 1)
+    assert not needs_more_runs([0.6], SEEDS[:18])  # too few to begin with
+    assert not needs_more_runs([0.6], np.concatenate([SEEDS, more]))  # enough
+
+
+def test_rows_of_a_table_that_are_noise_are_rarely_called_not_reproduced():
+    """Seven rows, of the law of their runs; 20 runs, and 140 where they are asked for."""
+    rng, wrong = np.random.default_rng(7), 0
+    for _ in range(400):
+        table = rng.lognormal(size=(7, 1 + RANKING_RUNS, 4)).cumsum(axis=2)
+        wrong += "not reproduced" in judged(*(of_row(x[0], with_more_runs(x[0], x[1:21], x[21:])) for x in table))
+    assert 1 <= wrong <= 34  # 400 times 5 % is 20, and 3.2 deviations more
 
 
 def test_every_figure_of_a_row_counts_and_few_runs_cannot_tell():
     both = np.hstack([SEEDS, SEEDS[::-1]])
     ranked = of_row([0.5, 0.6], both)
-    assert ranked.verdict == "not reproduced"
+    assert judged(ranked) == ["not reproduced"]
     assert ranked.outside.tolist() == [False, True]
-    assert of_row([0.6], SEEDS[:18]).verdict == "not checked"
-    assert of_row([0.6], SEEDS[:19]).verdict == "not reproduced"
+    assert judged(of_row([0.6], SEEDS[:18])) == ["not checked"]
+    assert judged(of_row([0.6], SEEDS[:19])) == ["not reproduced"]
     with pytest.raises(ValueError, match="at least 2 runs, found 1"):
         of_row([0.5], SEEDS[:1])
 
 
 def test_figures_that_most_runs_share_are_no_division_by_zero():
     values = np.array([[0.9]] * 18 + [[0.91], [0.92]])
-    assert of_row([0.5], values).verdict == "not reproduced"
-    assert of_row([0.91], values).verdict == "within noise"
-    assert of_row([0.5], np.full((20, 1), 0.9)).verdict == "not reproduced"
+    assert judged(of_row([0.5], values)) == ["not reproduced"]
+    assert judged(of_row([0.91], values)) == ["within noise"]
+    assert judged(of_row([0.5], np.full((20, 1), 0.9))) == ["not reproduced"]
 
 
 @pytest.mark.parametrize(
@@ -213,5 +253,11 @@ def test_the_rules_are_on_the_page_and_name_their_figures():
     """The page of the documentation takes them from here."""
     assert ".. rules::" in (Path(ROOT) / "docs" / "paper" / "index.rst").read_text()
     words = " ".join(rule for _, rule in RULES)
-    for figure in ("1e-4", "p = (1 + runs as far out)/(1 + runs) <= 5 %", "margin of 0.02 (Sharpe ratio: 0.1)", "Holm"):
+    for figure in (
+        "1e-4",
+        "p = (1 + runs as far out)/(1 + runs)",
+        f"{RANKING_RUNS} are made",
+        "margin of 0.02 (Sharpe ratio: 0.1)",
+        "Holm",
+    ):
         assert figure in words

@@ -366,6 +366,17 @@ def spread_of(job: Job, panel: ReturnsPanel, rows: Sequence[str], keys: Sequence
     return {row: np.array([figures_of(next(found), keys) for _ in starts]) for row in rows}
 
 
+def more_starts_of(
+    job: Job, panel: ReturnsPanel, rows: Iterable[str], keys: Sequence[str], runs: int
+) -> dict[str, Floats]:
+    """Figures of the further random starts that make it ``runs``, by row."""
+    chosen, where = list(rows), {**_where(panel), "snapshots": False}
+    starts = range(starts_of(panel, job), runs)
+    items = [{**where, "row": row, "steps": steps_of(row, False), "start": seed} for row in chosen for seed in starts]
+    found = iter(job.map(fit_sg, items))
+    return {row: np.array([figures_of(next(found), keys) for _ in starts]) for row in chosen}
+
+
 def sensitivity_of(
     job: Job, panel: ReturnsPanel, rows: Sequence[str], printed: Mapping[str, Any], keys: Sequence[str]
 ) -> list[tuple[Any, ...]]:

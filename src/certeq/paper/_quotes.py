@@ -39,6 +39,16 @@ QUOTES: dict[str, tuple[int, str]] = {
     "convex": (443, "with $\\alpha_k = \\frac{1}{K\\sqrt{k}},m_k=k"),
     "non-convex": (448, "with $\\alpha_k = \\frac{1}{L\\sqrt{k}},m_k=k"),
 }
+# The words that a row begins with, by the name it has here.
+ROWS: dict[str, str] = {
+    "hrp": "Benchmark - HRP", "equal": "Benchmark - Equal Weights", "sharpe": "Benchmark - Sharpe",
+    "solver": "Benchmark - CVaR", "entropic": "Entropic Risk", "cvar": "CVaR Risk", "leaky": "Leaky CVaR Risk",
+    "smooth": "Smooth CVaR Risk", "mv": "MV Risk", "mmv": "Mono-MV Risk", "quartic": "Quartic Risk",
+    "Entropic": "NN (OCE) Entropic", "CVaR": "NN (OCE) CVaR", "L-CVaR": "NN (OCE) LCVaR", "S-CVaR": "NN (OCE) SCVaR",
+    "MMV": "NN (OCE) Monotone MV", "Quartic": "NN (OCE) Quartic", "NN BCE": "NN BCE Loss",
+    "Logistic regression": "Logistic Regression", "SVC": "SVC (Baseline)", "Random forest": "Random Forest",
+    "Deep ensembles": "Deep Ensembles", "MVE": "MVE", "MVE with OCE": "MVE with OCE",
+}  # fmt: skip
 # The line of each table's rows, in the order of the paper.
 TABLES: dict[str, dict[str, int]] = {
     "uncertainty": {"Deep ensembles": 543, "MVE": 544, "MVE with OCE": 545},
@@ -116,5 +126,5 @@ def quoted(key: str) -> Quoted:
 
 
 def row_of(table: str, row: str) -> Quoted:
-    """The line of a row of a table."""
-    return {"line": TABLES[table][row], "quote": ""}
+    """The line of a row of a table, and the words that it begins with."""
+    return {"line": TABLES[table][row], "quote": ROWS[row]}

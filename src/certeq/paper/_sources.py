@@ -1,7 +1,8 @@
 """What a result was computed from: a digest of the definitions of `certeq.paper` that a function reaches.
 
 A definition counts where a function names it, through other definitions and across modules. Docstrings, comments and
-layout do not count, nor does what nothing names: a change to another experiment leaves a result as it is.
+layout do not count, nor does what nothing names: a change to another experiment leaves a result as it is. A file of
+data that a definition names counts with its contents.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "certeq.paper"
+DATA = Path(__file__).parent / "data"
 
 
 def sources_digest(function: Callable[..., Any]) -> str:
@@ -31,7 +33,16 @@ def _digest(module: str, name: str) -> str:
     for where, what in sorted(reached(module, name)):
         node = _definitions(where)[what]
         digest.update(f"{where}.{what}\n{ast.unparse(node)}\n".encode())
+        for path in _data_files(node):
+            digest.update(path.name.encode() + b"\n" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _data_files(node: ast.AST) -> list[Path]:
+    """The files of this package whose paths a definition spells out."""
+    names = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    found = (DATA.parent / name for name in sorted(names) if name.startswith(f"{DATA.name}/"))
+    return [path for path in found if path.is_file()]
 
 
 def reached(module: str, name: str) -> set[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
 There is one rule for each kind of claim, applied here and printed on every report. The kinds are told apart by what was
 found, not by what one would like to read: a figure without randomness, a figure of one unknown seed, a direction, a
-likeness, a rate. Tests of directions and likenesses are judged together, so that many of them do not make one false.
+likeness, a rate. Tests of directions and likenesses are judged together, and so are the rows of a table, so that many
+of them do not make one false.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SLOPE = 0.1
 SIGNIFICANT = 0.05
 TESTED = 7  # experiments with tests: three markets, the solver, two tables of patients, uncertainty
 LEVEL = SIGNIFICANT / TESTED
+# Runs that rank a row which none of the first is as far out as: seven rows of a table at 1/141 each are below 5 %.
+RANKING_RUNS = 140
 FIXED, ROW, BETTER, LIKE, RATE, STATEMENT = (
     "A figure without randomness",
     "A row that depends on a seed or a start the paper does not state",
@@ -48,12 +51,13 @@ RULES = (
         ROW,
         "Reproduced if our mean over runs, or the run whose seed is known, rounds to the printed digits. Else the "
         "printed row is ranked among our runs by its largest distance from the median of them all, in median absolute "
-        "deviations: not reproduced if at most 5 % of runs would be so far out, p = (1 + runs as far out)/(1 + runs) "
-        "<= 5 %, and otherwise within noise. Fewer than 19 runs cannot tell, and that is not checked. Half of the last "
-        "printed digit is granted for rounding. One row in twenty is called not reproduced by chance. The row of MVE "
-        "with OCE is ranked by MACE itself, as its three figures measure one thing and a long tail above must not "
-        "excuse a figure below all runs: p = 2 (1 + the fewer of the runs that are at most and at least as "
-        "large)/(1 + runs); fewer than 39 runs cannot tell.",
+        "deviations, p = (1 + runs as far out)/(1 + runs). Where none of the first runs of a portfolio or a classifier "
+        f"is as far out, {RANKING_RUNS} are made, as fewer cannot tell one row in many from chance. Not reproduced if "
+        "p is at most 5 % by Holm's procedure over the rows of the table, and otherwise within noise: the chance of "
+        "one false verdict in a table is at most 5 %. Fewer than 19 runs cannot tell, and that is not checked. Half of "
+        "the last printed digit is granted for rounding. The row of MVE with OCE is ranked by MACE itself, as its "
+        "three figures measure one thing and a long tail above must not excuse a figure below all runs: p = 2 (1 + the "
+        "fewer of the runs that are at most and at least as large)/(1 + runs); fewer than 39 runs cannot tell.",
     ),
     (
         BETTER,
@@ -106,16 +110,20 @@ MEASURES = {metric.key: metric for metric in METRICS}
 
 @dataclass(frozen=True)
 class Ranked:
-    """A printed row among our runs: the verdict, its p, which figures lie outside the range of the runs."""
+    """A printed row among so many runs: its p, which figures lie outside their range, and what is known before Holm."""
 
     verdict: Verdict
     p: float
     outside: NDArray[np.bool_]
+    runs: int
 
     @property
     def words(self) -> str:
         """For the reason of a claim."""
-        return f"p = {self.p:.3f} by rank"
+        if self.verdict == "not checked":
+            return f"{self.runs} runs cannot tell."
+        mean = "Our mean rounds to the printed digits; " if self.verdict == "reproduced" else ""
+        return f"{mean}p = {self.p:.3f} by rank among {self.runs} runs."
 
 
 def of_row(printed: Any, values: Any) -> Ranked:
@@ -129,13 +137,22 @@ def of_row(printed: Any, values: Any) -> Ranked:
     scale = np.median(away, axis=0)
     scale = np.where(scale > 0.0, scale, away.std(axis=0))  # figures that most runs share: accuracy of few patients
     distance = np.where(scale > 0.0, away / np.where(scale > 0.0, scale, 1.0), 0.0).max(axis=1)
-    p = float(np.mean(distance >= distance[0]))
-    outside = (target < found.min(axis=0) - ROUNDING) | (target > found.max(axis=0) + ROUNDING)
-    if np.all(np.abs(found.mean(axis=0) - target) <= ROUNDING):
-        return Ranked("reproduced", p, outside)
-    if (len(found) + 1) * SIGNIFICANT < 1.0:
-        return Ranked("not checked", p, outside)
-    return Ranked("not reproduced" if p <= SIGNIFICANT else "within noise", p, outside)
+    return _ranked(target, found, float(np.mean(distance >= distance[0])), least=1.0)
+
+
+def needs_more_runs(printed: Any, values: Any) -> bool:
+    """Whether no run is as far out as the printed row, and only more of them can tell that from chance.
+
+    The rank among all runs keeps its meaning: that none of the first was as far out can only make it rarer.
+    """
+    ranked = of_row(printed, values)
+    return ranked.verdict == "within noise" and ranked.p * (1 + ranked.runs) < 1.5 and ranked.runs < RANKING_RUNS
+
+
+def with_more_runs(printed: Any, values: Any, more: Any) -> Floats:
+    """The values (runs, figures) that a row is ranked among: the further ones only where they are needed."""
+    first = np.asarray(values, dtype=np.float64)
+    return first if more is None or not needs_more_runs(printed, first) else np.concatenate([first, more])
 
 
 def of_first_figure(printed: Any, values: Any) -> Ranked:
@@ -145,13 +162,25 @@ def of_first_figure(printed: Any, values: Any) -> Ranked:
     """
     target, found = np.asarray(printed, dtype=np.float64), np.asarray(values, dtype=np.float64)
     below, above = (found[:, 0] <= target[0] + ROUNDING).sum(), (found[:, 0] >= target[0] - ROUNDING).sum()
-    p = min(1.0, 2.0 * (1.0 + float(min(below, above))) / (1.0 + len(found)))
+    return _ranked(target, found, min(1.0, 2.0 * (1.0 + float(min(below, above))) / (1.0 + len(found))), least=2.0)
+
+
+def _ranked(target: Floats, found: Floats, p: float, least: float) -> Ranked:
+    """With p a multiple of 1/(1 + runs), of which ``least`` is the smallest there can be."""
     outside = (target < found.min(axis=0) - ROUNDING) | (target > found.max(axis=0) + ROUNDING)
+    verdict: Verdict = "within noise"
     if np.all(np.abs(found.mean(axis=0) - target) <= ROUNDING):
-        return Ranked("reproduced", p, outside)
-    if (len(found) + 1) * SIGNIFICANT < 2.0:
-        return Ranked("not checked", p, outside)
-    return Ranked("not reproduced" if p <= SIGNIFICANT else "within noise", p, outside)
+        verdict = "reproduced"
+    elif (len(found) + 1) * SIGNIFICANT < least:
+        verdict = "not checked"
+    return Ranked(verdict, p, outside, len(found))
+
+
+def with_rank(claim: Claim, ranked: Ranked) -> Claim:
+    """The claim of a row, whose verdict waits for those of the other rows unless it is known."""
+    waits = ranked.verdict == "within noise"
+    why = f"{ranked.words} {claim.why}".strip()
+    return replace(claim, verdict=ranked.verdict, why=why, p=ranked.p if waits else None, favors=False)
 
 
 def verdict_of(holds: bool) -> Verdict:
@@ -198,11 +227,20 @@ def with_evidence(claim: Claim, evidence: ClaimEvidence) -> Claim:
 
 
 def controlled(claims: Iterable[Claim]) -> list[Claim]:
-    """Verdicts of the claims that were tested, by Holm's procedure (1979); those of the paper and the others apart."""
+    """Verdicts of the claims that were tested, by Holm's procedure (1979).
+
+    Those of the paper and the others are apart, and of both the rows of tables, which are told from chance by rank.
+    """
     every = list(claims)
-    for family, level in ((("paper",), LEVEL), (("again", "ours"), SIGNIFICANT)):
+    families = [
+        (whose, rows, LEVEL if whose == ("paper",) and not rows else SIGNIFICANT)
+        for whose in (("paper",), ("again", "ours")) for rows in (False, True)
+    ]  # fmt: skip
+    for whose, rows, level in families:
         chosen = [
-            k for k, c in enumerate(every) if c.p is not None and c.whose in family and c.verdict != "not checked"
+            k
+            for k, c in enumerate(every)
+            if c.p is not None and c.whose in whose and (c.rule == ROW) == rows and c.verdict != "not checked"
         ]
         adjusted, order = 0.0, sorted(chosen, key=lambda k: every[k].p or 0.0)
         for rank, k in enumerate(order):
@@ -210,7 +248,7 @@ def controlled(claims: Iterable[Claim]) -> list[Claim]:
             adjusted = min(1.0, max(adjusted, (len(order) - rank) * (claim.p or 0.0)))
             sure = adjusted <= level
             verdict: Verdict = verdict_of(claim.favors) if sure else "within noise"
-            words = f"p = {claim.p:.2g}, by Holm over {len(order)} claims {adjusted:.2g}"
+            words = f"p = {claim.p:.2g}, by Holm over {len(order)} {'rows' if rows else 'claims'} {adjusted:.2g}"
             words += f" {'<=' if sure else '>'} {level:.2g}."
             every[k] = replace(claim, verdict=verdict, why=f"{claim.why} {words}".strip())
     return every

@@ -22,12 +22,14 @@ from certeq.paper._quotes import quoted, row_of
 from certeq.paper._statistics import (
     BETTER,
     FIXED,
+    RANKING_RUNS,
     ROUNDING,
     ROW,
     STATEMENT,
     HeldOut,
     controlled,
     digits,
+    needs_more_runs,
     of_differences,
     of_row,
     scatter,
@@ -35,6 +37,8 @@ from certeq.paper._statistics import (
     verdict_of,
     wanted_sign,
     with_evidence,
+    with_more_runs,
+    with_rank,
 )
 from certeq.risk import oce
 from certeq.utilities import CVaR
@@ -58,6 +62,7 @@ class SolvedMarket:
     exact: Fit
     solver: Fit | None
     spread: dict[str, Floats]
+    more: dict[str, Floats]
     steps: int
     quick: bool
 
@@ -85,8 +90,12 @@ def run(job: Job) -> Outcome:
         short = _markets.is_short(job, panel)
         # A short run has too few steps to judge the rows, so it needs no starts.
         spread = {row: np.empty((0, 0)) for row in judges} if short else _markets.spread_of(job, panel, judges, KEYS)
+        far = {} if short else {
+            judge: None for row, judge in AS_PRINTED.items() if needs_more_runs(CVAR_TABLES[key][row], spread[judge])
+        }  # fmt: skip
+        more = _markets.more_starts_of(job, panel, far, KEYS, RANKING_RUNS)
         conic, steps = solver[key]["solver"] if key in solver else None, steps_of("cvar", short)
-        markets.append(SolvedMarket(key, panel, walked[key], exact[key]["cvar"], conic, spread, steps, short))
+        markets.append(SolvedMarket(key, panel, walked[key], exact[key]["cvar"], conic, spread, more, steps, short))
     head = ("Market", "Portfolio", "Row", *SHORT, "CVaR (train)", "Above exact CVaR", "Distance of weights")
     rows = [row for market in markets for row in _rows(market, unweighted[market.key])]
     return Outcome(
@@ -205,6 +214,7 @@ def _solver_row(market: SolvedMarket) -> list[Claim]:
         digits(found),
         verdict_of(off <= ROUNDING),
         "deterministic",
+        f"The largest distance from a printed figure is {off:.1e}; half of the last digit is 5e-05.",
         rule=FIXED,
         **row_of(f"solver, {market.key}", "solver"),
     )
@@ -238,7 +248,7 @@ def _same_cvar(market: SolvedMarket) -> Claim:
         f"{mine} against {theirs}",
         verdict_of(mine == theirs),
         "deterministic, from equal weights",
-        "",
+        "The four digits are the same." if mine == theirs else "The four digits differ.",
         STATEMENT,
         "paper" if market.key == "sp500" else "again",
         **quoted("identical"),
@@ -275,7 +285,7 @@ def _composition(market: SolvedMarket) -> Claim:
         ""
         if market.solver is None
         else f"skfolio's solver is {_markets.distance(market.solver, exact):.1e} from the exact one",
-        "" if near else f"More than a tenth of the way is left after {market.steps:,} steps.",
+        f"{ended / begun:.1%} of the way {'is' if near else 'is still'} left after {market.steps:,} steps.",
         STATEMENT,
         "paper" if market.key == "sp500" else "again",
         **quoted("composition"),
@@ -283,24 +293,25 @@ def _composition(market: SolvedMarket) -> Claim:
 
 
 def _row(market: SolvedMarket, row: str) -> Claim:
-    printed, values = CVAR_TABLES[market.key][row], market.spread[AS_PRINTED[row]]
-    ranked = of_row(printed, values)
-    why = f"{ranked.words}."
+    printed, judge = CVAR_TABLES[market.key][row], AS_PRINTED[row]
+    values = with_more_runs(printed, market.spread[judge], market.more.get(judge))
+    ranked, why = of_row(printed, values), ""
     if ranked.outside.any():
         why += f" Outside the range of all starts: {', '.join(SHORT[k] for k in np.flatnonzero(ranked.outside))}."
     if row == "smooth":
         why += " The printed utility is risk neutral, and the row is judged as such."
-    return Claim(
+    claim = Claim(
         f"{market.name}: {'S-CVaR, risk neutral as printed,' if row == 'smooth' else ROWS[row].title} row by OCE-SG "
         f"({', '.join(SHORT)})",
         digits(printed),
         digits(values.mean(axis=0)),
         ranked.verdict,
         scatter(values, "random starts"),
-        why,
+        why.strip(),
         ROW,
         **row_of(f"solver, {market.key}", row),
     )
+    return with_rank(claim, ranked)
 
 
 def _variants(market: SolvedMarket, held_out: HeldOut) -> list[Claim]:
@@ -330,7 +341,9 @@ def _variants(market: SolvedMarket, held_out: HeldOut) -> list[Claim]:
         if not stated:
             text, none = f"{market.name}: {title} outperforms CVaR on some metric", "on none of return, CDaR and Sharpe"
             why = "It is said of the S&P 500; the paper's own table of this market has no such metric."
-            stated.append(Claim(text, none, "", "not checked", "", why, BETTER, "again", **quoted("variants")))
+            stated.append(
+                Claim(text, none, "not judged", "not checked", "none", why, BETTER, "again", **quoted("variants"))
+            )
         found += stated
     return found
 
