@@ -196,7 +196,7 @@ def test_odds_stay_even_where_many_samples_carry_the_risk():
 
 
 @pytest.mark.parametrize(
-    "utility", [ce.CVaR(0.1), ce.CVaR(0.45), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.2), ce.SmoothCVaR(0.2), ce.Entropic(2.0)],
+    "utility", [ce.CVaR(0.1), ce.CVaR(0.4), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.2), ce.SmoothCVaR(0.2), ce.Entropic(2.0)],
     ids=repr,
 )  # fmt: skip
 @pytest.mark.parametrize("ties", [False, True])
