@@ -286,6 +286,7 @@ def test_every_check_has_a_mistake_planted_in_it():
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PLANTED]
 )
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")  # the paper's own units
 def test_a_planted_mistake_is_found(name, monkeypatch):
     if name in NEEDS_DATA:
         pytest.importorskip("skfolio")
