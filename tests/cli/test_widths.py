@@ -109,7 +109,10 @@ def test_messages_fit_the_terminal_of_standard_error(tmp_path):
     import struct
     import termios
 
-    ours, theirs = pty.openpty()
+    try:
+        ours, theirs = pty.openpty()
+    except OSError as error:  # a container may have none
+        pytest.skip(f"no terminal to be had: {error}")
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     code = f"from certeq.cli import main; main(['estimate', {'missing ' * 12 + '.csv'!r}])"

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -16,6 +15,8 @@ from sklearn.preprocessing import StandardScaler
 import certeq as ce
 
 pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
+import torch
 
 from certeq.learn import (
     MVERegressor,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-import torch
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import certeq as ce
 
 pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
+import torch
 
 from certeq.learn import (
     DeepEnsembleRegressor,

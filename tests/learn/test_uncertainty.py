@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import certeq as ce
 
 pytest.importorskip("skorch", reason="networks need the extra [learn]")
+
+import torch
 
 from certeq.learn import DeepEnsembleRegressor, GaussianNLL, MVERegressor, calibration, toy_heteroscedastic
 from certeq.torch import OCELoss
