@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from certeq.report import Study, WalkStudy
 
-    AnyStudy = Study | WalkStudy
-
 _GOALS = ("risk", "utility", "return", "ratio")
 _FAR = 5.0  # times the budget: weights of which no sum of sizes is this large are fractions
 _MANY = 12  # names that are looked at for what may have been meant
@@ -382,7 +380,7 @@ def _benchmark(wanted: str, panel: PriceData, layout: dict[str, Any]) -> tuple[P
 
 
 def benchmark_figures(
-    study: AnyStudy, found: dict[str, dict[str, tuple[float, float, float]]]
+    study: Study | WalkStudy, found: dict[str, dict[str, tuple[float, float, float]]]
 ) -> dict[str, Any] | None:
     """The benchmark's figures on the same rows, and how far the portfolio is from it; None without one."""
     if study.against is None:
