@@ -29,6 +29,7 @@ from certeq.risk._dependence import (
     memory_of,
 )
 from certeq.risk._inference import (
+    ENOUGH,
     NO_WIDTH,
     ON_ONE_VALUE,
     ON_ONE_VALUE_SHARE,
@@ -69,7 +70,7 @@ _FIRST_PART = 1 << 16  # losses of a long sample in which dependence that was no
 
 
 class ReliabilityWarning(UserWarning):
-    """An interval was asked for that the sample cannot support, or a run of OCE-SG may have missed the minimum.
+    """Too few samples determine an interval or a minimizer, or a run of OCE-SG may have missed the minimum.
 
     Not to be silenced and forgotten: the answer is the one that was asked for, and is not to be believed.
 
@@ -94,6 +95,22 @@ class ReliabilityWarning(UserWarning):
     >>> caught[0].category is ce.ReliabilityWarning
     True
     """
+
+
+def warn_of_few_samples(tilt: Floats, what: str, stacklevel: int) -> None:
+    """Warn that a minimizer, named ``what``, was chosen by too few samples to be good on others.
+
+    The effective sample size 1 / sum(q**2) of its worst-case weights q is compared with the one that `estimate` needs.
+    ``stacklevel`` counts from the caller, as in `warnings.warn`.
+    """
+    ess = 1.0 / float(np.square(tilt).sum())
+    if ess < (1.0 - 1e-9) * ENOUGH:
+        warnings.warn(
+            f"{what} depends on too few samples: the effective sample size of its worst-case weights is {ess:.1f} of "
+            f"{len(tilt)}. Use more samples, or a milder risk such as a CVaR of a larger tail.",
+            ReliabilityWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from certeq.utilities import Exponential, Power, Quadratic, Utility
 from certeq.utilities.forms import form
 
 _FEW = 30  # samples
-_ENOUGH = 5.0  # losses that carry the risk, where slopes are bounded: n * alpha of a CVaR
+ENOUGH = 5.0  # losses that carry the risk, where slopes are bounded: n * alpha of a CVaR
 _ENOUGH_UNBOUNDED = 6.0  # the same, beyond what equal weights make of it, where they are not
 _ENOUGH_DF = 3.6  # degrees of freedom that the kurtosis leaves of the variance of influence values
 _ENOUGH_FOR_TAIL = 1000  # samples: among fewer, the largest of lognormal losses look like a power law of index 2
@@ -252,7 +252,7 @@ def too_few(size: int, effective: float, ess: float, carriers: float, bounded: b
             f"The weights leave {size} samples as good as {effective:.3g} of equal weight: the interval is an "
             "asymptotic one."
         ]
-    if ess >= (1.0 - 1e-9) * _ENOUGH if bounded else carriers >= _ENOUGH_UNBOUNDED:
+    if ess >= (1.0 - 1e-9) * ENOUGH if bounded else carriers >= _ENOUGH_UNBOUNDED:
         return []
     return [
         f"Only about {ess:.1f} samples carry the risk (effective sample size of the tilt); the interval is too narrow. "

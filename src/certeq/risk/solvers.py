@@ -5,7 +5,7 @@ nearby), many rows at once (`solve_rows`, or
 `solve_each` where compiled code can do it), one long sample read in blocks (`solve_long`; `solve_table` names a loss
 that is not finite). `solve_vector` and `solve_each` return the tilt, the weights q_i = w_i u'(x_i - t*) that sum to 1;
 the answers of the others make it on demand. `blindness_of` and `blindness_at` say where a utility does not see the risk
-of losses as small as these.
+of losses as small as these. `warn_of_few_samples` says where a minimizer was chosen by too few samples.
 
 A risk with more inner variables than t has `solve_risk`, or `solve_inner` where its inner minimum is at hand, and
 `solve_long_risk`.
@@ -14,6 +14,7 @@ A risk with more inner variables than t has `solve_risk`, or `solve_inner` where
 from certeq.risk._breakpoints import bracket_by_breakpoints
 from certeq.risk._compiled import AVAILABLE
 from certeq.risk._distortion import SolvedInner, needs_sorting
+from certeq.risk._estimate import warn_of_few_samples
 from certeq.risk._inner import solve_inner, solve_risk
 from certeq.risk._input import check_risk, check_utility
 from certeq.risk._long import LongSolved, TiltKernel, solve_long, solve_table
@@ -66,4 +67,5 @@ __all__ = [
     "tilt_is_steep",
     "value_near",
     "value_of_vector",
+    "warn_of_few_samples",
 ]
