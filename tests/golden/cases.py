@@ -17,8 +17,9 @@ import certeq as ce
 from certeq._table import ArrayTable
 from certeq.optimize.exact import _panel as blocks
 from certeq.risk._long import solve_long
+from tests.blocks import Counted, reads_of
 from tests.conftest import UTILITIES
-from tests.hostile import HARD, Counted, hostile_samples, reads_of
+from tests.problems import HARD, hostile_samples
 
 Entry = dict[str, Any]
 

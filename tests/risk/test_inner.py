@@ -12,7 +12,7 @@ import certeq as ce
 from certeq._table import ArrayTable
 from certeq.risk import _compiled
 from certeq.risk.solvers import solve_inner, solve_long_risk, solve_risk
-from tests.hostile import Counted, reads_of
+from tests.blocks import Counted, reads_of
 
 PIECES = ce.utility(lambda x: np.maximum(np.maximum(0.0 * x, 1.5 * x - 0.1), np.maximum(5.0 * x - 3.0, 0.5 * x)))
 SOFT = ce.utility(lambda x: np.logaddexp(0.0, x) + 0.5 * np.maximum(x, 0.0))

@@ -11,8 +11,9 @@ from certeq.risk._long import solve_long, solve_rising
 from certeq.risk._rows import solve_rows
 from certeq.risk._search import Rising
 from certeq.risk._sketch import features_of
+from tests.blocks import Counted, reads_of
 from tests.conftest import UTILITIES
-from tests.hostile import HARD, MIXED, Counted, hostile_samples, reads_of, with_kinks
+from tests.problems import HARD, MIXED, hostile_samples, with_kinks
 
 N = 20_000
 SAMPLES = hostile_samples(N)
