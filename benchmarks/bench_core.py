@@ -64,7 +64,7 @@ ONE_VECTOR = {
 
 
 def curves(quick: bool = False) -> list[dict[str, Any]]:
-    """`ce.oce` of one vector, and one compiled evaluation of the slope sum, over n, with and without AVX-512."""
+    """`ce.oce` of one vector over n, with and without AVX-512."""
     found = []
     for name, settings in (("no AVX-512", WITHOUT_AVX512), ("native", {})):
         done = subprocess.run(
@@ -122,28 +122,6 @@ def _curves(quick: bool) -> list[dict[str, Any]]:
         rows.append(_row("CVaR(.05)", n, "skfolio cvar", times["CVaR(.05)"], times["skfolio"], "> 1"))
         wanted = ">= 12" if n == 10**7 and "NPY_DISABLE_CPU_FEATURES" in os.environ else ""
         rows.append(_row("Entropic(1)", n, "scipy logsumexp", times["Entropic(1)"], times["logsumexp"], wanted))
-    return [*rows, *_slope_sums()]
-
-
-def _slope_sums() -> list[dict[str, Any]]:
-    """One compiled evaluation of the slope sum at a given t, against ``x.sum()``."""
-    from certeq.risk import _compiled
-
-    if not _compiled.AVAILABLE:
-        return []
-    rows = []
-    for n in (10**4, 10**5, 10**6):
-        x = np.random.default_rng(0).standard_normal(n)
-        codes = {name: _compiled.code_of(u) for name, u in ONE_VECTOR.items()}
-        calls: dict[str, Callable[[], Any]] = {
-            name: lambda x=x, code=code: _compiled.sums(code, x, None, 0.0, 0.3, None)
-            for name, code in codes.items()
-            if code is not None
-        }
-        times = _best({"sum": lambda x=x: x.sum(), **calls})
-        for name in calls:
-            bar = 10 if name in ("Entropic(1)", "SmoothCVaR(.05)") else 3
-            rows.append(_row(f"slope sum of {name}", n, f"{bar} sum", times[name], bar * times["sum"], ">= 1"))
     return rows
 
 

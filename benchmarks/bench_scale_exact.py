@@ -74,10 +74,6 @@ def solve(path: str, case: str, source: str) -> Row:
     table: Any = np.load(path, mmap_mode="r")
     if source == "dask":
         table = in_chunks(path, int(table.shape[0]))
-    else:
-        from certeq._table import ArrayTable
-
-        table = ArrayTable(table)  # what LinearLoss makes of a large mapped file, here for small ones as well
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin = time.perf_counter()
     found = ce.minimize(ce.LinearLoss(table), utility, domain=ce.Simplex(), tol=1e-8)

@@ -20,9 +20,6 @@ from typing import Any
 import numpy as np
 
 import certeq as ce
-from certeq.optimize.domains import Simplex
-from certeq.optimize.losses import LinearLoss
-from certeq.optimize.sg import minimize_sg
 
 UTILITIES = [
     ce.CVaR(0.05),
@@ -92,11 +89,11 @@ class Stopwatch:
 
 
 def measure(A: np.ndarray, utility: ce.Utility, iterations: int) -> dict[str, Any]:
-    settings = {"domain": Simplex(), "batch": "full", "average": "last", "iterations": iterations}
+    settings = {"domain": ce.Simplex(), "method": "sg", "batch": "full", "average": "last", "iterations": iterations}
     watch = Stopwatch(A, 50 if A.shape[1] < 100 else 10)
-    minimize_sg(LinearLoss(A), utility, step=watch, log_every=iterations, **settings)
+    ce.minimize(ce.LinearLoss(A), utility, step=watch, log_every=iterations, **settings)
     begin = time.process_time()
-    found = minimize_sg(LinearLoss(A), utility, step=watch.step, **settings)
+    found = ce.minimize(ce.LinearLoss(A), utility, step=watch.step, **settings)
     cpu = time.process_time() - begin
     iteration, product = min(watch.iterations), min(watch.products)
     return {
