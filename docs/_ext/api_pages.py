@@ -18,6 +18,10 @@ PACKAGES = {
         "certeq.bounds: finite-sample bounds",
         "The paper's bounds, each as printed and as corrected. Also reachable as ``ce.bounds``.",
     ),
+    "certeq.reference": (
+        "certeq.reference: the paper's two algorithms",
+        "OCE-SB and OCE-SG in about fifteen lines each, to be read and built on.",
+    ),
     "certeq.optimize": (
         "certeq.optimize: solvers and schedules",
         "What `certeq.minimize` is made of. Feasible sets, losses and the function itself are under :doc:`certeq`.",
