@@ -41,9 +41,11 @@ def oce_sb(
 
     Returns
     -------
-    s, t : float
-        The estimate and the approximate minimizer. With the correction s exceeds the OCE of the samples by at most
-        the width of the bracket times :math:`|g(t)|`.
+    s : float
+        The estimate. With the correction it exceeds the OCE of the samples by at most the width of the bracket times
+        :math:`|g(t)|`.
+    t : float
+        The approximate minimizer.
 
     Raises
     ------
@@ -108,6 +110,17 @@ class Iterate(NamedTuple):
         Worst-case weights of the batch; their sum is 1 with the correction.
     m : int
         Size of the batch.
+
+    See Also
+    --------
+    oce_sg
+        The generator of iterates.
+
+    Examples
+    --------
+    >>> from certeq.reference import Iterate
+    >>> Iterate._fields
+    ('k', 'theta', 't', 'q', 'm')
     """
 
     k: int
