@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 import certeq as ce
-from certeq.portfolio import MinimumOCE, oce_scorer
+from certeq.portfolio import MinimumOCE, RiskBudgetingOCE, ScenarioPrior, oce_scorer
 from tests.portfolio.reference import oce_expression
 
 RISKS = [
@@ -256,14 +256,58 @@ def test_weights_that_nothing_but_the_limits_bounds(small: pd.DataFrame, params:
 
 def test_benchmark_is_checked(small: pd.DataFrame) -> None:
     model = MinimumOCE(max_tracking_error=0.01)
+    for wrong in (small["TECH"].to_numpy()[:400], 0.01):
+        with pytest.raises(ValueError, match="y must have one row for each of the 500 rows of X; found shape"):
+            model.fit(small, wrong)
     with pytest.raises(ValueError, match="one return of the benchmark for each of the 500 scenarios"):
-        model.fit(small, small["TECH"].iloc[:400])
+        model.fit(small, small[["TECH", "BANK"]])
     with pytest.raises(ValueError, match="y must be finite; found 1"):
         model.fit(small, small["TECH"].where(np.arange(500) > 0))
     with pytest.raises(ValueError, match="need fit: partial_fit"):
         model.partial_fit(small, small["TECH"])
     column = model.fit(small, small[["TECH"]])
     np.testing.assert_allclose(column.weights_, model.fit(small, small["TECH"].to_numpy()).weights_)
+
+
+@pytest.mark.parametrize("kind", [MinimumOCE, RiskBudgetingOCE])
+def test_benchmark_with_other_dates_is_refused(small: pd.DataFrame, kind: Any) -> None:
+    model, y = kind(), small.mean(axis=1)
+    with pytest.raises(ValueError, match="no date in common: 2021-02-24 00:00:00, .*, \\.\\.\\."):
+        model.fit(small.iloc[-200:], y.iloc[:200])
+    with pytest.raises(
+        ValueError, match="y must have every date of X .*; found 1 of 500 dates missing: 2020-01-08 00:00:00\\."
+    ):
+        model.fit(small, y.drop(small.index[5]))
+    with pytest.raises(ValueError, match="in its index, int64; found no date in common"):
+        model.fit(small, y.reset_index(drop=True))
+    with pytest.raises(ValueError, match="y must have each date once.*2020-01-01 00:00:00 more than once.*to_numpy"):
+        model.fit(small, pd.concat([y, y[:1]]))
+    with pytest.raises(ValueError, match="X must have each date once"):
+        model.fit(pd.concat([small, small[:1]]), y)
+
+
+@pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
+@pytest.mark.parametrize("history", [None, 200])
+def test_benchmark_is_matched_by_date(small: pd.DataFrame, history: int | None) -> None:
+    y, days = small.mean(axis=1), small.iloc[100:]
+    prior = ScenarioPrior(max_history=history)
+    model = MinimumOCE(objective_function="maximize_return", max_tracking_error=0.003, prior_estimator=prior)
+    wanted = model.fit(days, y.iloc[100:].to_numpy()).weights_
+    for given in (y[::-1], y.sample(frac=1.0, random_state=0).to_frame("index"), y):  # the last has further dates
+        np.testing.assert_allclose(model.fit(days, given).weights_, wanted, rtol=1e-9, atol=1e-12)
+    by_position = model.fit(days.to_numpy(), y.iloc[100:]).weights_  # X has no dates
+    np.testing.assert_allclose(by_position, wanted, rtol=1e-9, atol=1e-12)
+    reset = model.fit(days.reset_index(drop=True), y.iloc[100:].reset_index(drop=True)).weights_
+    np.testing.assert_allclose(reset, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_benchmark_is_matched_in_cross_validation(small: pd.DataFrame) -> None:
+    model, y = MinimumOCE(objective_function="maximize_return", max_tracking_error=0.003), small.mean(axis=1)
+    walk = WalkForward(test_size=100, train_size=250)
+    found, turned = (cross_val_predict(model, small, each, cv=walk) for each in (y, y.to_frame()))
+    np.testing.assert_array_equal(found.returns, turned.returns)
+    late = [model.fit(small.iloc[k : k + 250], y[::-1]).weights_ for k in (0, 100)]
+    np.testing.assert_allclose([each.weights for each in found], late, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:The prior.s covariance differs")

@@ -14,7 +14,7 @@ from skfolio.optimization import BaseOptimization
 from sklearn.base import clone
 
 from certeq._checks import check_choice
-from certeq.portfolio._inputs import Assets, check_scenarios, check_table, has_names, make_prior
+from certeq.portfolio._inputs import Assets, align_target, check_scenarios, check_table, has_names, make_prior
 from certeq.portfolio._results import annualize
 from certeq.risk.solvers import check_risk
 from certeq.utilities import CVaR, Risk
@@ -63,7 +63,8 @@ class BaseOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
             Linear returns, one row per period, not prices.
         y : array-like, optional
             Returns of the benchmark, where there are limits against one. Passed to the prior (factors, for a factor
-            model).
+            model). If X and y are pandas objects, rows are matched by index: y must have every label of X, and
+            its other rows are ignored. Otherwise rows are matched by position, and the lengths must agree.
         **fit_params
             Metadata routed to the prior.
 
@@ -88,6 +89,7 @@ class BaseOCE(BaseOptimization):  # type: ignore[misc]  # skfolio ships no types
         routed = skm.process_routing(self, method, **fit_params)
         first = not hasattr(self, "prior_estimator_")
         seen = check_table(self, X, first)
+        y = align_target(X, y)
         self._dates = getattr(X, "index", None)
         self._check_settings(method)
         if first:

@@ -168,6 +168,8 @@ def read_problem(
     limits = [RiskLimit(name, risk, levels[0], A, None, weights) for name, risk, levels in risk_limits(model)]
     beside = benchmark_limits(model)
     if beside:
+        if y is not None and isinstance(model.prior_estimator_, ScenarioPrior):
+            y = np.asarray(y)[-len(returns) :]  # the rows that max_history keeps
         benchmark = _benchmark(y, len(returns), f"{beside[0][0]} is")
         apart = A if returns is as_given else -as_given  # views on the means say nothing of the benchmark
         limits += [RiskLimit(name, risk, levels[0], apart, benchmark, weights) for name, risk, levels in beside]
@@ -538,6 +540,29 @@ def check_table(model: BaseOCE, X: Any, first: bool) -> Any:
         f"X must be finite; found {what} for {name} at {when} ({int(bad.sum())} such entries in all). Fill or drop "
         "them, or use a prior that takes gaps, such as EmpiricalPrior(EWMu(), EWCovariance())."
     )
+
+
+def align_target(X: Any, y: Any) -> Any:
+    """Return y with one row for each row of X, matched by index if both are pandas objects, else by position."""
+    if y is None:
+        return None
+    if not (hasattr(X, "iloc") and hasattr(y, "iloc")):
+        if np.shape(y)[:1] != (len(X),):
+            raise ValueError(f"y must have one row for each of the {len(X)} rows of X; found shape {np.shape(y)}.")
+        return y
+    for name, index in (("X", X.index), ("y", y.index)):
+        if index.has_duplicates:
+            twice = index[index.duplicated()][0]
+            raise ValueError(
+                f"{name} must have each date once, so that y can be matched to X; found {twice} more than once. To "
+                "match rows by position, pass y.to_numpy()."
+            )
+    missing = X.index[~X.index.isin(y.index)]
+    if len(missing):
+        named = ", ".join(map(str, missing[:3])) + ", ..." * (len(missing) > 3)
+        what = "no date in common" if len(missing) == len(X) else f"{len(missing)} of {len(X)} dates missing"
+        raise ValueError(f"y must have every date of X in its index, {y.index.dtype}; found {what}: {named}.")
+    return y.reindex(X.index)
 
 
 def _warn_of_prices(table: Floats) -> None:
