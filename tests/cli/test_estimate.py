@@ -48,7 +48,40 @@ def test_table_parquet_gains_and_level(certeq, tmp_path):
     said = certeq("estimate", path, "--column", "pnl", "--gains", "--level", "0.9").stdout
     assert f"{ce.oce(LOSSES, ce.CVaR(0.05)):.6g}" in said
     assert "90 % confidence interval" in said
+    assert "gains, positive is good" in said
     assert f"{ce.threshold(LOSSES, ce.CVaR(0.05)):.6g}" in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pnl", "PnL", "P&L", "p / l", "Daily P&L (USD)", "profit", "Profits", "return", "Returns_2", "dailyReturn",
+     "log ret", "GAIN", "net gains", "Profit & Loss", "net income"],
+)  # fmt: skip
+def test_a_column_that_may_hold_gains_needs_a_sign(certeq, tmp_path, name):
+    path = tmp_path / "some.csv"
+    pd.DataFrame({name: LOSSES}).to_csv(path, index=False)
+    said = certeq.refused("estimate", path)
+    assert repr(name) in said
+    assert "--gains" in said
+    assert "--losses" in said
+    losses, gains = (certeq.json("estimate", path, option) for option in ("--losses", "--gains"))
+    assert losses["oce"] == pytest.approx(ce.oce(LOSSES, ce.CVaR(0.05)))
+    assert gains["oce"] == pytest.approx(ce.oce(-LOSSES, ce.CVaR(0.05)))
+    assert (losses["read_as"], gains["read_as"]) == ("losses", "gains")
+
+
+@pytest.mark.parametrize(
+    "name", ["loss", "value", "x", "returned", "bargains", "profitability", "RETAIL", "pl", "turn"]
+)
+def test_other_columns_are_read_as_losses(certeq, tmp_path, name):
+    path = tmp_path / "some.csv"
+    pd.DataFrame({name: LOSSES}).to_csv(path, index=False)
+    rows = [line.split("│")[1:3] for line in certeq("estimate", path).stdout.splitlines() if line.startswith("│")]
+    assert ["Read as", "losses, positive is bad"] in [[cell.strip() for cell in row] for row in rows]
+
+
+def test_gains_and_losses_exclude_each_other(certeq, file):
+    assert "--gains and --losses" in certeq.refused("estimate", file, "--gains", "--losses", code=2)
 
 
 @pytest.mark.parametrize(("utility", "name"), [("cvar", "CVaR"), ("evar", "EVaR"), ("entropic", "OCE")])
@@ -80,6 +113,11 @@ def test_bad_usage(certeq, file):
     assert "no parameter --beta" in certeq.refused("estimate", file, "--beta", "2", code=2)
     assert "Did you mean 0.05" in certeq.refused("estimate", file, "--alpha", "5", code=2)
     assert "--level" in certeq.refused("estimate", file, "--level", "95", code=2)
+    twice = certeq.refused("estimate", file, "-u", "cvar alpha=0.05 alpha=0.1", code=2)
+    assert "--utility" in twice
+    assert "alpha is given twice: 0.05 and 0.1" in twice
+    assert "alpha is given twice" in certeq.refused("estimate", file, "-u", "cvar alpha=0.05", "--alpha", "0.1", code=2)
+    assert "alpha is given twice" in certeq.refused("estimate", file, "-u", "1 cvar alpha=0.05 alpha=0.1", code=2)
     assert "--alpha" in certeq.refused("estimate", file, "--alpa", "0.1", code=2)  # the nearest option is named
 
 

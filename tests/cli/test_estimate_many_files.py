@@ -30,6 +30,7 @@ def test_a_pattern_a_folder_and_gains(certeq, folder):
         for name in ("oce", "threshold", "stderr", "bias"):
             assert found[name] == pytest.approx(getattr(wanted, {"oce": "value"}.get(name, name)), rel=1e-12)
     gains = certeq.json("estimate", folder / "*.parquet", "--gains")  # the only column of numbers
+    assert gains["read_as"] == "gains"
     assert gains["oce"] == pytest.approx(ce.oce(-LOSSES, ce.CVaR(0.05)), rel=1e-12)
 
 

@@ -100,7 +100,7 @@ def test_gaps_of_a_benchmark_are_filled_in_a_column_and_in_a_file(certeq, prices
     for index in (table[["F"]], table[["F"]].dropna()):
         file = csv(index, "index.csv")
         found = certeq.json("portfolio", csv(prices.drop(columns="F")), "--benchmark", file)
-        assert found["benchmark"] | {"name": "F"} == column["benchmark"]
+        assert found["benchmark"] | {"name": "F"} == pytest.approx(column["benchmark"], rel=1e-12)
         (text,) = found["notes"]
         assert text.endswith(
             "3 missing price(s) (0.75%) filled with the last price before: returns of 0 on those dates."
@@ -438,3 +438,19 @@ def test_report_that_is_a_folder_and_goals_in_help(certeq, prices, csv):
     assert "'.' must end in .html" in certeq.refused("portfolio", csv(prices), "--report", ".", code=2)
     text = " ".join(certeq("portfolio", "--help").stdout.split())
     assert "risk for the least risk; return, ratio (of return to risk) or utility for the largest" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "first", "second", "said"),
+    [
+        ("--max-weight", "A=.1", "A=.9", "A is given twice: 0.1 and 0.9"),
+        ("--min-weight", "A=.1", "A=.1", "A is given twice: 0.1 and 0.1"),
+        ("--costs", "0.001", "0.002", "the number for all assets is given twice: 0.001 and 0.002"),
+        ("--max-risk", "cvar=.02", "cvar:0.05=.03", "CVaR(alpha=0.05) is given twice: 0.02 and 0.03"),
+    ],
+)
+def test_a_limit_given_twice_is_refused(certeq, prices, csv, option, first, second, said):
+    found = certeq.refused("portfolio", csv(prices), option, first, option, second, code=2)
+    assert option in found
+    assert said in found
+    assert certeq.json("portfolio", csv(prices), option, first, "--max-weight", "B=0.5")["gap"] < 1e-9

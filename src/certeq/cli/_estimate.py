@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from contextlib import nullcontext
@@ -30,7 +31,7 @@ from certeq.cli._options import (
     chosen,
     described,
 )
-from certeq.data import read_losses
+from certeq.data import BadData, read_losses
 from certeq.utilities import CVaR, EVaR
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ EXAMPLES = (
     "certeq estimate losses.csv --utility entropic --beta 2 --json",
     "certeq estimate losses.csv --utility 'wang shift=0.5'",
     "certeq estimate 'folder/*.parquet' --column loss --cluster tcp://host:8786",
+)
+# Names of columns that may hold gains. Letters may not continue the word, so "returned" and "again" do not match; a
+# capital letter starts a word in "dailyReturn".
+_GAINS = re.compile(
+    r"((?<![^\W\d_])|(?-i:(?<=[a-z])(?=[A-Z])))"
+    r"(p ?[&n/] ?l|profits?|returns?|rets?|gains?|earnings|income|payoffs?)(?![^\W\d_])",
+    re.IGNORECASE,
 )
 
 
@@ -61,6 +69,9 @@ def run(
     decimal: Decimal = None,
     sheet: Sheet = None,
     gains: Annotated[bool, typer.Option("--gains", help="The column holds gains or returns: negate them.")] = False,
+    are_losses: Annotated[
+        bool, typer.Option("--losses", help="The column holds losses, although its name says gains or returns.")
+    ] = False,
     utility: UtilityName = "cvar",
     alpha: Alpha = None,
     beta: Beta = None,
@@ -80,7 +91,8 @@ def run(
 ) -> None:
     """Estimate the OCE of a column of losses: value, threshold t*, interval.
 
-    Losses: larger is worse. For returns or profits pass --gains.
+    Losses: positive is bad. For returns or profits pass --gains. A column called pnl, profit, return, gain or the like
+    needs --gains or --losses.
 
     Utilities that depend on the unit of the losses (monotone-mean-variance, quartic, leaky-cvar, smooth-cvar) compare
     a loss with 1 here: pass --scale (or --tau) to say what size of loss matters.
@@ -91,6 +103,8 @@ def run(
         raise typer.BadParameter(
             f"must lie strictly between 0 and 1 (0.95 for 95 %); found {level}.", param_hint="--level"
         )
+    if gains and are_losses:
+        raise typer.BadParameter("--gains and --losses exclude each other; found both.")
     order, decimal = _dependence(dependence), check_decimal(decimal)
     choice, given = chosen(utility, alpha, beta, a, tau, scale, daily=False)
     from certeq.risk import estimate  # here: help must not wait for it
@@ -113,6 +127,8 @@ def run(
                     )
             if gains:
                 losses = -losses
+            elif _GAINS.search(name) and not are_losses:
+                raise BadData(f"column {name!r} may hold gains: pass --gains if positive is good, else --losses.")
             try:
                 result = estimate(losses, built, dependence=order)
             except (ValueError, TypeError) as error:
@@ -124,9 +140,9 @@ def run(
             warnings.simplefilter("ignore")  # they are printed below
             low, high = result.interval(level)
         if as_json:
-            print_json(_facts(file, name, choice, given, normalized, result, level, (low, high)))
+            print_json(_facts(file, name, gains, choice, given, normalized, result, level, (low, high)))
         else:
-            print_table(_table(name, result, level, low, high))
+            print_table(_table(name, gains, result, level, low, high))
         sys.stdout.flush()  # the number first, then what is to be said about it
         blind = any("--scale" in warning for warning in result.warnings)  # they say it with a number
         if choice.depends_on_units and not blind and "scale" not in given and "tau" not in given:
@@ -150,12 +166,13 @@ def _dependence(text: str) -> int | str | None:
 
 
 def _facts(
-    path: Path, name: str, choice: Any, given: dict[str, float], normalized: bool, result: Estimate, level: float,
-    interval: tuple[float, float],
+    path: Path, name: str, gains: bool, choice: Any, given: dict[str, float], normalized: bool, result: Estimate,
+    level: float, interval: tuple[float, float],
 ) -> dict[str, Any]:  # fmt: skip
     return {
         "file": path.name,
         "column": name,
+        "read_as": "gains" if gains else "losses",
         "utility": described(choice, given) | {"normalized": normalized, "expression": repr(result.utility)},
         "n": result.n,
         "oce": result.value,
@@ -190,7 +207,7 @@ def _threshold(result: Estimate) -> str:
     return "none" if np.isnan(thresholds).all() else ", ".join(f"{t:.6g}" for t in thresholds)
 
 
-def _table(name: str, result: Estimate, level: float, low: float, high: float) -> Table:
+def _table(name: str, gains: bool, result: Estimate, level: float, low: float, high: float) -> Table:
     table = Table(show_header=False, title=None)
     # A long sentence would take their width from the labels, however much space there is.
     table.add_column(no_wrap=get_terminal_size().columns >= 60)
@@ -199,6 +216,7 @@ def _table(name: str, result: Estimate, level: float, low: float, high: float) -
     doubtful = " (see the warning below)" if result.warnings else ""
     rows = [
         ("Column", name),
+        ("Read as", "gains, positive is good" if gains else "losses, positive is bad"),
         ("Utility", repr(result.utility)),
         (risk, f"{result.value:.6g}"),
         (f"{100 * level:.6g} % confidence interval", f"{low:.6g} to {high:.6g}{doubtful}"),

@@ -14,7 +14,7 @@ import typer
 
 from certeq._checks import did_you_mean
 from certeq.cli._console import BadData, note, percent
-from certeq.cli._options import UnknownChoice, check_bounds, read_bounds, settle
+from certeq.cli._options import UnknownChoice, bad_usage, check_bounds, once, read_bounds, settle
 from certeq.cli._options import parse as parse_risk
 from certeq.data import PriceData, read_prices
 from certeq.data.tables import (
@@ -152,21 +152,21 @@ def read_risk_limits(entries: Iterable[str], chosen: Risk, normalized: bool) -> 
         if np.isnan(level):
             raise typer.BadParameter(f"must be a number, or NAME=NUMBER; found {entry!r}.", param_hint="--max-risk")
         limits.append((_named_risk(text, normalized) if equals else chosen, level))
+    with bad_usage("--max-risk"):
+        once((repr(risk), level) for risk, level in limits)
     return limits
 
 
 def _named_risk(text: str, normalized: bool) -> Risk:
     """A risk as --utility names it, or by its name and its parameter: cvar, evar:0.01, entropic:30."""
     name, colon, number = text.partition(":")
-    try:
+    with bad_usage("--max-risk"):
         choice, given = parse_risk(name)
         if colon and (not choice.turned or given):
             raise UnknownChoice(f"{name.strip()!r} takes no parameter after a colon; found {number!r}.")
         if colon:
             given[choice.turned] = float(number)
         return choice.build(settle(choice, given, daily=True), normalized=normalized)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--max-risk") from None
 
 
 def read_groups(entries: Iterable[str], panel: PriceData) -> dict[str, list[str]]:

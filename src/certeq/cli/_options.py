@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -191,16 +192,17 @@ def parse(text: str) -> tuple[Choice, dict[str, float | None]]:
         pass
     else:
         return _mixture(text), {}
-    given: dict[str, float | None] = {}
+    pairs = []
     choice = find(head)
     for entry in rest.split():
         name, equals, number = entry.partition("=")
         try:
-            given[name] = float(number)
+            pairs.append((name, float(number)))
         except ValueError:
             equals = ""
         if not equals:
             raise UnknownChoice(f"parameters are written NAME=NUMBER, as in 'wang shift=0.5'; found {entry!r}.")
+    given = once(pairs)
     if "radius" in given and "radius" not in choice.takes and "scale" in choice.options:
         own = {name: value for name, value in choice.daily.items() if name in ("alpha", "a")}  # those without a unit
         title, build = f"{choice.title} ball", cast(Callable[..., Utility], choice.make)
@@ -328,19 +330,40 @@ def check_decimal(decimal: str | None) -> str | None:
 
 def check_value(option: str, value: float | None, **limits: float) -> None:
     """Refuse a number that no data would make right, as bad usage (exit code 2)."""
-    if value is not None:
-        try:
+    with bad_usage(option):
+        if value is not None:
             check_number("", value, **limits)  # type: ignore[arg-type]
-        except ValueError as error:
-            raise typer.BadParameter(str(error).strip(), param_hint=option) from None
+
+
+@contextmanager
+def bad_usage(option: str) -> Iterator[None]:
+    """Turn a ValueError into bad usage of the option (exit code 2)."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error).strip(), param_hint=option) from None
+
+
+def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, float | None]:
+    """Return the values by name; raise UnknownChoice if a name is given twice."""
+    found: dict[str, float | None] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UnknownChoice(f"{name} is given twice: {found[name]:g} and {value:g}.")
+        found[name] = value
+    return found
 
 
 def check_entries(option: str, entries: list[str] | None, *, least: float = -np.inf) -> None:
-    """Refuse what is neither a number nor NAME=NUMBER, as bad usage, before any file is read."""
+    """Raise bad usage, before any file is read, unless each entry is a number or NAME=NUMBER, and each name new."""
+    pairs = []
     for entry in entries or []:
-        value = _number(option, entry.rpartition("=")[2], entry)
-        if value < least:
+        name, _, number = entry.rpartition("=")
+        pairs.append((name or "the number for all assets", _number(option, number, entry)))
+        if pairs[-1][1] < least:
             raise typer.BadParameter(f"must not be below {least:g}; found {entry!r}.", param_hint=option)
+    with bad_usage(option):
+        once(pairs)
 
 
 def chosen(
@@ -351,9 +374,8 @@ def chosen(
     try:
         choice, inside = parse(name)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
-        for twice in (option for option in inside if asked.get(option) is not None):
-            raise UnknownChoice(f"--{twice} is given twice, in {name!r} and by itself.")
-        given = settle(choice, asked | inside, daily=daily)
+        apart = [(key, value) for key, value in asked.items() if value is not None]
+        given = settle(choice, once([*inside.items(), *apart]), daily=daily)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are said when it is built for use
             choice.build(given)
