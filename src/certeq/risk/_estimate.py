@@ -101,8 +101,8 @@ def warn_of_few_samples(tilt: Floats, what: str, stacklevel: int) -> None:
     """Warn that a minimizer, named ``what``, was chosen by too few samples to be good on others.
 
     The effective sample size 1 / sum(q**2) of its worst-case weights q is compared with the one that `estimate` needs.
-    The message holds no figure of the sample, so that Python's filter shows it once for many fits. ``stacklevel`` counts
-    from the caller, as in `warnings.warn`.
+    The message holds no figure of the sample, so that Python's filter shows it once for many fits. ``stacklevel``
+    counts from the caller, as in `warnings.warn`.
     """
     if 1.0 / float(np.square(tilt).sum()) < (1.0 - 1e-9) * ENOUGH:
         warnings.warn(
