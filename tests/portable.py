@@ -40,7 +40,22 @@ KERNELS = X86 if platform.machine().lower() in {"x86_64", "amd64", "i686"} else 
 LEAST = list(KERNELS)[-1]  # the one that every processor executes
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LOCALES = ("tr_TR.UTF-8", "de_DE.UTF-8", "fr_FR.UTF-8")  # other capitals of i, a comma for the point
-WITHOUT_COMPILED = "import sys\nsys.modules['certeq.risk._fused'] = None  # its import fails, as if it were not there\n"
+# A finder that comes before the others, for which the package has no compiled modules.
+WITHOUT_COMPILED = """
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
+
+
+class WithoutCompiled:
+    def find_spec(name, path=None, target=None):
+        if name.startswith("certeq."):
+            found = PathFinder.find_spec(name, path)
+            if found is not None and str(found.origin).endswith(tuple(EXTENSION_SUFFIXES)):
+                raise ModuleNotFoundError(f"{name} is kept out", name=name)
+
+
+sys.meta_path.insert(0, WithoutCompiled)
+"""
 
 
 @dataclass(frozen=True)
@@ -180,7 +195,7 @@ def settled(run: Run, folder: Path) -> tuple[dict[str, str], list[str]]:
         hook.mkdir(exist_ok=True)
         (hook / "sitecustomize.py").write_text(WITHOUT_COMPILED)  # every Python process imports it first
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(hook), environment.get("PYTHONPATH"))))
-        if probe("import certeq.risk._compiled as c; print(c.AVAILABLE)", environment) != "False":
+        if "not compiled" not in (probe("from certeq.cli import main; main(['--version'])", environment) or ""):
             raise Skipped("the compiled file could not be kept out: PYTHONPATH or sitecustomize is not heeded")
     if run.abroad:
         missing += list(go_abroad(environment))

@@ -1,4 +1,4 @@
-"""What callers may pass: every refusal names the argument, what would be right and what was found."""
+"""What callers may pass to any function: a refusal names the argument, what is expected and what was found."""
 
 from fractions import Fraction
 
@@ -7,150 +7,131 @@ import pytest
 import scipy.stats
 
 import certeq as ce
-from certeq import _checks as checks
-from certeq._backend import is_tensor
+from tests.messages import messages
+
+X = np.arange(3.0)
+U = ce.CVaR(0.05)
+
+
+def smooth(value):
+    return ce.oce(X, ce.Entropic(value))
+
+
+def linear(samples, **options):
+    return ce.LinearLoss(samples, **options)
+
+
+def least(**options):
+    return ce.minimize(ce.LinearLoss(np.eye(3)), U, domain=ce.Simplex(), **options)
+
+
+def steps(count):
+    return least(method="sg", iterations=count)
+
+
+MESSAGES = {
+    # numbers
+    "a text": (lambda: smooth("1"), TypeError, "beta must be", "number", "found '1'"),
+    "a truth value": (lambda: smooth(True), TypeError, "beta must be", "found True"),
+    "nothing": (lambda: smooth(None), TypeError, "found None"),
+    "a complex number": (lambda: smooth(1j), TypeError, "found 1j"),
+    "a list": (lambda: smooth([1.0, 2.0]), TypeError, "found [1.0, 2.0]"),
+    "a vector": (lambda: smooth(np.ones(2)), TypeError, "a single number", "an array of shape (2,)"),
+    "zero": (lambda: smooth(0.0), ValueError, "beta must be", "above 0", "found 0.0"),
+    "infinity": (lambda: smooth(np.inf), ValueError, "beta must be", "found inf"),
+    "no number": (lambda: smooth(np.nan), ValueError, "beta must be", "found NaN"),
+    "a confidence level": (lambda: ce.CVaR(5), ValueError, "alpha", "found 5", "Did you mean 0.05", "worst 5 %"),
+    # counts
+    "a fraction of a count": (lambda: steps(2.5), TypeError, "iterations must be a whole number of at least 1", "2.5"),
+    "a truth value for a count": (lambda: steps(True), TypeError, "whole number of at least 1; found True"),
+    "a text for a count": (lambda: steps("3"), TypeError, "whole number of at least 1; found '3'"),
+    "a count of 0": (lambda: steps(0), ValueError, "whole number of at least 1; found 0"),
+    # choices and instances
+    "a misspelled choice": (
+        lambda: least(method="exakt"),
+        ValueError, "method must be one of", "found 'exakt'", "Did you mean 'exact'?",
+    ),
+    "a class": (lambda: ce.oce(X, ce.Mean), TypeError, "instance", "write Mean() rather than Mean"),
+    "no utility": (lambda: ce.oce(X, 0.05), TypeError, "must be a Utility", "found 0.05"),
+    # vectors and matrices
+    "ragged rows": (lambda: linear([[1.0], [1.0, 2.0]]), ValueError, "A must be a rectangular array"),
+    "texts": (lambda: linear([["a"]]), TypeError, "A must hold real numbers", "dtype <U1"),
+    "complex numbers": (lambda: linear([[1j]]), TypeError, "A must", "dtype complex128"),
+    "a vector for a matrix": (lambda: linear(X), ValueError, "A must be a matrix", "found an array of shape (3,)"),
+    "an empty matrix": (lambda: linear(np.ones((0, 2))), ValueError, "A is empty"),
+    "no number in a matrix": (lambda: linear([[1.0, 2.0], [np.nan, 1.0]]), ValueError, "A must be finite; found nan"),
+    "a matrix for a vector": (
+        lambda: linear(np.eye(3), offset=np.eye(3)), ValueError, "offset must be a vector", "an array of shape (3, 3)",
+    ),
+    "a vector of another size": (
+        lambda: linear(np.eye(3), offset=[1.0]), ValueError, "offset must have 3 entries; found 1",
+    ),
+    "an infinite entry": (
+        lambda: linear(np.eye(3), offset=[1.0, np.inf, 2.0]), ValueError, "offset must be finite; found inf at [1]",
+    ),
+    "an infinite bound": (
+        lambda: ce.Box([0.0, np.inf], np.inf), ValueError, "lower must be finite or -inf; found inf at index 1",
+    ),
+    # weights
+    "a negative weight": (lambda: ce.oce(X, U, [1.0, -2.0, 1.0]), ValueError, "weights must not be negative; found -2"),
+    "weights of 0": (lambda: ce.oce(X, U, np.zeros(3)), ValueError, "weights", "sum to 0", "every sample"),
+    "an infinite weight": (lambda: ce.oce(X, U, [1.0, np.inf, 1.0]), ValueError, "weights must be finite; found"),
+    "too few weights": (lambda: ce.oce(X, U, [1.0]), ValueError, "weights must have", "one weight per sample", "(1,)"),
+    "a negative weight of a scenario": (
+        lambda: least(weights=[1.0, -2.0, 1.0]), ValueError, "weights must not be negative; found -2 at [1]",
+    ),
+    "weights of scenarios of 0": (lambda: least(weights=np.zeros(3)), ValueError, "weights", "sum to 0"),
+    "too few weights of scenarios": (
+        lambda: least(weights=[1.0]), ValueError, "weights must have one entry per sample, 3; found 1",
+    ),
+}  # fmt: skip
+test_message = messages(MESSAGES)
 
 
 @pytest.mark.parametrize("good", [1, 2.5, np.float32(3), np.int64(4), Fraction(1, 2), np.array(7.0)])
-def test_numbers_come_back_as_floats(good):
-    found = checks.check_number("c", good, above=0.0)
-    assert type(found) is float
-    assert found == float(good)
-
-
-@pytest.mark.parametrize(
-    "bad, error, text",
-    [
-        ("1", TypeError, "c must be a finite number above 0; found '1'."),
-        (True, TypeError, "found True"),
-        (None, TypeError, "found None"),
-        (1j, TypeError, "found 1j"),
-        ([1.0, 2.0], TypeError, r"found \[1.0, 2.0\]"),
-        (np.ones(2), TypeError, r"a single number; found an array of shape \(2,\)"),
-        (0.0, ValueError, "c must be a finite number above 0; found 0.0."),
-        (np.inf, ValueError, "found inf"),
-        (np.nan, ValueError, "found NaN"),
-    ],
-)
-def test_what_is_no_number_or_out_of_range_is_refused(bad, error, text):
-    with pytest.raises(error, match=text):
-        checks.check_number("c", bad, above=0.0)
+def test_any_kind_of_number_is_one(good):
+    assert smooth(good) == smooth(float(good))
 
 
 @pytest.mark.parametrize(
     "refused",
     [
         lambda: ce.minimize(ce.LinearLoss(np.eye(4)), domain=ce.Polyhedron(0, 1, C=np.ones((1, 4)), c=[9.0])),
-        lambda: ce.oce(np.float64(3.0), ce.CVaR(0.05)),
-        lambda: ce.oce(np.arange(3.0), ce.CVaR(0.05), axis=np.int64(5)),
-        lambda: np.float64(-1.0) * ce.CVaR(0.05),
-        lambda: ce.Mixture(np.float64(0.5), [ce.CVaR(0.05)]),
-        lambda: ce.upper_bound(np.arange(3.0), ce.CVaR(0.05), support=(np.float64(1.0), np.float64(0.0))),
-        lambda: ce.estimate(np.arange(3.0), dependence=np.float64(2.5)),
-        lambda: ce.estimate(np.arange(3.0)).interval([np.float64(2.0)]),
-        lambda: ce.oce(scipy.stats.norm(np.float64(0.0), scale=np.float64(-1.0)), ce.CVaR(0.05)),
-        lambda: checks.check_choice("c", {"a": np.float32(2.0)}, ["x"]),
-        lambda: checks.check_count("c", np.float64(2.5)),
+        lambda: ce.oce(np.float64(3.0), U),
+        lambda: ce.oce(X, U, axis=np.int64(5)),
+        lambda: np.float64(-1.0) * U,
+        lambda: ce.Mixture(np.float64(0.5), [U]),
+        lambda: ce.upper_bound(X, U, support=(np.float64(1.0), np.float64(0.0))),
+        lambda: ce.estimate(X, dependence=np.float64(2.5)),
+        lambda: ce.estimate(X).interval([np.float64(2.0)]),
+        lambda: ce.oce(scipy.stats.norm(np.float64(0.0), scale=np.float64(-1.0)), U),
+        lambda: least(method={"a": np.float32(2.0)}),
+        lambda: steps(np.float64(2.5)),
     ],
-)  # fmt: skip
+)
 def test_numbers_of_numpy_are_shown_as_numbers(refused):
     with pytest.raises((TypeError, ValueError), match=r"\d") as error:
         refused()
     assert "np." not in str(error.value)
 
 
-def test_limits_of_numbers():
-    assert checks.check_number("c", np.inf, least=0.0, finite=False) == np.inf
-    assert checks.check_number("c", 0.0, least=0.0) == 0.0
-    with pytest.raises(ValueError, match="c must be a number not below 0; found -1.0"):
-        checks.check_number("c", -1, least=0.0, finite=False)
-    with pytest.raises(ValueError, match="c must be a share; found 1.0"):
-        checks.check_number("c", 1, "a share", below=1.0)
-    with pytest.raises(ValueError, match=r"Did you mean 0.05, that is the worst 5 %\?"):
-        checks.check_tail_mass("alpha", 5)
+def test_large_samples_are_not_copied():
+    A = np.ones((1000, 3))
+    assert np.shares_memory(ce.LinearLoss(A).samples, A)
+    huge = np.array([1e308, 1e308])  # whose sum overflows, but which are finite
+    assert ce.oce(huge, ce.CVaR(0.5)) == 1e308
+    assert ce.oce([True, False], ce.CVaR(0.5)) == 1.0
 
 
-def test_a_learned_number_gives_its_value():
-    torch = pytest.importorskip("torch")
-    tensor = torch.tensor(0.25, requires_grad=True)
-    assert is_tensor(tensor)
-    assert checks.check_number("alpha", tensor) == 0.25
-
-
-@pytest.mark.parametrize("bad, error", [(1.0, TypeError), (True, TypeError), ("3", TypeError), (0, ValueError)])
-def test_counts(bad, error):
-    assert checks.check_count("n", np.int32(3)) == 3
-    with pytest.raises(error, match="n must be a whole number of at least 1; found"):
-        checks.check_count("n", bad)
-
-
-def test_choices_suggest_the_nearest():
-    assert checks.check_choice("a", True, ("auto", True, False)) is True
-    with pytest.raises(ValueError, match=r"a must be one of 'mean', 'last'; found 'laast'. Did you mean 'last'\?"):
-        checks.check_choice("a", "laast", ("mean", "last"))
-    with pytest.raises(ValueError, match=r"found 1\.$"):  # which is not True
-        checks.check_choice("a", 1, ("auto", True))
-
-
-def test_instances():
-    with pytest.raises(TypeError, match=r"f must be an instance; write Fraction\(\) rather than Fraction"):
-        checks.check_instance("f", Fraction, Fraction, "a fraction")
-    with pytest.raises(TypeError, match="f must be a fraction; found 3; see fractions"):
-        checks.check_instance("f", 3, Fraction, "a fraction", "; see fractions")
-
-
-@pytest.mark.parametrize(
-    "bad, error, text",
-    [
-        ([[1.0], [1.0, 2.0]], ValueError, "rectangular"),
-        (["a"], TypeError, "x must hold real numbers; found dtype <U1"),
-        ([1j], TypeError, "dtype complex128"),
-        ([[1.0]], ValueError, r"x must be a vector; found an array of shape \(1, 1\)"),
-        ([], ValueError, "x is empty"),
-        ([1.0, 2.0], ValueError, "x must have 3 entries; found 2"),
-        ([1.0, np.nan, 2.0], ValueError, r"x must be finite; found nan at \[1\]"),
-    ],
-)
-def test_vectors(bad, error, text):
-    with pytest.raises(error, match=text):
-        checks.check_array("x", bad, size=3 if bad else None)
-
-
-def test_arrays_are_copied_only_where_they_must_be():
-    x = np.arange(4.0)
-    assert checks.check_array("x", x) is x
-    assert checks.check_array("x", [True, False]).tolist() == [1.0, 0.0]
-    assert checks.as_real("x", np.ones(2, np.float32)).dtype == np.float32
-    huge = np.array([1e308, 1e308])  # whose sum overflows
-    assert checks.check_array("x", huge) is huge
-
-
-def test_bounds_are_private_and_read_only():
+def test_bounds_are_kept_apart_from_what_was_passed():
     given = np.array([0.0, -np.inf])
-    bound = checks.check_bound("lower", given, -np.inf)
-    given[0] = 5.0
-    assert bound.tolist() == [0.0, -np.inf]
-    assert not bound.flags.writeable
-    assert checks.check_bound("lower", 2) == 2.0
-    with pytest.raises(ValueError, match="lower must be finite or -inf; found inf at index 1"):
-        checks.check_bound("lower", [0.0, np.inf], -np.inf)
+    box = ce.Box(given, 1.0)
+    given[0] = 0.5
+    assert box.project(np.array([-1.0, -1.0])).tolist() == [0.0, -1.0]
+    with pytest.raises(ValueError, match="read-only"):
+        box.lower[0] = 5.0
 
 
-@pytest.mark.parametrize(
-    "bad, text",
-    [
-        ([1.0, -2.0, 1.0], r"w must not be negative; found -2 at \[1\]"),
-        ([0.0, 0.0, 0.0], "w must not sum to 0; found zero for every sample"),
-        ([1.0, np.inf, 1.0], r"w must be finite; found inf at \[1\]"),
-        ([1.0], "w must have one entry per sample, 3; found 1"),
-        ([[1.0, 1.0, 1.0]], r"found shape \(1, 3\)"),
-    ],
-)
-def test_weights(bad, text):
-    with pytest.raises(ValueError, match=text):
-        checks.check_weights("w", bad, 3)
-
-
-def test_probabilities_of_weights_of_any_size():
-    for size in (1e-300, 1.0, 1e308):
-        np.testing.assert_allclose(checks.probabilities(size * np.array([1.0, 0.5, 0.5])), [0.5, 0.25, 0.25])
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e308])
+def test_weights_of_any_size_have_a_sum(size):
+    assert ce.oce([1.0, 2.0, 4.0], ce.Mean(), size * np.array([1.0, 0.5, 0.5])) == pytest.approx(2.0, rel=1e-15)
