@@ -128,6 +128,8 @@ def _torch_namespace() -> SimpleNamespace:
         relu=torch.relu,
         clip=clip,
         sigmoid=torch.sigmoid,
+        ndtr=torch.special.ndtr,
+        ndtri=torch.special.ndtri,
         # torch's softplus switches to x above a threshold of 20, an error of 2e-9 in float64; above 40 there is none.
         # (logaddexp would do for the value, but its second derivative is NaN far to the left.)
         softplus=lambda x: torch.nn.functional.softplus(x, threshold=40.0),

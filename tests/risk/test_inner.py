@@ -12,6 +12,7 @@ import certeq as ce
 from certeq._table import ArrayTable
 from certeq.risk import _compiled
 from certeq.risk.solvers import solve_inner, solve_long_risk, solve_risk
+from certeq.utilities.forms import Inner, Term, form
 from tests.blocks import Counted, reads_of
 
 PIECES = ce.utility(lambda x: np.maximum(np.maximum(0.0 * x, 1.5 * x - 0.1), np.maximum(5.0 * x - 3.0, 0.5 * x)))
@@ -471,3 +472,25 @@ def test_the_compiled_search_for_a_scale_takes_the_steps_of_the_other(monkeypatc
         assert found.value == pytest.approx(other.value, abs=1e-13 * np.ptp(x) + 4e-16 * np.abs(x).max())
         np.testing.assert_allclose(found.inner[1], other.inner[1], rtol=1e-5)
         np.testing.assert_allclose(found.tilt, other.tilt, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "cost, low, terms, message",
+    [
+        ([1.0], [-np.inf], [(0.5, 0, None), (0.5, 0, None)], r"t = \[0, 0\]"),  # 4.5 for the losses 0, 1, 2, 5
+        ([0.5, 0.5, 0.1], [-np.inf, -np.inf, 0.0], [(0.5, 0, 2), (0.5, 1, 2)], r"s = \[2, 2\]"),
+        ([1.0, 0.1], [-np.inf, -np.inf], [(1.0, 0, 1)], "low must be"),
+        ([1.0, 0.1], [-np.inf, 1.0], [(1.0, 0, 1)], "low must be 0"),
+        ([1.0], [0.0], [(1.0, 0, None)], "low must be"),
+        ([1.0], [-np.inf], [(0.5, 0, None)], "weight must be positive and equal to the cost of t, 1; found 0.5"),
+    ],
+)
+def test_inner_variables_that_no_solver_takes_are_refused(cost, low, terms, message):
+    class Own(ce.EVaR):
+        def _make_inner(self):
+            utilities = (ce.CVaR(0.5), ce.MeanVariance(1.0))
+            made = [Term(weight, form(u), t, s) for (weight, t, s), u in zip(terms, utilities, strict=False)]
+            return Inner(np.array(cost), np.array(low), np.full(len(cost), np.inf), tuple(made))
+
+    with pytest.raises(ValueError, match=message):
+        ce.oce([0.0, 1.0, 2.0, 5.0], Own(0.5))

@@ -6,6 +6,7 @@ import torch
 
 import certeq as ce
 from certeq.torch import MemoryOCELoss, OCELoss, oce, threshold, tilt
+from tests.problems import RISKS
 
 SMOOTH = [
     ce.EVaR(0.2),
@@ -28,6 +29,18 @@ OTHERS = [
 ]
 
 
+def exp(x):
+    return torch.exp(x) if isinstance(x, torch.Tensor) else np.exp(x)
+
+
+# The custom utilities of the registry have no formulas for tensors.
+KINDS = {name: entry.risk for name, entry in RISKS.items() if name not in ("custom", "two_kinks")} | {
+    "custom": ce.utility(lambda x: 2 * (exp(x / 2) - 1), lambda x: exp(x / 2), lambda x: exp(x / 2) / 2),
+    "cvar_and_wang": ce.Mixture([0.5, 0.5], [ce.Wang(0.6), ce.CVaR(0.5)]),
+    "largest": ce.HMCR(1.5, 0.05),
+}
+
+
 def losses(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
@@ -48,6 +61,44 @@ def test_value_and_gradient_are_those_of_arrays(risk):
         again = reduce_risk("oce", x, risk, weight, (0,), False)
         assert again.item() == pytest.approx(value.item(), rel=1e-12)
         np.testing.assert_allclose(torch.autograd.grad(again, x)[0], gradient, atol=1e-9)
+
+
+def differences(function, at, step=1e-6):
+    return np.array([(function(at + e) - function(at - e)) / (2 * step) for e in step * np.eye(len(at))])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_derivatives_in_losses_and_weights(name):
+    """Against central differences of `certeq.oce`, by gradcheck, and second ones unless they are refused."""
+    risk, x, w = KINDS[name], losses(7, seed=1), losses(7, seed=2).abs() + 0.1
+    x.requires_grad_(), w.requires_grad_()
+    array, weights = x.detach().numpy(), w.detach().numpy()
+    (slope,) = torch.autograd.grad(oce(x, risk), x)
+    np.testing.assert_allclose(slope, differences(lambda z: ce.oce(z, risk), array), atol=1e-6)
+    assert torch.autograd.gradcheck(lambda z: oce(z, risk), x)
+    if name == "distortion":  # of a function whose derivative nobody gave
+        with pytest.raises(NotImplementedError, match="weight must not require a gradient"):
+            oce(x, risk, weight=w)
+        return
+    both = torch.autograd.grad(oce(x, risk, weight=w), (x, w))
+    np.testing.assert_allclose(both[0], differences(lambda z: ce.oce(z, risk, weights=weights), array), atol=1e-6)
+    np.testing.assert_allclose(both[1], differences(lambda z: ce.oce(array, risk, weights=z), weights), atol=1e-6)
+    assert torch.autograd.gradcheck(lambda z, v: oce(z, risk, weight=v), (x, w))
+    if name == "kinked_ball":
+        with pytest.raises(NotImplementedError, match="has kinks"):
+            torch.autograd.grad(oce(x, risk, weight=w), w, create_graph=True)
+    else:
+        assert torch.autograd.gradgradcheck(lambda z, v: oce(z, risk, weight=v), (x, w), atol=1e-5, rtol=1e-3)
+
+
+def test_weights_that_are_0_and_losses_that_tie_have_gradients():
+    x, w = losses(8, seed=3).round(), losses(8, seed=4).abs()
+    w[2] = 0.0
+    for risk in (ce.Wang(0.6), ce.PowerDistortion(1.5), KINDS["cvar_and_wang"], ce.EVaR(0.3)):
+        leaf = w.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(oce(torch.where(w == 0.0, torch.nan, x), risk, weight=leaf), leaf)
+        expected = differences(lambda v, r=risk: ce.oce(x.numpy(), r, weights=np.where(w == 0.0, 0.0, v)), w.numpy())
+        np.testing.assert_allclose(slope, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("risk", SMOOTH, ids=repr)

@@ -243,7 +243,7 @@ def _threshold(x: Any, utility: Risk, weights: Any, axis: Axis) -> Any:
     table = as_sample(x, weights, axis)
     if not isinstance(utility := check_risk(utility), Utility):
         thresholds = [term.t for term in utility.inner().terms]
-        which: Any = thresholds if isinstance(utility, Mixture) else thresholds[0]
+        which: Any = thresholds if len(thresholds) > 1 or isinstance(utility, Mixture) else thresholds[0]
         return _of_risk(x, utility, weights, axis, table, lambda found: found.inner[which])
     if table is not None:
         return solve_table(table, utility).threshold

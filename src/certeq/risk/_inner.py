@@ -92,7 +92,7 @@ def solve_inner(
             found[term.t] = part.t
             if term.s is not None:
                 found[term.s] = part.s
-            if share == 1.0:
+            if share == 1.0 and len(inner.terms) == 1:
                 return SolvedInner(part.value, found, part.tilt)
             value += share * part.value
             tilt = share * part.tilt if tilt is None else tilt + share * part.tilt
@@ -167,7 +167,6 @@ class TermSolver:
             return self._power(curve, guess)
         # Normalized, u costs s this much: u(x + x0) - u(x0) has its threshold at t + s x0.
         radius = self.cost + self.facts.of_zero
-        assert self.weight == 1.0, "only powers have a weight that is not that of their threshold"
         if isinstance(curve, Exponential):
             part = self._exponential(radius * curve.rate, curve.rate, guess)
         elif isinstance(curve, Quadratic):

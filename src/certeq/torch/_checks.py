@@ -117,6 +117,7 @@ def normalized(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """Weights of any size that sum to 1 along the last dimension, in a dtype that may be too short for them."""
     if weight.dtype != torch.float64:  # nothing else has a wider range than what is computed in
         weight = weight.to(dtype)
+    weight = torch.where(weight == 0, 0.0, weight)  # no sample: not even a gradient
     weight = (weight / weight.detach().amax(-1, keepdim=True)).to(dtype)
     return weight / weight.sum(-1, keepdim=True)
 

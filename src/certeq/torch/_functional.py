@@ -49,7 +49,7 @@ def oce(
     weight : Tensor, optional
         Non-negative weights, or a bool mask of the samples that count, of the shape of ``losses`` or, with one
         ``dim``, one per sample; normalized to sum 1. A loss of weight 0 is no sample: it may be NaN or infinite, and
-        its gradient is 0.
+        its gradient and that of its weight are 0.
     dim : int or tuple of int, optional
         Where the samples run. None, the default, takes all entries together, as ``torch.mean`` does.
     keepdim : bool
@@ -89,8 +89,9 @@ def oce(
     share the mass that is left in proportion to their weights. With a learned utility the function cannot be part of
     a ``fullgraph`` compilation: compile the network and leave the loss outside. A sum of utilities can, once its
     anchor is known: `OCELoss` looks for it when it is made, this function when it is first called outside a graph.
-    Risks with more inner variables (balls, `certeq.EVaR`, mixtures) break the graph of compiled code here, and are
-    refused inside ``torch.func``; a ball of a utility with kinks has first derivatives only.
+    Risks with more inner variables (balls, `certeq.EVaR`, mixtures) break the graph of compiled code here, and raise
+    an error inside ``torch.func``. Errors are also raised for second derivatives of a ball of a utility with kinks, for
+    those in weights where the scale of a ball is 0, and for any derivative in the weights of `certeq.Distortion`.
 
     With a ``process_group`` every rank must call, with shards of any size, none at all included; t* is that of all
     losses together. Backward gives the local losses their part of the global tilt **times the number of ranks**, so

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from certeq.risk.solvers import SolvedInner, needs_sorting, solve_risk
 from certeq.torch._checks import check_values, check_weights
 from certeq.torch._tensor import OF_ROWS, TORCH, mean, weighted_rows
 from certeq.utilities import Mixture, Risk, SortedRisk, Utility
-from certeq.utilities.forms import Inner
 
 
 def solve_row(x: Any, w: Any, risk: Risk, tolerance: float = 0.0) -> SolvedInner:
@@ -39,7 +39,7 @@ def solve_row(x: Any, w: Any, risk: Risk, tolerance: float = 0.0) -> SolvedInner
 def threshold_of(found: SolvedInner, risk: Risk) -> Any:
     """t, or one for each part of a mixture."""
     which = [term.t for term in risk.inner().terms]
-    return found.inner[which] if isinstance(risk, Mixture) else found.inner[which[0]]
+    return found.inner[which] if len(which) > 1 or isinstance(risk, Mixture) else found.inner[which[0]]
 
 
 def reduce_risk(
@@ -62,7 +62,7 @@ def reduce_risk(
             check_weights(weight, dims)
         check_values(losses, allow_inf, weight)
     x, w = weighted_rows(losses, weight, dims)
-    if want == "tilt" and torch.is_grad_enabled() and x.requires_grad:
+    if want != "oce" and torch.is_grad_enabled() and (x.requires_grad or (w is not None and w.requires_grad)):
         refuse_second(risk)
     flat = x.reshape(-1, x.shape[-1])
     found: Tensor = _moving(flat, None if w is None else w.reshape(flat.shape), risk, want)
@@ -80,15 +80,20 @@ def _moving(x: Tensor, weights: Tensor | None, risk: Risk, want: str) -> Any:
         if want == "threshold":
             return torch.stack(parts, -1)
         return sum(weight * part for weight, part in zip(risk.weights, parts, strict=True))
-    if not isinstance(risk, SortedRisk) and risk.inner().terms[0].s is None:  # a ball that needs no scale
-        return _moving(x, weights, risk.inner().terms[0].form.utility, want)
+    terms = () if isinstance(risk, SortedRisk) else risk.inner().terms
+    if len(terms) > 1:
+        raise NotImplementedError(f"{risk!r} must be a certeq.Mixture for this; found {len(terms)} terms.")
+    if terms and terms[0].s is None:  # a ball that needs no scale
+        return _moving(x, weights, terms[0].form.utility, want)
     solved = _solve_rows(x, weights, risk)
     tilt = torch.from_numpy(np.array([one.tilt for one in solved])).to(x)
-    if isinstance(risk, SortedRisk):
-        if want == "threshold":
-            risk.inner()
-        return tilt if want == "tilt" else _at_fixed_tilt(x, tilt, solved)
-    return _moving_ball(x, weights, risk.inner(), solved, tilt, want)
+    if not isinstance(risk, SortedRisk):
+        return _moving_ball(x, weights, risk, solved, tilt, want)
+    if want == "threshold":
+        risk.inner()
+    if weights is not None and weights.requires_grad:
+        tilt = tilt + _without_value(_distorted_tilt(x, weights, risk))
+    return tilt if want == "tilt" else _value_at(x, tilt, solved)
 
 
 def _solve_rows(x: Tensor, weights: Tensor | None, risk: Risk) -> list[SolvedInner]:
@@ -99,17 +104,34 @@ def _solve_rows(x: Tensor, weights: Tensor | None, risk: Risk) -> list[SolvedInn
     return [solve_row(z, None if w is None else w[i], risk) for i, z in enumerate(x.detach().cpu().double().numpy())]
 
 
-def _at_fixed_tilt(x: Tensor, tilt: Tensor, solved: list[SolvedInner]) -> Tensor:
-    """The value with the tilt as its first derivative, and no second one."""
+def _without_value(moving: Tensor) -> Tensor:
+    """Return zeros with the derivatives of a tensor."""
+    return moving - moving.detach()
+
+
+def _value_at(x: Tensor, tilt: Tensor, solved: list[SolvedInner]) -> Tensor:
+    """Return the value with the derivatives of the sum of tilt times losses."""
     value = torch.tensor([one.value for one in solved], dtype=torch.float64, device=x.device).to(x.dtype)
-    return value + (tilt * (x - x.detach())).sum(-1)
+    return value + _without_value((tilt * (x - x.detach().amax(-1, keepdim=True))).sum(-1))
+
+
+def _distorted_tilt(x: Tensor, weights: Tensor, risk: SortedRisk) -> Tensor:
+    """Return the tilt as a function of the weights, which has the derivatives of g."""
+    ranked, order = (-x.detach().cpu().double()).sort(-1)
+    w = weights.cpu().double().gather(-1, order)
+    inside = w.cumsum(-1)[..., :-1].clamp(1e-200, 1.0 - 1e-16)  # g may have no slope at 0 or 1
+    g, above = (pad(pad(one, (1, 0)), (0, 1), value=1.0) for one in (risk._distorted(inside, TORCH), inside))
+    first, last = (torch.searchsorted(ranked, ranked, right=right) for right in (False, True))  # of losses that tie
+    gained, mass = (one.gather(-1, last) - one.gather(-1, first) for one in (g, above))
+    tilt = w * gained / torch.where(mass > 0.0, mass, 1.0)
+    return torch.zeros_like(tilt).scatter(-1, order, tilt).to(x)
 
 
 def _moving_ball(
-    x: Tensor, weights: Tensor | None, inner: Inner, solved: list[SolvedInner], tilt: Tensor, want: str
+    x: Tensor, weights: Tensor | None, risk: Risk, solved: list[SolvedInner], tilt: Tensor, want: str
 ) -> Tensor:
     """What is wanted of a ball; at s = 0 it is linear in the losses that count, the largest or those of CVaR."""
-    (term,), cost = inner.terms, float(inner.cost[1])
+    (term,), cost = risk.inner().terms, float(risk.inner().cost[1])
     u, k = term.form, term.weight
     center = x.detach().amax(-1, keepdim=True)
     z = x - center
@@ -117,11 +139,12 @@ def _moving_ball(
     t, s = (at[:, :1] - center.double()).to(x.dtype), at[:, 1:].to(x.dtype)
     vanishes = s <= 0.0
     s = torch.where(vanishes, 1.0, s)
-    away = (z - t) / s
-    slope = u.left_slope(z / s, t / s, TORCH)
+    y = torch.where(vanishes, t + 1.0, z)  # there u may have no derivatives at the losses, and they do not count
+    away = (y - t) / s
+    slope = u.left_slope(y / s, t / s, TORCH)
     gradient_t = -k * mean(slope, weights)
     gradient_s = k * mean(u.utility._value(away, TORCH) - away * slope, weights)
-    curvature, away = k * u.curvature(z.detach() / s, t / s, TORCH) / s, away.detach()
+    curvature, away = k * u.curvature(y.detach() / s, t / s, TORCH) / s, away.detach()
     h_tt, h_ts = mean(curvature, weights).detach(), mean(curvature * away, weights).detach()
     h_ss = mean(curvature * away * away, weights).detach()
     determinant = h_tt * h_ss - h_ts * h_ts
@@ -133,20 +156,37 @@ def _moving_ball(
     linear = vanishes.squeeze(-1)
     if u.kinks:  # derivatives of t and s jump there: the first one of the value is the tilt all the same
         linear = torch.ones_like(linear)
-    if want == "threshold":
-        on_top = torch.where(z == z.amax(-1, keepdim=True), 1.0, 0.0)
+    low, high = u.utility.slope_range
+    counts = bool(u.kinks) or (low, high) != (0.0, math.inf)  # else it is the largest loss, whatever the weights
+    of_weights = weights is not None and weights.requires_grad and counts and bool(linear.any())
+    if of_weights and want == "tilt":
+        refuse_second(risk, of_weights)
+    if want == "threshold":  # at s = 0 it is a loss, the largest or a quantile
+        far = (z - t).detach().abs()
+        far = far if weights is None else far.masked_fill(weights == 0.0, math.inf)
+        on_top = torch.where(far == far.amin(-1, keepdim=True), 1.0, 0.0)
         follow = (on_top / on_top.sum(-1, keepdim=True) * (z - z.detach())).sum(-1, keepdim=True)
         return (center + torch.where(vanishes, t.detach() + follow, t)).squeeze(-1)
     if want == "tilt":
-        q = u.left_slope(z / s, t / s, TORCH)
+        q = u.left_slope(y / s, t / s, TORCH)
         q = q if weights is None else q * weights
         return torch.where(linear.unsqueeze(-1), tilt, q / q.sum(-1, keepdim=True))
-    value = center + t + cost * s + k * s * mean(u.utility._value((z - t) / s, TORCH), weights)
-    return torch.where(linear, _at_fixed_tilt(x, tilt, solved), value.squeeze(-1))
+    value = center + t + cost * s + k * s * mean(u.utility._value((y - t) / s, TORCH), weights)
+    fixed = _value_at(x, tilt, solved)
+    if of_weights:
+        each = s * u.utility._value((z - t) / s, TORCH)
+        limit = low * (z - t) + (torch.relu(z - t) * (high - low) if high < math.inf else 0.0)
+        fixed = fixed + _without_value(mean(k * torch.where(vanishes, limit, each).detach(), weights).squeeze(-1))
+    found = torch.where(linear, fixed, value.squeeze(-1))
+    if found.requires_grad and (u.kinks or of_weights):
+        found.register_hook(  # type: ignore[no-untyped-call]
+            lambda _: refuse_second(risk, of_weights) if torch.is_grad_enabled() else None
+        )
+    return found
 
 
-def refuse_second(risk: Risk) -> None:
-    """Say why there is no second derivative, where there is none."""
+def refuse_second(risk: Risk, of_weights: bool = False) -> None:
+    """Raise NotImplementedError where second derivatives are not known, those in weights at a scale of 0 included."""
     for part in risk.risks if isinstance(risk, Mixture) else (risk,):
         terms = () if isinstance(part, SortedRisk) else part.inner().terms
         if any(term.s is not None and term.form.kinks for term in terms):  # refused: it would be a wrong one
@@ -154,3 +194,5 @@ def refuse_second(risk: Risk) -> None:
                 f"{part!r} has no second derivatives here: its utility has kinks, along which the scale moves too. "
                 "Take the ball of a smooth utility, or first derivatives alone."
             )
+    if of_weights:
+        raise NotImplementedError(f"{risk!r} has no second derivatives in weight here: its scale s is 0.")

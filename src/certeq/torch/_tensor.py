@@ -155,7 +155,8 @@ def locate(x: Tensor, weights: Tensor | None, utility: Utility) -> Located:
     h = mean(shape.plain.curvature(z.detach(), t, TORCH), weights).detach()
     curved = h > 0.0
     # Where u is straight at every loss any t near t* is as good; moving with the mean keeps t + c for losses + c.
-    drift = torch.where(curved, (m - m.detach()) / torch.where(curved, h, 1.0), mean(z - z.detach(), weights))
+    drift = mean(z, weights) - mean(z, weights).detach()
+    drift = torch.where(curved, (m - m.detach()) / torch.where(curved, h, 1.0), drift)
     if found.jump is None:
         return Located(center, t + drift, z, t + drift, None)
     # t follows the losses on a kink, and the kink: share > 0 there, summing to 1 over the row, or 0 in rows without.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certeq._backend import NUMPY
 from certeq._checks import check_number, shown
 from certeq.utilities._risk import CoherentRisk, Risk, WeightedRisks, plain_number
 from certeq.utilities.forms import Inner, Term
@@ -118,8 +119,8 @@ class SortedRisk(CoherentRisk):
     """A distortion: what it weighs a loss by depends on its rank alone."""
 
     @abstractmethod
-    def _distorted(self, p: Floats) -> Any:
-        """g(p)."""
+    def _distorted(self, p: Any, xp: Any = NUMPY) -> Any:
+        """Return g(p) for an array, or for a tensor with its derivatives in p."""
 
     def distorted(self, p: Any) -> Floats:
         """g(p), the weight of the worst share p of the losses."""
@@ -189,7 +190,10 @@ class Distortion(SortedRisk):
         _check_distortion(g)
         self.g = g
 
-    def _distorted(self, p: Floats) -> Any:
+    def _distorted(self, p: Any, xp: Any = NUMPY) -> Any:
+        if xp is not NUMPY:
+            refused = f"weight must not require a gradient for {self!r}: the derivative of g is not known."
+            raise NotImplementedError(f"{refused} Pass weight.detach(), or a distortion such as certeq.Wang.")
         return self.g(p)
 
 
@@ -223,7 +227,9 @@ class Wang(SortedRisk):
         check_number("shift", shift, least=0.0)
         self.shift = shift
 
-    def _distorted(self, p: Floats) -> Any:
+    def _distorted(self, p: Any, xp: Any = NUMPY) -> Any:
+        if xp is not NUMPY:
+            return xp.ndtr(xp.ndtri(p) + self.shift)
         from scipy.special import ndtr, ndtri  # slow to import
 
         return ndtr(ndtri(p) + self.shift)
@@ -257,7 +263,7 @@ class ProportionalHazard(SortedRisk):
         check_number("rho", rho, least=1.0)
         self.rho = rho
 
-    def _distorted(self, p: Floats) -> Any:
+    def _distorted(self, p: Any, xp: Any = NUMPY) -> Any:
         return p ** (1.0 / self.rho)
 
 
@@ -289,9 +295,9 @@ class PowerDistortion(SortedRisk):
         check_number("k", k, least=1.0)
         self.k = k
 
-    def _distorted(self, p: Floats) -> Any:
+    def _distorted(self, p: Any, xp: Any = NUMPY) -> Any:
         with np.errstate(divide="ignore"):
-            return -np.expm1(self.k * np.log1p(-p))
+            return -xp.expm1(self.k * xp.log1p(-p))
 
 
 def _check_distortion(g: Callable[[Any], Any]) -> None:

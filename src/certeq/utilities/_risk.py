@@ -76,6 +76,8 @@ class Risk(ABC):
         state = self._state()
         if kept is None or kept[0] != state:
             kept = (state, self._make_inner())
+            if (kept[1].low > 0.0).any():  # only solvers may raise this bound
+                raise ValueError(f"low must be 0 for each s; found low = {kept[1].low} in {self!r}.")
             if self._learned_parameter() is None:  # tensors belong to one graph
                 self.__dict__["_inner"] = kept
         found: Inner = kept[1]

@@ -445,13 +445,28 @@ class Inner:
     .. math:: \rho(X) = \min_{low \le v \le high} cost^\top v + \sum_k weight_k\, E[s_k u_k((X - t_k)/s_k)].
 
     For an optimized certainty equivalent v is the threshold t alone, free and of cost 1. Where s is 0, s u(x/s) is its
-    limit, the recession function: x times the largest slope of u for x > 0, and the least for x < 0.
+    limit, the recession function: x times the largest slope of u for x > 0, and the least for x < 0. Each term must
+    have inner variables of its own: a free t whose cost is the weight of the term, and perhaps an s >= 0.
     """
 
     cost: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     terms: tuple[Term, ...]
+
+    def __post_init__(self) -> None:
+        t, s = [term.t for term in self.terms], [term.s for term in self.terms if term.s is not None]
+        if sorted([*t, *s]) != list(range(len(self.cost))):
+            raise ValueError(f"terms must each have a t, and perhaps an s, of their own; found t = {t} and s = {s}.")
+        if not ((self.low[t] == -np.inf).all() and (self.low[s] >= 0.0).all() and (self.high == np.inf).all()):
+            found = f"found low = {self.low} and high = {self.high} for t = {t} and s = {s}."
+            raise ValueError(f"low must be -inf for each t and 0 for each s, and high inf; {found}")
+        for term in self.terms:
+            cost, weight = float(self.cost[term.t]), term.weight
+            # Solvers search the t at which u' is 1 on average; the scale of a power makes up for another weight.
+            free = term.s is not None and isinstance(term.form.utility.curve, Power)
+            if not (cost > 0.0 and (weight > 0.0 if free else weight == cost)):
+                raise ValueError(f"weight must be positive and equal to the cost of t, {cost:g}; found {weight:g}.")
 
 
 def _moving(number: float, tensor: Array) -> Array:

@@ -147,17 +147,6 @@ def read_inner(risk: Any) -> Inner:
             raise TypeError(f"The exact solver needs the curvature of {term.form.utility!r}: pass d2u= when making it.")
         if term.s is None:
             term.form.utility.anchor  # noqa: B018 - a sum whose slope never passes 1 is refused here, with its reason
-    if plain_form(inner) is not None:
-        return inner
-    own = [*thresholds_of(inner), *scales_of(inner)]
-    free = thresholds_of(inner)
-    plain = all(term.s is not None or term.weight == inner.cost[term.t] for term in inner.terms)
-    if len(set(own)) != len(own) or len(own) != len(inner.cost) or not plain:
-        raise ValueError(
-            f"The exact solver takes terms with inner variables of their own; those of {risk!r} share some."
-        )
-    if np.isfinite(inner.low[free]).any() or np.isfinite(inner.high).any():
-        raise ValueError(f"The exact solver takes free thresholds t and scales s >= 0; {risk!r} bounds them otherwise.")
     return inner
 
 
