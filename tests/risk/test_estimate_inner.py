@@ -84,3 +84,13 @@ def test_dask_in_few_reads_and_distortions_refused():
     for function in (ce.oce, ce.tilt, ce.estimate):
         with pytest.raises(TypeError, match="it needs all losses sorted"):
             function(remote, ce.Wang(0.5))
+
+
+@pytest.mark.parametrize("risk", [ce.EVaR(0.05), ce.HMCR(2, 0.1), ce.Mixture([0.5, 0.5], [ce.EVaR(0.1), ce.CVaR(0.1)])])
+def test_no_advice_that_cannot_be_followed(risk):
+    """`upper_bound` takes utilities alone."""
+    x = np.exp(3.0 * np.random.default_rng(0).normal(size=300))
+    for found in (ce.estimate(x, risk), ce.difference(x, x[::-1], risk)):
+        assert "upper_bound" not in " ".join([found.assumptions, *found.warnings])
+    found = ce.estimate(x, ce.Quartic().scaled(x.max()))
+    assert "upper_bound" in found.assumptions

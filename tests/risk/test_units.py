@@ -48,7 +48,7 @@ def remedied(utility, text):
     while hasattr(inner, "utility"):
         inner = inner.utility
     better = inner.scaled(float(re.search(r"--scale ([\d.e-]+)\)", text).group(1)))
-    return better.normalized() if ".normalized() (on" in text else better
+    return better.normalized() if ".scaled(s).normalized()" in text else better
 
 
 def excess(x, utility, w=None):
@@ -104,8 +104,31 @@ def test_minimizing_warns(name, method):
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error", ce.UnitWarning)
-        better = remedied(BLIND[name], str(caught[0].message))
+        better = remedied(BLIND[name], caught[0].message.with_scale())
         ce.minimize(ce.LinearLoss(DAILY), better, domain=ce.Simplex(), method=method, **options)
+
+
+def test_one_text_for_all_folds():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for fold in np.array_split(DAILY, 5):
+            ce.minimize(ce.LinearLoss(fold), ce.Entropic(1.0), domain=ce.Simplex())
+    assert len(caught) == 1
+    assert caught[0].message.scale == pytest.approx(0.01, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    "utility", [ce.Entropic(1.0), ce.Entropic(1.0).scaled(0.1), ce.Quartic().scaled(1e-3)], ids=repr
+)
+def test_losses_that_are_too_large_are_pointed_out_and_the_remedy_works(utility):
+    profits = 1e5 * np.random.default_rng(0).standard_normal(500)
+    found = ce.estimate(profits, utility)
+    (text,) = [reason for reason in found.warnings if "largest of losses this large" in reason]
+    assert found.value > 0.99 * profits.max()
+    better = ce.estimate(profits, remedied(utility, text))
+    assert not any("largest of losses" in reason for reason in better.warnings)
+    assert better.value < 0.7 * profits.max()
+    assert not any("largest of losses" in reason for reason in ce.estimate(LOSSES, ce.CVaR(1e-4)).warnings)
 
 
 def test_small_losses_for_a_good_reason_are_not_doubted():

@@ -132,7 +132,7 @@ def explained(*, scale: bool = True) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 sys.stdout.flush()  # the number first, then what is to be said about it
-            for text in dict.fromkeys(str(warning.message) for warning in caught if _matters(warning)):
+            for text in dict.fromkeys(_text_of(warning.message) for warning in caught if _matters(warning)):
                 warn(text if scale else _SCALE.sub("", text))
 
 
@@ -249,6 +249,12 @@ def _matters(warning: warnings.WarningMessage) -> bool:
     return not issubclass(
         warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
     )
+
+
+def _text_of(message: Warning | str) -> str:
+    from certeq.risk import UnitWarning  # here: help must not wait for it
+
+    return message.with_scale() if isinstance(message, UnitWarning) else str(message)
 
 
 def _finite(data: Any) -> Any:

@@ -286,7 +286,7 @@ def _is_polyhedron(domain: Domain, d: int) -> bool:
     return True
 
 
-def _blindness(loss: Loss, utility: Utility, samples: Any, weights: Any, found: Solution) -> str | None:
+def _blindness(loss: Loss, utility: Utility, samples: Any, weights: Any, found: Solution) -> UnitWarning | None:
     """That the losses are too small for the utility, if they are; of streams and data in blocks nothing is said."""
     data = loss.samples if samples is None else samples
     if found.tilt is None or isinstance(data, Table):

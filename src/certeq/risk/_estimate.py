@@ -60,7 +60,7 @@ from certeq.risk._long import LongSolved, NotFinite, raise_not_finite, solve_tab
 from certeq.risk._long_inner import LongRisk
 from certeq.risk._rows import slope_and_curvature
 from certeq.risk._sketch import centered, shifted, weighted_sum
-from certeq.risk._units import blindness_of, depends_on_unit
+from certeq.risk._units import blindness_of, depends_on_unit, sharpness_of
 from certeq.utilities import Mixture, Risk, Utility
 from certeq.utilities.forms import form
 
@@ -451,7 +451,7 @@ def estimate(
     if bars.stderr == 0.0 and size > 1:
         reasons.append(NO_WIDTH)
     evidence = ErrorEvidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, moments.effective)
-    reasons = [*reliability(order, utility, evidence), *reasons]
+    reasons = [*reliability(order, utility, evidence, utility), *reasons]
     reasons += memory_warnings(dependence, found, moments.effective)
     return Estimate(
         value=solved.value,
@@ -465,7 +465,7 @@ def estimate(
         dependence=dependence,
         memory=remembered,
         df=bars.df,
-        assumptions=assumptions_of(utility),
+        assumptions=assumptions_of(utility, utility),
         warnings=(*_unit(solved, utility, order), *reasons),
         _bars=bars,
         _x=losses,
@@ -500,13 +500,12 @@ def _estimate_risk(x: Any, risk: Risk, weights: Any, dependence: int | str | Non
     if bars.stderr == 0.0 and size > 1:
         reasons.append(NO_WIDTH)
     evidence = ErrorEvidence(moments.ess, moments.carriers, moments.kurtosis, moments.nearly_flat, moments.effective)
-    reasons = [*reliability(order, influence.utility, evidence), *reasons]
+    reasons = [*reliability(order, influence.utility, evidence, risk), *reasons]
     reasons += memory_warnings(dependence, found, moments.effective)
     threshold: Any = np.nan
     if solved.parts:
         thresholds = tuple(float(solved.inner[term.t]) for term in risk.inner().terms)
-        threshold = thresholds if isinstance(risk, Mixture) else thresholds[0]
-    needs = assumptions_of(influence.utility).partition(" With known bounds")[0] if solved.parts else ""
+        threshold = thresholds if len(thresholds) > 1 or isinstance(risk, Mixture) else thresholds[0]
     return Estimate(
         value=solved.value,
         threshold=threshold,
@@ -519,7 +518,7 @@ def _estimate_risk(x: Any, risk: Risk, weights: Any, dependence: int | str | Non
         dependence=dependence,
         memory=remembered,
         df=bars.df,
-        assumptions=needs,
+        assumptions=assumptions_of(influence.utility) if solved.parts else "",
         warnings=tuple(reasons),
         _bars=bars,
         _x=losses,
@@ -528,11 +527,12 @@ def _estimate_risk(x: Any, risk: Risk, weights: Any, dependence: int | str | Non
 
 
 def _unit(solved: LongSolved, utility: Utility, order: Order) -> tuple[str, ...]:
-    """That the losses are too small for the utility, if they are."""
+    """Return a warning that the losses are too small or too large for the utility, if they are."""
     if not depends_on_unit(utility):
         return ()
-    reason = blindness_of(order.z, order.share, utility, solved.value)
-    return () if reason is None else (reason,)
+    sample, value = (order.z, order.share, utility), solved.value
+    reason = blindness_of(*sample, value) or sharpness_of(*sample, value, solved.summary.high)
+    return () if reason is None else (reason.with_scale(),)
 
 
 class _CountedLosses(ArrayTable):

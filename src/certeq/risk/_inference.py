@@ -11,7 +11,7 @@ import numpy as np
 from certeq._table import Block, Table
 from certeq.risk._dependence import Memory, lifetime_of_overlap
 from certeq.risk._sketch import Floats
-from certeq.utilities import Exponential, Power, Quadratic, Utility
+from certeq.utilities import Exponential, Power, Quadratic, Risk, Utility
 from certeq.utilities.forms import form
 
 _FEW = 30  # samples
@@ -206,15 +206,15 @@ def lower_threshold(z: Floats, share: Floats, effective: float, utility: Utility
     return float(z[last]) - kink
 
 
-def assumptions_of(utility: Utility) -> str:
-    """Which moments the interval needs, for a utility of unbounded slope; else nothing."""
+def assumptions_of(utility: Utility, asked: Risk | None = None) -> str:
+    """Return the moments that the interval needs for a risk, or a difference, with the moments of a utility."""
     if np.isfinite(utility.lipschitz):
         return ""
     needs = f"E {_moment_needed(utility)} to be finite"
-    helps = "With known bounds of X, upper_bound(x, utility, support=(a, b)) needs no moments."
-    if not utility.is_monotone:
-        helps = "A utility of bounded slope needs two moments only."
-    return f"The interval needs {needs}, which no sample can show: where it is not, it is too narrow. {helps}"
+    helps = "" if utility.is_monotone else " A utility of bounded slope needs two moments only."
+    if utility.is_monotone and utility is asked:
+        helps = " With known bounds of X, upper_bound(x, utility, support=(a, b)) needs no moments."
+    return f"The interval needs {needs}, which no sample can show: where it is not, it is too narrow.{helps}"
 
 
 def _moment_needed(utility: Utility) -> str:
@@ -320,15 +320,16 @@ def check_order(x: Any, dependence: int | str | None) -> list[str]:
     return [OUT_OF_ORDER] if labels.inferred_type == "integer" and labels.is_unique else []
 
 
-def reliability(order: Order, utility: Utility, evidence: ErrorEvidence) -> tuple[str, ...]:
-    """Plain sentences on why an interval from this sample would mislead; empty where nothing speaks against it."""
+def reliability(order: Order, utility: Utility, evidence: ErrorEvidence, asked: Risk) -> tuple[str, ...]:
+    """Return sentences on why an interval for the risk asked for would mislead; empty if nothing speaks against it."""
     bounded = bool(np.isfinite(utility.lipschitz))
     size, discrete = len(order.sample), order.is_discrete
     reasons = too_few(size, evidence.effective, evidence.ess, evidence.carriers, bounded)
     if not bounded and not discrete and 2.0 * size < _ENOUGH_DF * (evidence.kurtosis - 1.0):
+        bound = ", or upper_bound with a known support" if utility.is_monotone and utility is asked else ""
         reasons.append(
             "A few samples far out in the tail of u(X - t*) make up most of its variance; the interval is too narrow. "
-            "Consider a milder utility, or upper_bound with a known support."
+            f"Consider a milder utility{bound}."
         )
     if bounded and (index := _tail_index(order, utility)) is not None:
         reasons.append(

@@ -22,15 +22,16 @@ from certeq.utilities.forms import form
 Floats = NDArray[np.float64]
 _LEAST = 0.04  # of the standard deviation that OCE must add to the mean: Entropic(10) adds 6 % to daily returns
 _LEAST_OF_CVAR = 0.25  # of what CVaR adds, where a utility is meant to be near it
-_USUAL = 0.5  # what `scaled` is to make of it
+_LARGEST = 0.01  # share of the distance from mean to maximum, below which OCE is said to be the maximum
 _STEEP = 0.16  # standard deviation of the tilt, relative to the weights, from which on no utility is blind
 
 
 class UnitWarning(UserWarning):
-    """A utility is blind at the scale of the losses: OCE is hardly more than their mean.
+    """A utility does not suit the size of the losses: OCE is nearly their mean, or nearly the largest of them.
 
     Not about the number, which is exact, but about the question: choose the parameter in the unit of the losses, or
-    use ``scaled``.
+    use ``scaled``. The text holds no figure of the losses, so that Python shows it once for all folds of a
+    cross-validation; the attribute ``scale`` is the number to scale by for these losses.
 
     See Also
     --------
@@ -50,6 +51,12 @@ class UnitWarning(UserWarning):
     True
     """
 
+    scale: float = np.nan
+
+    def with_scale(self) -> str:
+        """Return the text and the number to scale by."""
+        return f"{self} Here s = {self.scale:g} (on the command line --scale {self.scale:g})."
+
 
 def depends_on_unit(utility: Utility) -> bool:
     """Whether a utility may be blind: not one of two linear pieces, nor the mean and variance, which are what they say.
@@ -68,19 +75,12 @@ def depends_on_unit(utility: Utility) -> bool:
     return bool(facts["depends_on_unit"])
 
 
-def blindness(utility: Utility, excess: float, deviation: float, tail_excess: Callable[[float], float]) -> str | None:
-    """Why these losses are too small for this utility, and what to do; None where they are not.
+def blindness(
+    utility: Utility, excess: float, deviation: float, tail_excess: Callable[[float], float]
+) -> UnitWarning | None:
+    """Return a warning that losses are too small for a utility that `depends_on_unit`; None where they are not.
 
-    Parameters
-    ----------
-    utility
-        One that `depends_on_unit`.
-    excess
-        OCE less the mean and OCE(0).
-    deviation
-        Standard deviation of the losses.
-    tail_excess
-        CVaR less the mean, for a tail mass.
+    ``excess`` is OCE less the mean and OCE(0), ``tail_excess`` CVaR less the mean for a tail mass.
     """
     if not (0.0 < deviation < np.inf and np.isfinite(excess)):
         return None
@@ -88,26 +88,40 @@ def blindness(utility: Utility, excess: float, deviation: float, tail_excess: Ca
     if alpha is None:
         if excess >= _LEAST * deviation:
             return None
-        seen = f"{100.0 * max(excess, 0.0) / deviation:.2g} % of their standard deviation ({deviation:.3g})"
-        scale = _curvature(utility) * deviation / (2.0 * _USUAL)
     else:
         # CVaR exceeds the mean by at most sqrt((1 - alpha)/alpha) standard deviations: mostly there is no need to sort.
         if excess >= _LEAST_OF_CVAR * np.sqrt((1.0 - alpha) / alpha) * deviation:
             return None
-        tail = tail_excess(alpha)
-        if not excess < _LEAST_OF_CVAR * tail:
+        if not excess < _LEAST_OF_CVAR * tail_excess(alpha):
             return None
-        seen = f"{100.0 * max(excess, 0.0) / tail:.2g} % of what CVaR({alpha:g}) adds"
-        scale = 0.25 * _curvature(utility) * deviation
+    return _scaling(utility, "hardly sees the risk of losses this small: OCE is hardly more than their mean", deviation)
+
+
+def _scaling(utility: Utility, why: str, deviation: float) -> UnitWarning:
+    """Return a warning that recommends a scale."""
     plain, present, suffix = _unwrapped(utility)
-    wanted = float(f"{scale * present:.2g}")
-    return (
-        f"{utility!r} hardly sees the risk of losses this small: it adds {seen} to their mean. Its parameters are in "
-        f"the unit of the losses: try {plain}.scaled({wanted:g}){suffix} (on the command line --scale {wanted:g})."
+    factor = _curvature(utility) * present * (1.0 if _tail_mass(utility) is None else 0.25)
+    found = UnitWarning(
+        f"{utility!r} {why}. Its parameters are in the unit of the losses: try {plain}.scaled(s){suffix} with s = "
+        f"{factor:.2g} times the standard deviation of the losses."
     )
+    found.scale = float(f"{factor * deviation:.2g}")
+    return found
 
 
-def blindness_of(losses: Any, weights: Any, utility: Utility, value: float) -> str | None:
+def sharpness_of(losses: Floats, weights: Any, utility: Utility, value: float, most: float) -> UnitWarning | None:
+    """Return a warning that these losses, up to ``most``, are so large that OCE is their maximum; None if it is not."""
+    mean = float(np.average(losses, weights=weights))
+    deviation = float(np.sqrt(np.average(np.square(losses - mean), weights=weights)))
+    limit = (1.0 - _LARGEST) * (most - mean)
+    if not (deviation > 1e-7 * abs(mean) and limit < value - utility.oce_of_zero - mean < np.inf):
+        return None
+    found = _scaling(utility, "sees only the largest of losses this large: OCE is hardly less than that", deviation)
+    better = utility.scaled(found.scale / _unwrapped(utility)[1])  # no help where few losses are the tail itself
+    return found if _value(losses, weights, better) - better.oce_of_zero - mean < limit else None
+
+
+def blindness_of(losses: Any, weights: Any, utility: Utility, value: float) -> UnitWarning | None:
     """`blindness` for losses in memory, of which OCE is ``value``; weights sum to 1."""
     x = np.asarray(losses, dtype=np.float64)
     middle = float(x[x.size // 2])  # sums of squares from there do not cancel, whatever the offset
@@ -132,7 +146,9 @@ def _value(x: Floats, weights: Floats | None, utility: Utility) -> float:
     return float(oce(x, utility, weights)) if found is None else found[0]
 
 
-def blindness_at(table: Any, theta: Floats, weights: Floats | None, utility: Utility, tilt: Floats) -> str | None:
+def blindness_at(
+    table: Any, theta: Floats, weights: Floats | None, utility: Utility, tilt: Floats
+) -> UnitWarning | None:
     """That a utility is blind to the losses ``table @ theta``, judged by equal shares of the columns as large as theta.
 
     At a minimum they may be small for a good reason, as where a column without risk was allowed, or large for a bad
