@@ -61,35 +61,26 @@ def normalize_dim(dim: Dim, ndim: int) -> tuple[int, ...]:
 
 
 def check_values(losses: Tensor, allow_inf: bool, weight: Tensor | None = None) -> None:
-    """NaN and infinite losses that count, with the first index. Makes an accelerator wait."""
-    complaint = complaint_of(losses, allow_inf, weight)
-    if complaint:
-        advice = (
-            " Pass allow_inf=True to get it all the same, for instance under a GradScaler that then skips the step."
-        )
-        raise ValueError(complaint + (advice if "+inf" in complaint else ""))
-
-
-def complaint_of(losses: Tensor, allow_inf: bool, weight: Tensor | None = None) -> str:
-    """What is wrong with the losses' values, if anything; those of weight 0 may be anything."""
+    """Raise for NaN and infinite losses that count, with the first index. Makes an accelerator wait."""
     fixed = losses.detach()
     good = torch.isfinite(fixed)
     if weight is not None:
         good |= weight.detach() == 0
+    if allow_inf and not bool(good.all()):
+        good |= fixed != -torch.inf
     if bool(good.all()):
-        return ""
-    if allow_inf:
-        good |= fixed == torch.inf
-        if bool(good.all()):
-            return ""
+        return
     index = tuple(int(i) for i in (~good).nonzero()[0])
     found = float(fixed[index])
     where = f"index {index[0]}" if len(index) == 1 else f"index {index}"
     if found != found:
-        return f"losses holds NaN at {where}; find where the model or its input produced it."
-    if found > 0:
-        return f"losses holds +inf at {where}: the OCE is +inf and has no gradient."
-    return f"losses holds -inf at {where}. Replace it by a finite loss, or give it the weight 0."
+        text = f"losses holds NaN at {where}; find where the model or its input produced it."
+    elif found > 0:
+        text = f"losses holds +inf at {where}: the OCE is +inf and has no gradient."
+    else:
+        raise ValueError(f"losses holds -inf at {where}. Replace it by a finite loss, or give it the weight 0.")
+    advice = "Pass allow_inf=True to get it all the same, for instance under a GradScaler that then skips the step."
+    raise ValueError(f"{text} {advice}")
 
 
 def as_weights(weight: object, losses: Tensor, dims: tuple[int, ...]) -> Tensor:

@@ -55,7 +55,8 @@ def oce(
     keepdim : bool
         Keep the reduced dimensions, with size 1.
     allow_inf : bool
-        Let +inf losses through: the value is +inf then, and the gradient is not finite. NaN and -inf never are.
+        Let losses of +inf and NaN through, so that a GradScaler can skip the step: the value is +inf or NaN then, and
+        the gradient is not finite. -inf never is.
     validate : bool
         Look for NaN, infinite losses, bad weights and learned parameters that have left their range. On an accelerator
         this makes the host wait; without it they give a value that means nothing, often NaN. Inside ``torch.compile``
@@ -284,10 +285,10 @@ def _batch(
 
 
 def pool_losses(
-    losses: Tensor, utility: Risk, weight: Tensor | None, validate: bool, process_group: Any
+    losses: Tensor, utility: Risk, weight: Tensor | None, allow_inf: bool, validate: bool, process_group: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Losses and weights of this process, or those of all ranks in vectors, for whoever makes a batch of them."""
-    return _batch("memory", losses, utility, weight, None, False, validate, process_group)[:2]
+    return _batch("memory", losses, utility, weight, None, allow_inf, validate, process_group)[:2]
 
 
 def _reduce(want: str, batch: _Batch, utility: Risk, allow_inf: bool = False) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from certeq._checks import check_count
-from certeq.torch._checks import Dim, as_weights, check_utility, check_weights, complaint_of, normalize_dim
+from certeq.torch._checks import Dim, as_weights, check_utility, check_values, check_weights, normalize_dim
 from certeq.torch._functional import oce, pool_losses, threshold
 from certeq.torch._ranks import check_process_group
 from certeq.torch._tensor import TORCH, is_traced
@@ -305,8 +305,8 @@ class MemoryOCELoss(OCELoss):
     memory : int
         How many past losses to keep. Losses fall during training, and a memory of stale, larger ones puts t too
         high: some ten to fifty batches are enough.
-    validate : bool
-        As in `certeq.torch.oce`.
+    allow_inf, validate : bool
+        As in `certeq.torch.oce`. Of a batch with a loss that is not finite nothing is stored.
     process_group : ProcessGroup or "world", optional
         As in `OCELoss`: batch and memory are those of all ranks, and the memory is the same on each.
 
@@ -355,6 +355,7 @@ class MemoryOCELoss(OCELoss):
         base: Base | None = None,
         *,
         memory: int = 1024,
+        allow_inf: bool = False,
         validate: bool = True,
         process_group: Any = None,
     ) -> None:
@@ -363,7 +364,7 @@ class MemoryOCELoss(OCELoss):
                 f"utility must be a Utility: the memory gives a threshold, and {utility!r} has other inner variables "
                 "as well. Use OCELoss, with a larger batch."
             )
-        super().__init__(utility, base, validate=validate, process_group=process_group)
+        super().__init__(utility, base, allow_inf=allow_inf, validate=validate, process_group=process_group)
         self.memory = check_count("memory", memory)
         self.register_buffer("bank", torch.zeros(memory))
         self.register_buffer("bank_weight", torch.ones(memory))
@@ -393,18 +394,18 @@ class MemoryOCELoss(OCELoss):
         weight = weight if own is None else self._times(own, weight, losses)
         if not self.training:
             return self._reduce(losses, weight)
-        losses, weight = pool_losses(losses, self.utility, weight, self.validate, self.process_group)
+        losses, weight = pool_losses(losses, self.utility, weight, self.allow_inf, self.validate, self.process_group)
         if self.validate:
             if weight is not None:
                 check_weights(weight, tuple(range(losses.ndim)))
-            complaint = complaint_of(losses, False, weight)
-            if complaint:  # without the advice of `oce`: an infinite loss must not enter the memory
-                raise ValueError(complaint)
+            check_values(losses, self.allow_inf, weight)
         x = losses.reshape(-1)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
         w = torch.ones_like(x) if weight is None else weight.detach().reshape(-1).to(x.dtype)
         if weight is not None:
             x, w = x[w > 0], w[w > 0]  # a loss without weight is no sample, and is not stored
+        if not bool((torch.isfinite(x) & torch.isfinite(w)).all()):  # a GradScaler skips the step
+            return oce(x, self.utility, weight=w, allow_inf=True, validate=False).to(losses.dtype)
         if int(self.filled) == 0:  # all that there is to say of the very first batch
             self._store(x, w)
             return oce(x, self.utility, weight=w, validate=self.validate).to(losses.dtype)

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 
 from certeq.risk.solvers import SolvedInner, needs_sorting, solve_risk
 from certeq.torch._checks import check_values, check_weights
-from certeq.torch._tensor import OF_ROWS, TORCH, mean, weighted_rows
+from certeq.torch._tensor import OF_ROWS, TORCH, let_through, mean, weighted_rows
 from certeq.utilities import Mixture, Risk, SortedRisk, Utility
 
 
@@ -65,7 +65,8 @@ def reduce_risk(
     if want != "oce" and torch.is_grad_enabled() and (x.requires_grad or (w is not None and w.requires_grad)):
         refuse_second(risk)
     flat = x.reshape(-1, x.shape[-1])
-    found: Tensor = _moving(flat, None if w is None else w.reshape(flat.shape), risk, want)
+    weights = None if w is None else w.reshape(flat.shape)
+    found = let_through(flat, allow_inf, lambda x: _moving(x, weights, risk, want))
     return found.reshape((*x.shape[:-1], *found.shape[1:])).to(losses.dtype)
 
 

@@ -76,12 +76,17 @@ def reduce_tensor(
 ) -> Tensor:
     """OCE, threshold or tilt (see `OF_ROWS`) over some dimensions; a tilt has its samples in one last dimension."""
     x, w = weighted_rows(losses, weight, dims)
+    return let_through(x, allow_inf, lambda x: OF_ROWS[want](x, w, utility)).to(losses.dtype)
+
+
+def let_through(x: Tensor, allow_inf: bool, solve: Callable[[Tensor], Tensor]) -> Tensor:
+    """Solve rows; with ``allow_inf``, those that hold +inf or NaN have that value."""
     if not allow_inf:
-        return OF_ROWS[want](x, w, utility).to(losses.dtype)
-    hit = (x == torch.inf).any(-1, keepdim=True)
-    found = OF_ROWS[want](torch.where(hit, 0.0, x), w, utility)
-    # exp(inf) carries a gradient that is not finite either, which is what a GradScaler looks for.
-    return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found).to(losses.dtype)
+        return solve(x)
+    hit = ((x == torch.inf) | x.isnan()).any(-1, keepdim=True)
+    found = solve(torch.where(hit, 0.0, x))
+    # exp of inf or NaN carries a gradient that is not finite either, which is what a GradScaler looks for.
+    return torch.where(hit.squeeze(-1), torch.where(hit, x, 0.0).amax(-1).exp(), found)
 
 
 def with_least_for_zero_weight(x: Tensor, weights: Tensor) -> Tensor:
