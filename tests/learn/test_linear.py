@@ -155,8 +155,34 @@ def test_many_parameters_by_conjugate_gradients(monkeypatch, data):
     np.testing.assert_allclose(direct.coef_, indirect.coef_, atol=1e-6)
 
 
+@pytest.mark.parametrize("utility", [ce.Entropic(1.0), 0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)], ids=repr)
+def test_more_than_a_thousand_parameters(utility):
+    """More columns than rows, more classes than are factored at once."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1100))
+    y = (X[:, :9].sum(axis=1) + rng.logistic(size=300) > 0).astype(int)
+    model = OCEClassifier(utility).fit(X, y)
+    assert model.converged_
+    assert model.gap_ < 1e-8
+    many = OCEClassifier(utility).fit(X[:, :3], rng.integers(0, 60, 300))
+    assert many.converged_
+
+
+@pytest.mark.parametrize("risk", [ce.CVaR(0.05), ce.EVaR(0.01), ce.HMCR(2, 0.02)], ids=repr)
+def test_too_few_samples_are_warned_of(risk):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    for model in (OCEClassifier(risk), OCERegressor(risk)):
+        with pytest.warns(ce.ReliabilityWarning, match=f"{type(model).__name__} depends on too few samples") as caught:
+            model.fit(X, y)
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OCEClassifier(ce.CVaR(0.2)).fit(X, y)
+
+
 def test_warm_start(data):
-    model = OCERegressor(warm_start=True).fit(data["X"], data["real"])
+    model = OCERegressor(ce.Entropic(0.1), warm_start=True).fit(data["X"], data["real"])
     cold = model.n_iter_
     model.fit(data["X"], data["real"])
     assert model.n_iter_ == 0 < cold

@@ -10,10 +10,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import log_loss, mean_squared_error
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -132,7 +132,11 @@ class TestScorer:
         absolute = oce_scorer(ce.Mean(), losses=lambda model, X, y: np.abs(model.predict(X) - y))
         assert absolute(model, X, y) == pytest.approx(-np.abs(model.predict(X) - y).mean())
         sure = DecisionTreeClassifier(random_state=0).fit(X[:30], label[:30])
-        assert oce_scorer(ce.CVaR(0.3))(sure, X[30:], label[30:]) == -np.inf
+        assert oce_scorer(ce.CVaR(0.1))(sure, X[30:], label[30:]) == pytest.approx(np.log(np.finfo(float).eps))
+        clipped = oce_scorer(ce.Mean())(sure, X[30:], label[30:])
+        assert clipped == pytest.approx(-log_loss(label[30:], sure.predict_proba(X[30:])))
+        infinite = oce_scorer(ce.Mean(), losses=lambda model, X, y: np.array([0.0, np.inf]))
+        assert infinite(sure, X[30:], label[30:]) == -np.inf
         with pytest.raises(TypeError, match="losses must be a function"):
             oce_scorer(ce.Mean(), losses="squared")
         with pytest.raises(ValueError, match=r"one loss per sample, of shape \(n,\); found shape \(\)"):
@@ -164,17 +168,29 @@ class TestUnits:
             for scale, offset in ((1e-4, 0.0), (1e6, 1e7)):
                 other = OCERegressor().fit(X, scale * y + offset)
                 np.testing.assert_allclose(other.coef_, scale * plain.coef_, rtol=1e-6)
-        assert plain.score(X, y) > 0.49  # 0.32 with Entropic(1.0) on squared errors of thousands, 0.52 with the mean
-        same = OCERegressor(ce.Entropic(1.0).scaled(y.var())).fit(X, y)
-        np.testing.assert_allclose(plain.coef_, same.coef_, rtol=1e-9)
+        assert plain.score(X, y) > 0.51  # 0.32 with Entropic(1.0) on squared errors of thousands, 0.52 with the mean
         weights = np.random.default_rng(0).integers(1, 3, len(y))
         weighted = OCERegressor(tol=1e-10).fit(X, y, weights)
         repeated = OCERegressor(tol=1e-10).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
         np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
 
+    @pytest.mark.parametrize(
+        "made", [make_friedman1, make_friedman2, None], ids=["friedman1", "friedman2", "lognormal"]
+    )
+    def test_the_default_regressor_costs_little_where_tails_are_heavy(self, made):
+        if made is None:
+            rng = np.random.default_rng(0)
+            X = rng.normal(size=(2000, 10))
+            y = X[:, 0] + rng.lognormal(size=2000)
+        else:
+            X, y = made(100, noise=1.0, random_state=0)
+        errors, ridge = ((cross_val_predict(model, X, y) - y) ** 2 for model in (OCERegressor(), Ridge()))
+        assert errors.mean() < 1.05 * ridge.mean()
+        assert ce.oce(errors, ce.CVaR(0.1)) < 1.05 * ce.oce(ridge, ce.CVaR(0.1))
+
     def test_a_utility_that_is_too_sharp_or_blind_is_warned_of(self, diabetes):
         X, y = diabetes
-        with pytest.warns(ce.UnitWarning, match=r"nearly all of the weight to \d of 442 samples.*standardize y"):
+        with pytest.warns(ce.UnitWarning, match=r"nearly all of the weight to fewer samples.*standardize y"):
             OCERegressor(ce.Entropic(1.0)).fit(X, y)
         with pytest.warns(ce.UnitWarning, match=r"hardly sees the risk of losses this small"):
             OCERegressor(ce.Entropic(1.0)).fit(X, 1e-4 * y)

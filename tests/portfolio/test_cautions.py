@@ -28,12 +28,24 @@ X = pd.DataFrame(
 @pytest.mark.parametrize("utility", [ce.Entropic(), ce.MonotoneMeanVariance(2), ce.Quartic(), ce.LeakyCVaR(0.05),
                                      ce.SmoothCVaR(0.05)], ids=repr)  # fmt: skip
 def test_a_utility_that_sees_no_risk_is_pointed_out(utility):
-    with pytest.warns(ce.UnitWarning, match=r"hardly sees.*scaled\(0\.0") as caught:
+    with pytest.warns(ce.UnitWarning, match=r"hardly sees.*scaled\(s\)") as caught:
         model = MinimumOCE(utility).fit(X)
+    assert 0.0 < caught[0].message.scale < 0.1
     assert caught[0].filename == __file__
     assert model.gap_ < 1e-9  # exact all the same
     with pytest.warns(ce.UnitWarning, match="hardly sees"):
         MinimumOCE(utility, efficient_frontier_size=3).fit(X)
+
+
+@pytest.mark.parametrize("risk", [ce.CVaR(0.01), ce.EVaR(0.01), ce.Entropic(5000.0)], ids=repr)
+def test_too_few_scenarios_are_pointed_out(risk):
+    with pytest.warns(ce.ReliabilityWarning, match="MinimumOCE depends on too few samples") as caught:
+        MinimumOCE(risk).fit(X.iloc[:50])
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ce.ReliabilityWarning)
+        MinimumOCE(ce.CVaR(0.1)).fit(X.iloc[:100])
+        MinimumOCE(ce.CVaR(0.01), objective_function="maximize_return").fit(X.iloc[:50])
 
 
 @pytest.mark.parametrize("utility", [ce.Entropic(50.0), ce.CVaR(0.05), ce.Quartic().scaled(0.02), ce.MeanVariance(0.01),

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from certeq._checks import check_count, check_number, shown
 from certeq.learn._checks import (
+    OF_SQUARED_ERRORS,
     as_linear_risk,
     check_classes,
     check_sample_weight,
@@ -25,8 +26,8 @@ from certeq.learn._checks import (
 from certeq.optimize.newton import solve_linear
 from certeq.optimize.predictor import Floats, LinearObjective, LogisticScore, ScoreLoss, SoftmaxScore, SquaredScore
 from certeq.risk import UnitWarning, oce, tilt
-from certeq.risk.solvers import blindness_of, depends_on_unit
-from certeq.utilities import Entropic, Mixture, Risk, Utility
+from certeq.risk.solvers import blindness_of, depends_on_unit, warn_of_few_samples
+from certeq.utilities import Mixture, Risk, Utility
 
 _PER_PARAMETER = 5  # samples for each from which on a fit should rest on more of them than it has parameters
 
@@ -75,16 +76,18 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
         rng = check_random_state(self.random_state)
         warm = start is not None
         fitted = solve_linear(objective, cold if start is None else start, tol, max_iter, scale, rng, warm)
+        gradient_norm = float(np.abs(fitted.gradient).max())
         if not fitted.converged:
-            what = f"gap {fitted.gap:.2g}" if not utility.is_smooth else f"gradient norm {fitted.gradient_norm:.2g}"
+            what = f"gap {fitted.gap:.2g}" if not utility.is_smooth else f"gradient norm {gradient_norm:.2g}"
             warnings.warn(
                 f"{type(self).__name__} stopped after {fitted.iterations} iterations with {what}, above tol. Scale the "
                 "features, raise max_iter or tol, or soften the utility (utility.scaled).",
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        warn_of_few_samples(objective.evaluate(fitted.theta).tilt, type(self).__name__, stacklevel=3)
         self.n_iter_ = fitted.iterations
-        self.gradient_norm_ = fitted.gradient_norm
+        self.gradient_norm_ = gradient_norm
         self.gap_ = fitted.gap
         self.converged_ = fitted.converged
         self.objective_ = fitted.value
@@ -120,9 +123,9 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     utility : Utility or another risk, optional
         Risk measure: a utility, a ball of one, `certeq.EVaR`, `certeq.HMCR` or a `certeq.Mixture`. A distortion is
         refused: it has no inner variables for the method to step in. Squared errors have the squared units of y:
-        ``utility.scaled`` chooses the size of a squared error that matters. The default is ``Entropic(1.0).scaled(v)``
-        with v the variance of y, so that y in other units gives the same fit; a utility of your own that does not suit
-        the size of the errors is warned of.
+        ``utility.scaled`` chooses the size of a squared error that matters, and a utility that does not suit the size
+        of the errors is warned of. The default, ``0.9*Mean() + 0.1*CVaR(0.1)``, counts the worst tenth of the samples
+        about twice and gives the same fit for y in other units.
     alpha : float
         Strength of the ridge, at least 0. The intercept is not penalized.
     fit_intercept : bool
@@ -174,16 +177,18 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
     Notes
     -----
     Risks without kinks: Newton's method on the objective with t, and the scale s of a ball, eliminated and its exact
-    Hessian (for a utility ``E[u' F''] + E[u''] Cov(grad F)``); beyond 1000 parameters by conjugate gradients. With many
-    rows it starts on a few of them, and where u is sharp compared with the losses it starts with a wider one. Risks
-    with kinks, or whose scale tends to 0: a primal-dual interior-point method with the same matrix. `certeq.HMCR` with
-    p below 1.3 and a small alpha may end with a ``ConvergenceWarning``. Not for sparse X, nor where outliers are
-    mistakes: they would get even more weight.
+    Hessian (for a utility ``E[u' F''] + E[u''] Cov(grad F)``); beyond some thousand parameters by preconditioned
+    conjugate gradients. With many rows it starts on a few of them, and where u is sharp compared with the losses it
+    starts with a wider one. Risks with kinks, or whose scale tends to 0: a primal-dual interior-point method with the
+    same matrix. `certeq.HMCR` with p below 1.3 and a small alpha may end with a ``ConvergenceWarning``. Not for sparse
+    X, nor where outliers are mistakes: they would get even more weight.
 
     On data a tenth of which follows another distribution (1000 training and 10,000 test samples, 5 features, 20 seeds),
     ``0.5*Mean() + 0.5*CVaR(0.1)`` instead of ``Mean()`` lowers the mean of the worst tenth of held-out squared errors
     by 11 % on average, in all 20 seeds, and raises the mean squared error by 15 %: that is the price.
-    ``Entropic(1.0)`` overdoes it there: it follows the few largest training errors, and the held-out tail grows.
+    The default is milder: there it lowers the worst tenth by 7% and raises the mean by 3%. With few samples per
+    feature it hardly differs from ``Mean()``. ``Entropic(1.0)`` follows the few largest training errors instead, so
+    that the held-out mean and tail both grow, without limit for errors of heavy tails.
 
     Examples
     --------
@@ -238,19 +243,13 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
         alpha = check_number("alpha", self.alpha, least=0.0)
         weight = check_sample_weight(sample_weight, len(y))
         center = float(np.average(y, weights=weight))
-        utility = self._utility_for(float(np.average(np.square(y - center), weights=weight)))
+        utility = as_linear_risk(self.utility, OF_SQUARED_ERRORS)
         # penalty/2 * norm**2 with penalty = 2 alpha / n is the ridge of the formula.
         theta = self._solve(X, SquaredScore(y), utility, weight, 2.0 * alpha, center, relative=True)
         coef, intercept = self._split(theta, X.shape[1])
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        if self.utility is not None:
-            warn_of_units(utility, np.square(y - center), self.losses(X, y), weight, theta.size)
+        warn_of_units(utility, np.square(y - center), self.losses(X, y), weight, theta.size)
         return self
-
-    def _utility_for(self, variance: float) -> Risk:
-        if self.utility is None and 0.0 < variance < np.inf:
-            return Entropic(1.0).scaled(variance)
-        return as_linear_risk(self.utility)
 
     def predict(self, X: Any) -> Floats:
         """Return Xc + b.
@@ -304,10 +303,11 @@ def warn_of_units(utility: Risk, constant: Floats, fitted: Floats, weight: Float
     reason = blindness_of(constant, shares, utility, float(oce(constant, utility, shares)))
     counted, scale = _effective_number(fitted, utility, shares), float(np.average(fitted, weights=weight))
     if reason is None and counted < parameters + 1 < _effective_number(fitted, utility.scaled(scale), shares):
-        reason = (
-            f"{utility!r} gives nearly all of the weight to {counted:.0f} of {len(fitted)} samples: its parameters are "
-            f"in the unit of the losses, whose mean is {scale:.2g}. Use utility.scaled({scale:.2g}), or standardize y."
+        reason = UnitWarning(
+            f"{utility!r} gives nearly all of the weight to fewer samples than there are coefficients: its parameters "
+            "are in the unit of the losses. Use utility.scaled(s) with s the mean of the losses, or standardize y."
         )
+        reason.scale = float(f"{scale:.2g}")
     if reason is not None:
         warnings.warn(reason, UnitWarning, stacklevel=3)
 

@@ -25,6 +25,8 @@ from torch import Tensor, nn
 from certeq._checks import check_choice, check_count, check_number, shown
 from certeq.learn._checks import as_risk
 from certeq.optimize.predictor import Floats
+from certeq.risk import tilt
+from certeq.risk.solvers import warn_of_few_samples
 from certeq.torch import OCELoss
 from certeq.utilities import Risk
 
@@ -60,6 +62,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
     random_state: Any
     net_: Any
     _random: Tensor
+    _default: Risk | None = None  # risk for utility=None; None for that of `as_risk`
 
     def _criterion(self, utility: Risk, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
         return PackedRisk(utility, base)
@@ -100,6 +103,11 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
             self.net_.partial_fit(inputs, packed, epochs=epochs)
         self.n_iter_ = len(self.net_.history)
 
+    def _warn_of_few_samples(self, losses: Floats, weight: Floats | None) -> None:
+        if np.isfinite(losses).all():
+            q = tilt(losses, as_risk(self.utility, self._default), weight)
+            warn_of_few_samples(q, type(self).__name__, stacklevel=3)
+
     def _stops_early(self, n: int, d: int) -> bool:
         """Whether to hold out some of n samples with d features."""
         return bool(self.early_stopping)
@@ -113,7 +121,7 @@ class NetworkOCE(BaseEstimator):  # type: ignore[misc]
         batch = self.batch_size if self.batch_size == -1 else check_count("batch_size", self.batch_size)
         return NeuralNet(
             Perceptron,
-            self._criterion(as_risk(self.utility), base),
+            self._criterion(as_risk(self.utility, self._default), base),
             module__inputs=inputs,
             module__outputs=outputs,
             module__hidden_sizes=check_hidden_sizes(self.hidden_sizes),

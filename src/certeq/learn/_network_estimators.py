@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
 from certeq._checks import shown
-from certeq.learn._checks import check_classes, check_sample_weight, combine_weights
+from certeq.learn._checks import OF_SQUARED_ERRORS, check_classes, check_sample_weight, combine_weights
 from certeq.learn._linear import ScoreClassifier, positions
 from certeq.learn._network import ClassEntropy, NetworkOCE, one_output
+from certeq.learn._scoring import sample_losses
 from certeq.optimize.predictor import Floats
 
 _FAR = 20.0  # means and deviations of y beyond it, or deviations below its inverse, are far from unit size
@@ -167,6 +168,7 @@ class OCENetworkClassifier(ScoreClassifier, NetworkOCE):
         self.classes_ = classes
         base, outputs = _base(len(classes))
         self._train(X, labels, weight, base, outputs, proceed=proceed, strata=labels)
+        self._warn_of_few_samples(sample_losses(self, X, y), weight)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OCENetworkClassifier:
@@ -221,9 +223,9 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
     Parameters
     ----------
     utility : Utility, optional
-        Risk measure; ``Entropic(beta=1.0)`` by default. Squared errors have the squared units of y: standardize y,
-        or choose the size of an error that matters by ``utility.scaled``. Targets far from unit size, which a network
-        may not reach, are warned of.
+        Risk measure; ``0.9*Mean() + 0.1*CVaR(0.1)`` by default, as in `OCERegressor`. Squared errors have the squared
+        units of y: standardize y, or choose the size of an error that matters by ``utility.scaled``. Targets far from
+        unit size, which a network may not reach, are warned of.
     hidden_sizes : tuple of int
         Widths of the hidden layers; () for a linear model.
     activation : {"tanh", "relu", "gelu", "silu", "elu", "sigmoid", "softplus", "identity"}
@@ -342,6 +344,7 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
         weight = check_sample_weight(sample_weight, len(y))
         self._warn_of_units(y)
         self._train(X, y, weight, self._base(), self._outputs, proceed=self.warm_start, strata=np.zeros(len(y)))
+        self._warn_of_few_samples(self.losses(X, y), weight)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> OCENetworkRegressor:
@@ -378,6 +381,7 @@ class OCENetworkRegressor(RegressorMixin, NetworkOCE):  # type: ignore[misc]
             )
 
     _outputs = 1
+    _default = OF_SQUARED_ERRORS
 
     def _base(self) -> Any:
         return one_output(nn.MSELoss(reduction="none"))

@@ -32,7 +32,7 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
     -------
     ndarray (n,)
         What the estimator's own method ``losses`` returns. Without one: cross-entropies of a classifier that predicts
-        probabilities, +inf where it gave the true class none, and squared errors of a regressor, in the units of y
+        probabilities, clipped as `sklearn.metrics.log_loss` does, and squared errors of a regressor, in the units of y
         (added up over several outputs).
 
     See Also
@@ -72,9 +72,10 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
     if callable(getattr(estimator, "losses", None)):
         return np.asarray(estimator.losses(X, y), dtype=np.float64)
     if is_classifier(estimator) and hasattr(estimator, "predict_proba"):
-        with np.errstate(divide="ignore"):
-            logs = np.log(estimator.predict_proba(X))
-        return np.asarray(-logs[np.arange(len(logs)), positions(y, estimator.classes_, len(logs))])
+        p = np.asarray(estimator.predict_proba(X))
+        p = p[np.arange(len(p)), positions(y, estimator.classes_, len(p))]
+        eps = np.finfo(p.dtype).eps
+        return np.asarray(-np.log(np.clip(p, eps, 1 - eps)), dtype=np.float64)
     if is_regressor(estimator):
         predicted = np.asarray(estimator.predict(X), dtype=np.float64)
         target = np.asarray(y, dtype=np.float64).reshape(predicted.shape)

@@ -148,6 +148,7 @@ class MVERegressor(OCENetworkRegressor):
         self.burn_in = burn_in
 
     _outputs = 2
+    _default = Mean()
 
     def _stops_early(self, n: int, d: int) -> bool:
         if self.early_stopping == "auto":
@@ -160,7 +161,7 @@ class MVERegressor(OCENetworkRegressor):
         return GaussianNLL()
 
     def _criterion(self, utility: Risk, base: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
-        return BurnInRisk(Mean() if self.utility is None else utility, base)
+        return BurnInRisk(utility, base)
 
     def _callbacks(self) -> list[tuple[str, Callback]]:
         return [("burn_in", BurnIn(check_count("burn_in", self.burn_in, least=0)))]

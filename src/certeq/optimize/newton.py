@@ -67,6 +67,15 @@ def solve_linear(
     gradient exceeds tol*scale.
     """
     with np.errstate(under="ignore"), one_blas_thread():
+        if objective.columns > len(objective.X):
+            small, basis = objective.in_row_space()
+            start = np.hstack([theta[:, : len(basis)] @ basis, theta[:, len(basis) :]])
+            fitted = solve_linear(small, start, tol, max_iter, scale, rng, warm)
+            theta, gradient = (
+                np.hstack([a[:, : small.columns] @ basis.T, a[:, small.columns :]])
+                for a in (fitted.theta, fitted.gradient)
+            )
+            return replace(fitted, theta=theta, gradient=gradient)
         least = 1e-9 * spread(objective, objective.loss.evaluate(objective.scores(theta))[0])
         solve, spent = None, 0
         if not warm and (has_kinks(objective.inner) or scales_of(objective.inner)):
@@ -95,7 +104,7 @@ def solve_linear(
         gap = smooth_gap(objective, at, None if reached.solve is None else -reached.solve(at.gradient))
         converged = reached.converged or gap <= tol * spread(objective, at.losses, least)
     thresholds = at.inner[thresholds_of(objective.inner)]
-    return Fitted(at.theta, at.value, thresholds, reached.gradient_norm, gap, spent, converged)
+    return Fitted(at.theta, at.value, thresholds, at.gradient, gap, spent, converged)
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ class Fitted:
     theta: Floats
     value: float
     thresholds: Floats  # one for each term of the risk
-    gradient_norm: float
+    gradient: Floats
     gap: float
     iterations: int
     converged: bool
@@ -277,11 +286,6 @@ class Reached:
     converged: bool
     solve: Solve | None
 
-    @property
-    def gradient_norm(self) -> float:
-        """Largest entry of the gradient."""
-        return float(np.abs(self.at.gradient).max())
-
 
 def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> tuple[At, bool] | None:
     """Halve the step until the value falls as far as its slope promises; None where it never does."""
@@ -305,9 +309,16 @@ def _search(objective: LinearObjective, at: At, step: Floats, slope: float) -> t
 
 def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Curvature | None) -> Solve:
     """g -> H^-1 g at a point, made definite where it is not."""
-    if objective.size > DENSE:
+    # Blocks of outputs precondition well, but not well enough for the weights that an interior point gives to kinks.
+    enough = DENSE if objective.shape[0] == 1 or has_kinks(objective.inner) else DENSE // 5
+    if objective.size > enough:
         return _conjugate_gradients(objective, slopes, tilt, curvature)
-    H = objective.hessian(slopes, tilt, curvature)
+    solve = _factored(objective.hessian(slopes, tilt, curvature))
+    return lambda g: solve(g.ravel()).reshape(objective.shape)
+
+
+def _factored(H: Floats) -> Solve:
+    """b -> H^-1 b, H made definite where it is not."""
     diagonal = np.abs(H.diagonal())
     # Scaling to a unit diagonal makes the shift mean the same for every column, whatever its units.
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -317,21 +328,33 @@ def inverse(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature:
     while failed or (shift == 0.0 and not float(factor.diagonal().min()) > 1e-7):
         shift = max(10.0 * shift, 1e-10)
         factor, failed = dpotrf(H + shift * np.eye(len(H)), lower=True)
-    shape = objective.shape
-    return lambda g: np.asarray((scale * dpotrs(factor, scale * g.ravel(), lower=True)[0]).reshape(shape))
+    return lambda b: np.asarray(scale * dpotrs(factor, scale * b, lower=True)[0])
+
+
+def _preconditioner(objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Curvature | None) -> Solve:
+    """Return an approximate inverse Hessian that treats the outputs, or all parameters, as independent."""
+    blocks = [objective.block(slopes, np.maximum(tilt, 0.0), curvature, k) for k in range(objective.shape[0])]
+    if blocks[0].ndim == 1:
+        diagonal = np.array(blocks)
+        diagonal = np.where(diagonal > 0.0, diagonal, 1.0)
+        return lambda g: g / diagonal
+    solves = [_factored(H) for H in blocks]
+    return lambda g: np.array([solve(row) for solve, row in zip(solves, g, strict=True)])
 
 
 def _conjugate_gradients(
     objective: LinearObjective, slopes: Floats, tilt: Floats, curvature: Curvature | None
 ) -> Solve:
+    precondition = _preconditioner(objective, slopes, tilt, curvature)
+
     def solve(g: Floats) -> Floats:
-        x = np.zeros_like(g)
-        residual, direction = g.copy(), g.copy()
-        square = start = float(np.vdot(g, g))
+        x, residual = np.zeros_like(g), g.copy()
+        direction = z = precondition(g)
+        square, start = float(np.vdot(g, z)), float(np.vdot(g, g))
         # Solving to sqrt(norm) keeps the outer convergence faster than linear.
         goal = start * min(0.25, np.sqrt(start)) ** 2
         for _ in range(min(2 * objective.size, 200)):
-            if square <= goal:
+            if float(np.vdot(residual, residual)) <= goal:
                 break
             product = objective.hessian_product(slopes, tilt, curvature, direction)
             along = float(np.vdot(direction, product))
@@ -340,8 +363,9 @@ def _conjugate_gradients(
             length = square / along
             x += length * direction
             residual -= length * product
-            before, square = square, float(np.vdot(residual, residual))
-            direction = residual + (square / before) * direction
+            z = precondition(residual)
+            before, square = square, float(np.vdot(residual, z))
+            direction = z + (square / before) * direction
         return x
 
     return solve
@@ -570,7 +594,7 @@ class KinkedProblem:
             lower, tilt = lower + plane, tilt + part
         solved = self.judge.risk(point.losses)
         gradient = objective.gradient(point.theta, point.slopes, tilt)
-        value, norm = solved.value + objective.ridge(point.theta), float(np.abs(gradient).max())
+        value = solved.value + objective.ridge(point.theta)
         # The plane lies where the tilt's own weighted losses are least: one Newton step on them, for squares exact.
         step = inverse(objective, point.slopes, np.maximum(tilt, 0.0), None)(gradient)
         bound = lower_bound(objective, tilt, lower, point.losses, point.slopes)
@@ -582,7 +606,7 @@ class KinkedProblem:
         estimate = min(gap, solved.value - lower + 0.5 * max(float(np.vdot(gradient, step)), 0.0))
         good = estimate <= tol * spread(objective, point.losses, self.least)
         thresholds = solved.inner[thresholds_of(self.judge.inner)]
-        return estimate, Fitted(point.theta, value, thresholds, norm, gap, iterations, good)
+        return estimate, Fitted(point.theta, value, thresholds, gradient, gap, iterations, good)
 
     def _supported(self, term: Term, point: _Iterate, multipliers: Floats) -> tuple[float, Floats]:
         """A supporting plane of one term, as its value at the losses and its tilt.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
 from certeq._threads import run_all
 from certeq.optimize.exact._risk import plain_form
@@ -40,7 +41,7 @@ _ROWS = 1024  # rows of X that are scaled at a time: they stay in the cache unti
 _NARROW = 32  # columns up to which the product of two matrices is faster than that of one with itself
 _PARTS = 16  # parts of X that threads share
 _MANY = 1 << 24  # multiplications below which one thread does it all
-DENSE = 1000  # parameters up to which a Hessian is formed and factored; beyond, conjugate gradients
+DENSE = 5000  # parameters up to which a Hessian is formed (200 MB) and factored; beyond, conjugate gradients
 _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # of sums over samples, relative to the sizes of their terms
 _SUM = 1e-12  # how far a tilt's sum may be from 1 before it is no tilt
 
@@ -76,6 +77,15 @@ class LinearObjective:
         weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
         loss = self.loss.take(rows)
         return LinearObjective(self.X[rows], loss, weights, self.inner, self.penalty, self.intercept)
+
+    def in_row_space(self) -> tuple[LinearObjective, Floats]:
+        """Return the objective over coefs in the row space of X, and an orthonormal basis of it.
+
+        A penalized minimum lies there. With more columns than rows, the problem is as small as the number of rows.
+        """
+        basis, triangle = qr(self.X.T, mode="economic", check_finite=False)
+        X = np.ascontiguousarray(triangle.T)
+        return LinearObjective(X, self.loss, self.weights, self.inner, self.penalty, self.intercept), basis
 
     # -- first order --------------------------------------------------------------------------------------------
 
@@ -181,19 +191,28 @@ class LinearObjective:
 
     def hessian_product(self, slopes: Floats, tilt: Floats, curvature: Curvature | None, v: Floats) -> Floats:
         """Return the Hessian times v (both in the shape of theta): two passes over X, no matrix."""
-        outputs = self.shape[0]
         change = self.scores(v)
         sums = np.zeros_like(slopes)
         if curvature is not None:
             along = row_products(slopes, change)
             weighed = curvature.total * along - curvature.solve(curvature.mixed @ along) @ curvature.mixed
             sums += weighed[:, None] * slopes
-        for k in range(outputs):
-            for l in range(outputs):
-                sums[:, k] += tilt * self.loss.curvature(slopes, k, l) * change[:, l]
+        sums += tilt[:, None] * self.loss.curvature_product(slopes, change)
         product = self.weighted_sum(sums)
         product[:, : self.columns] += self.penalty * v[:, : self.columns]
         return product
+
+    def block(self, slopes: Floats, tilt: Floats, curvature: Curvature | None, k: int) -> Floats:
+        """Return the part of the Hessian in one output, inner variables fixed; of more than DENSE, its diagonal."""
+        weight = tilt * self.loss.curvature(slopes, k, k)
+        if curvature is not None:
+            weight += curvature.total * np.square(slopes[:, k])
+        if self.columns > DENSE:
+            diagonal = np.einsum("i,ij,ij->j", weight, self.X, self.X) + self.penalty
+            return np.append(diagonal, weight.sum()) if self.intercept else diagonal
+        H = self._gram(weight)
+        H[np.arange(self.columns), np.arange(self.columns)] += self.penalty
+        return H
 
     def _gram(self, weight: Floats) -> Floats:
         """sum_i weight_i (x_i, 1)(x_i, 1)^T, by blocks of rows on all cores; the blocks depend on n alone."""

@@ -34,7 +34,7 @@ from certeq.portfolio._solve import (
 )
 from certeq.risk import UnitWarning
 from certeq.risk import tilt as tilt_of
-from certeq.risk.solvers import blindness_at
+from certeq.risk.solvers import blindness_at, warn_of_few_samples
 from certeq.utilities import Risk, Utility
 
 Floats = NDArray[np.float64]
@@ -308,6 +308,8 @@ class MinimumOCE(BaseOCE):
             reason = blindness_at(A, weights, problem.weights, utility, at_w)
             if reason is not None:
                 warnings.warn(reason, UnitWarning, stacklevel=6)
+        if problem.counts_risk:
+            warn_of_few_samples(tilt, type(self).__name__, stacklevel=6)
         if self.prior_estimator is not None and not self._covariance_said:
             self._covariance_said = warn_of_covariance(distribution, self.recenter)
 

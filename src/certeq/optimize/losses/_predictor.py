@@ -32,6 +32,10 @@ class ScoreLoss(ABC):
     def curvature(self, slopes: Floats, k: int, l: int) -> Floats:
         """Return d2F_i/ds_ik ds_il, from what `evaluate` returned as slopes."""
 
+    def curvature_product(self, slopes: Floats, change: Floats) -> Floats:
+        """Return the second derivatives of each sample times a change of its scores (n, k)."""
+        return np.asarray(self.curvature(slopes, 0, 0)[:, None] * change)
+
     @abstractmethod
     def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
         """Slopes a near the given ones and F*(a), so that F_i(s) >= a_i.s - F*_i(a_i) for every s.
@@ -129,6 +133,12 @@ class SoftmaxScore(ScoreLoss):
         if k == l:
             return np.asarray(p * (1.0 - p))
         return np.asarray(-p * (slopes[:, l] + (self.y == l)))
+
+    def curvature_product(self, slopes: Floats, change: Floats) -> Floats:
+        """p times the change minus its mean under p: as many multiplications as there are scores."""
+        p = slopes.copy()
+        p[self._rows, self.y] += 1.0
+        return np.asarray(p * (change - (p * change).sum(axis=1, keepdims=True)))
 
     def dual(self, slopes: Floats, q: Floats, balanced: bool) -> tuple[Floats, Floats]:
         """F*(p - e_y) = sum p ln p for probabilities p: all are mixed with one p that settles what is missing.
