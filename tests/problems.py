@@ -448,8 +448,9 @@ SETS: dict[str, FeasibleSet] = {
     "box": FeasibleSet(ce.Box(*_BOUNDS), lambda cp, v: [v >= _BOUNDS[0], v <= _BOUNDS[1]]),
     "capped": FeasibleSet(ce.CappedSimplex(0.05, 0.4), lambda cp, v: [v >= 0.05, v <= 0.4, cp.sum(v) == 1]),
     "capped_short": FeasibleSet(ce.CappedSimplex(-0.3, 0.6), lambda cp, v: [v >= -0.3, v <= 0.6, cp.sum(v) == 1]),
-    "half_infinite": FeasibleSet(
-        ce.CappedSimplex(-np.inf, 0.4), lambda cp, v: [v <= 0.4, cp.sum(v) == 1], bounded=False
+    "half_infinite": FeasibleSet(ce.CappedSimplex(-np.inf, 0.4), lambda cp, v: [v <= 0.4, cp.sum(v) == 1]),
+    "hyperplane": FeasibleSet(
+        ce.CappedSimplex(-np.inf, np.inf, total=3.0), lambda cp, v: [cp.sum(v) == 3], bounded=False
     ),
     "long_short": FeasibleSet(ce.LongShort(1.3, 0.3), lambda cp, v: [cp.sum(v) == 1, cp.norm1(v) <= 1.6]),
     "long_short_bounds": FeasibleSet(
@@ -522,7 +523,7 @@ PROBLEMS: dict[str, Problem] = {
     "two_terms": Problem("returns", ((ce.CVaR(0.1), 0.5), (ce.HMCR(2, 0.3), 2.0))),
     "costs": Problem("returns", ((ce.CVaR(0.1), 1.0),), linear=np.linspace(0.0, 0.01, D)),
     "costs_and_groups": Problem("ties", ((ce.EVaR(0.2), 1.0),), "groups", linear=np.linspace(0.0, 0.5, D)),
-    "limit_and_groups": Problem("ties", ((ce.Mean(), 1.0),), "groups", limits=((ce.CVaR(0.2), 1.6),)),
+    "limit_and_groups": Problem("ties", ((ce.Mean(), 1.0),), "groups", limits=((ce.CVaR(0.2), 1.85),)),
 }
 
 
