@@ -216,6 +216,14 @@ def two_kinks(x: Any) -> Any:
     return np.where(x > 0, 3 * x, 0.5 * x) + 2.5 * np.maximum(x - 1, 0)
 
 
+def soft(x: Any) -> Any:
+    return np.logaddexp(0 * x, x) + 0.5 * np.maximum(x, 0)
+
+
+def pieces(x: Any) -> Any:
+    return np.maximum(np.maximum(0 * x, 1.5 * x - 0.1), np.maximum(5 * x - 3, 0.5 * x))
+
+
 def wang(shift: float) -> Callable[[Any], Any]:
     return lambda p: ndtr(ndtri(p) + shift)
 
@@ -288,6 +296,24 @@ RISKS: dict[str, Entry] = {
         ce.Mixture([0.6, 0.4], [ce.Entropic(0.5), ce.Wang(0.4)]),
         mixture_of((0.6, oce_of(entropic(0.5))), (0.4, ranks_of(wang(0.4)))),
         **SORTED,
+    ),
+}
+# Parameters near their limits, whose values alone are tested.
+PARAMETERS: dict[str, Entry] = {
+    "evar.9": Entry(ce.EVaR(0.9), evar_of(0.9), coherent=True),
+    "evar.05": Entry(ce.EVaR(0.05), evar_of(0.05), coherent=True),
+    "chi_square.01": Entry(ce.MonotoneMeanVariance(2).ball(0.01), ball_of(power(2), 0.01), coherent=True),
+    "hmcr1.5": Entry(ce.HMCR(1.5, 0.1), norm_of(1.5, 0.1), coherent=True),
+    "quartic_ball": Entry(
+        ce.Quartic().ball(0.2), ball_of(normalized(lambda x: 4 * power(4)(x), 0.25 ** (1 / 3) - 1), 0.2), coherent=True
+    ),
+    "smooth_ball.5": Entry(
+        ce.SmoothCVaR(0.2).ball(0.5), ball_of(normalized(smooth(0.2, 0.2), -0.2 * math.log(4.0)), 0.5), coherent=True
+    ),
+    "leaky_ball": Entry(ce.LeakyCVaR(0.2).ball(0.03), ball_of(normalized(leaky(0.2), -0.4), 0.03), coherent=True),
+    "soft_ball": Entry(ce.utility(soft).ball(0.05), ball_of(normalized(soft, 0.0), 0.05), coherent=True, smooth=False),
+    "pieces_ball": Entry(
+        ce.utility(pieces).ball(0.1), ball_of(normalized(pieces, 0.1), 0.1), coherent=True, smooth=False
     ),
 }
 UTILITIES: dict[str, ce.Utility] = {
@@ -383,7 +409,7 @@ def defined(risk: str, sample: str) -> float:
     """Return the value of a risk on a sample by its definition, in units of the largest loss if it is extreme."""
     x, w = (SAMPLES | EXTREME)[sample]
     unit = float(np.abs(x).max()) if sample in EXTREME else 1.0
-    return unit * float(RISKS[risk].definition(x / unit, w))
+    return unit * float((RISKS | PARAMETERS)[risk].definition(x / unit, w))
 
 
 def hostile_samples(n: int) -> dict[str, Vector]:
@@ -430,6 +456,8 @@ _A = np.random.default_rng(20).normal(size=(4, D))
 _C = np.random.default_rng(21).normal(size=(2, D))
 _HALF, _ODD = (np.arange(D) < 3).astype(float), (np.arange(D) % 2).astype(float)
 _BOUNDS = np.array([-1.0, 0, 0, -2, 0.1, -0.3]), np.array([1.0, 1, 0, 3, 0.2, 0.5])
+_SHORT = np.array([-1.0, -2, -3, -1, -1, -1]), np.array([0.0, 0, 0.5, 1, 2, -0.5])
+_FORCED = np.array([0.1, -1, -1, -1, -1, -0.9]), np.array([0.6, 1, 1, 1, 1, -0.2])
 
 
 @dataclass(frozen=True)
@@ -448,15 +476,28 @@ SETS: dict[str, FeasibleSet] = {
     "box": FeasibleSet(ce.Box(*_BOUNDS), lambda cp, v: [v >= _BOUNDS[0], v <= _BOUNDS[1]]),
     "capped": FeasibleSet(ce.CappedSimplex(0.05, 0.4), lambda cp, v: [v >= 0.05, v <= 0.4, cp.sum(v) == 1]),
     "capped_short": FeasibleSet(ce.CappedSimplex(-0.3, 0.6), lambda cp, v: [v >= -0.3, v <= 0.6, cp.sum(v) == 1]),
+    "capped_negative": FeasibleSet(
+        ce.CappedSimplex(*_SHORT, total=-2.0), lambda cp, v: [v >= _SHORT[0], v <= _SHORT[1], cp.sum(v) == -2]
+    ),
     "half_infinite": FeasibleSet(ce.CappedSimplex(-np.inf, 0.4), lambda cp, v: [v <= 0.4, cp.sum(v) == 1]),
     "hyperplane": FeasibleSet(
         ce.CappedSimplex(-np.inf, np.inf, total=3.0), lambda cp, v: [cp.sum(v) == 3], bounded=False
+    ),
+    "mixed_infinite": FeasibleSet(
+        ce.CappedSimplex([-np.inf, 0, 0, -1, 0, 0], [1, np.inf, 1, 1, 1, 1]),
+        lambda cp, v: [v[1:] >= np.array([0, 0, -1, 0, 0]), v[[0, 2, 3, 4, 5]] <= 1, cp.sum(v) == 1],
+        bounded=False,
     ),
     "long_short": FeasibleSet(ce.LongShort(1.3, 0.3), lambda cp, v: [cp.sum(v) == 1, cp.norm1(v) <= 1.6]),
     "long_short_bounds": FeasibleSet(
         ce.LongShort(1.2, 0.4, lower=-0.2, upper=0.5),
         lambda cp, v: [v >= -0.2, v <= 0.5, cp.sum(v) == 0.8, cp.norm1(v) <= 1.6],
     ),
+    "long_short_forced": FeasibleSet(
+        ce.LongShort(1.2, 0.4, *_FORCED),
+        lambda cp, v: [v >= _FORCED[0], v <= _FORCED[1], cp.sum(v) == 0.8, cp.norm1(v) <= 1.6],
+    ),
+    "long_short_zero": FeasibleSet(ce.LongShort(1.0, 0.0), lambda cp, v: [v >= 0, cp.sum(v) == 1]),
     "ball": FeasibleSet(
         ce.Ball(0.7, center=np.arange(D) / D), lambda cp, v: [cp.norm2(v - np.arange(D) / D) <= 0.7], polyhedron=False
     ),
@@ -470,6 +511,13 @@ SETS: dict[str, FeasibleSet] = {
     "polyhedron": FeasibleSet(
         ce.Polyhedron(-1.0, 2.0, C=_C, c=_C @ np.full(D, 0.3), A=_A, b=_A @ np.full(D, 0.3) + 0.1),
         lambda cp, v: [v >= -1, v <= 2, _C @ v == _C @ np.full(D, 0.3), _A @ v <= _A @ np.full(D, 0.3) + 0.1],
+    ),
+    "redundant": FeasibleSet(
+        ce.Polyhedron(0.0, 1.0, C=np.outer([1.0, 2.0], np.ones(D)), c=[1.0, 2.0], A=np.vstack((_A, _A)), b=np.ones(8)),
+        lambda cp, v: [v >= 0, cp.sum(v) == 1, _A @ v <= 1],
+    ),
+    "cone": FeasibleSet(
+        ce.Polyhedron(-np.inf, np.inf, A=_A, b=np.zeros(4)), lambda cp, v: [_A @ v <= 0], bounded=False
     ),
     "groups": FeasibleSet(
         ce.Polyhedron(lower=0.0, C=np.ones((1, D)), c=[1.0], A=np.stack([_HALF, -_ODD]), b=[0.4, -0.1]),

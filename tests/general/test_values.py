@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import certeq as ce
-from tests.problems import EXTREME, RISKS, SAMPLES, UTILITIES, defined, tolerance
+from tests.problems import EXTREME, PARAMETERS, RISKS, SAMPLES, UTILITIES, defined, tolerance
 
 each_risk = pytest.mark.parametrize("name", RISKS)
 each_utility = pytest.mark.parametrize("name", UTILITIES)
@@ -35,6 +35,13 @@ def test_value_is_the_definition(name, sample):
 def test_value_of_extreme_samples(name, sample):
     x, w = EXTREME[sample]
     assert abs(ce.oce(x, RISKS[name].risk, w) - defined(name, sample)) <= 1e-11 * np.ptp(x)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_value_near_the_limits_of_the_parameters(name):
+    for sample in ("ties", "weighted"):
+        x, w = SAMPLES[sample]
+        assert abs(ce.oce(x, PARAMETERS[name].risk, w) - defined(name, sample)) <= tolerance(x, 0.0), sample
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
