@@ -562,6 +562,7 @@ class Problem:
     linear: Vector | None = None
 
 
+_COSTS = np.linspace(0.0, 0.01, D)
 PROBLEMS: dict[str, Problem] = {
     "mean_under_cvar": Problem("returns", ((ce.Mean(), 1.0),), limits=((ce.CVaR(0.1), 0.0235),)),
     "cvar_under_evar": Problem("returns", ((ce.CVaR(0.2), 1.0),), limits=((ce.EVaR(0.1), 0.03),)),
@@ -569,10 +570,44 @@ PROBLEMS: dict[str, Problem] = {
         "returns", ((ce.Mean(), 1.0),), limits=((ce.CVaR(0.1), 0.025), (ce.RootMeanSquare(), 0.0125))
     ),
     "two_terms": Problem("returns", ((ce.CVaR(0.1), 0.5), (ce.HMCR(2, 0.3), 2.0))),
-    "costs": Problem("returns", ((ce.CVaR(0.1), 1.0),), linear=np.linspace(0.0, 0.01, D)),
+    "costs": Problem("returns", ((ce.CVaR(0.1), 1.0),), linear=_COSTS),
     "costs_and_groups": Problem("ties", ((ce.EVaR(0.2), 1.0),), "groups", linear=np.linspace(0.0, 0.5, D)),
     "limit_and_groups": Problem("ties", ((ce.Mean(), 1.0),), "groups", limits=((ce.CVaR(0.2), 1.85),)),
+    # Every utility that cones express, each over one of the sets, in a table with or without weights, ties and costs.
+    "entropic": Problem("returns", ((ce.Entropic(50.0), 1.0),), "long_short", linear=_COSTS),
+    "mean_variance": Problem("returns", ((ce.MeanVariance(25.0), 1.0),), "groups"),
+    "mmv2": Problem("ties", ((ce.MonotoneMeanVariance(2), 1.0),), "capped"),
+    "mmv3": Problem("wide", ((ce.MonotoneMeanVariance(3), 1.0),), "long_short_bounds", linear=_COSTS),
+    "quartic": Problem("ties", ((ce.Quartic(), 1.0),), "l1_ball"),
+    "cvar": Problem("twins", ((ce.CVaR(0.05), 1.0),), "capped_short"),
+    "smooth": Problem("returns", ((ce.SmoothCVaR(0.05, 0.005), 1.0),), "box"),
+    "mean_cvar": Problem("ties", ((0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05), 1.0),), "long_short_forced"),
+    "mmv_cvar": Problem("riskless", ((0.5 * ce.MonotoneMeanVariance(2) + 0.5 * ce.CVaR(0.05), 1.0),), "redundant"),
+    "smooth_cvar": Problem("twins", ((0.5 * ce.SmoothCVaR(0.05, 0.005) + 0.5 * ce.CVaR(0.05), 1.0),), "product"),
 }
+
+
+def expected(u: ce.Utility, x: Any, w: Vector) -> Any:
+    """Return E u(x) in the words of cvxpy."""
+    cp = importlib.import_module("cvxpy")
+    match u:
+        case ce.utilities.Sum():
+            return sum(weight * expected(term, x, w) for weight, term in zip(u.weights, u.terms, strict=True))
+        case ce.Mean():
+            return w @ x
+        case ce.Entropic():
+            return (w @ cp.exp(u.beta * x) - 1.0) / u.beta
+        case ce.MeanVariance():
+            return w @ x + u.beta * (w @ cp.square(x))
+        case ce.MonotoneMeanVariance():
+            return (w @ cp.power(cp.pos(x + 1.0), u.a) - 1.0) / u.a
+        case ce.Quartic():
+            return w @ cp.power(cp.pos(x + 1.0), 4) - 1.0
+        case ce.CVaR():
+            return w @ cp.pos(x) / u.alpha
+        case ce.SmoothCVaR():
+            return u.width / u.alpha * (w @ cp.logistic(x / u.width))
+    raise NotImplementedError(u)
 
 
 def cone(risk: Any, x: Any, w: Vector) -> tuple[Any, list[Any]]:
@@ -589,8 +624,10 @@ def cone(risk: Any, x: Any, w: Vector) -> tuple[Any, list[Any]]:
             return t + cp.pnorm(cp.multiply(w ** (1.0 / risk.p), cp.pos(x - t)), risk.p) / risk.alpha, []
         case ce.Mean():
             return w @ x, []
-        case ce.CVaR():
-            return t + w @ cp.pos(x - t) / risk.alpha, []
+        case ce.Entropic():
+            return cp.log_sum_exp(risk.beta * x + np.log(w)) / risk.beta, []
+        case ce.Utility():
+            return t + expected(risk, x - t, w), []
         case ce.RootMeanSquare():
             return cp.norm2(cp.multiply(np.sqrt(w), x)), []
         case ce.Mixture():
