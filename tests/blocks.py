@@ -43,6 +43,13 @@ def short_samples_in_blocks() -> Iterator[None]:
 
 
 @contextmanager
+def dask_samples_in_blocks() -> Iterator[None]:
+    """Read Dask losses of any number chunk by chunk."""
+    with mock.patch("certeq.scale.DaskSample.near", 0):
+        yield
+
+
+@contextmanager
 def small_tables_in_blocks(numbers: int = 1000) -> Iterator[None]:
     """Read tables and memory-mapped matrices of any size in blocks of so many numbers."""
     with (
