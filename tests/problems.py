@@ -246,6 +246,11 @@ RISKS: dict[str, Entry] = {
     "smooth_tau": utility(ce.SmoothCVaR(0.05, 1.0), smooth(0.05, 1.0)),
     "scaled": utility(ce.Quartic().scaled(2.0), lambda x: 8 * power(4)(x / 2)),
     "normalized": utility(ce.LeakyCVaR(0.2).normalized(), normalized(leaky(0.2), -0.4)),
+    "shifted_kink": utility(
+        (0.5 * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(0.1)).normalized().scaled(0.37),
+        lambda x: 0.37 * normalized(lambda y: 0.5 * leaky(0.1)(y) + 0.5 * cvar(0.1)(y), -0.2)(x / LONG(0.37)),
+        (0.074,),
+    ),
     "mean_cvar": utility(
         0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05), lambda x: 0.3 * x + 0.7 * cvar(0.05)(x), (0.0,), coherent=True
     ),
@@ -369,6 +374,20 @@ MIXED: dict[str, ce.Utility] = {
 HARD: dict[str, ce.Utility] = {
     name: UTILITIES[name] for name in ("entropic_leaky", "entropic_cvar", "two_kinks", "custom", "smooth")
 } | MIXED
+# Scales, shifts and radii that test conversions between them.
+SCALED: dict[str, ce.Risk] = {
+    "entropic_scaled": ce.Entropic(2.0).scaled(0.3),
+    "smooth_sharp": ce.SmoothCVaR(0.01, 1e-3),
+    "smooth_normalized": ce.SmoothCVaR(0.2).scaled(3.0).normalized(),
+    "leaky_scaled": ce.LeakyCVaR(0.05).scaled(0.02),
+    "mmv4": ce.MonotoneMeanVariance(4).scaled(0.5),
+    "halves": 0.5 * ce.Entropic(0.3).scaled(2.0) + 0.5 * ce.CVaR(0.05).normalized(),
+    "cvars_and_leaky": 0.3 * ce.CVaR(0.3) + 0.3 * ce.CVaR(0.01).scaled(0.1) + 0.4 * ce.LeakyCVaR(0.1),
+    "mean_variance_cvar": (0.5 * ce.MeanVariance(1.0) + 0.5 * ce.CVaR(0.2)).scaled(3.0),
+    "quartic_cvar_smooth": 0.7 * ce.Quartic() + 0.3 * ce.CVaR(0.02) + 0.2 * ce.SmoothCVaR(0.1),
+    "evar.999": ce.EVaR(0.999),
+    "small_ball": ce.Entropic(2.0).ball(1e-9),
+}
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -457,6 +476,7 @@ _C = np.random.default_rng(21).normal(size=(2, D))
 _HALF, _ODD = (np.arange(D) < 3).astype(float), (np.arange(D) % 2).astype(float)
 _BOUNDS = np.array([-1.0, 0, 0, -2, 0.1, -0.3]), np.array([1.0, 1, 0, 3, 0.2, 0.5])
 _SHORT = np.array([-1.0, -2, -3, -1, -1, -1]), np.array([0.0, 0, 0.5, 1, 2, -0.5])
+_INNER = ce.Product([ce.L1Ball(0.3, center=[0.1, -0.2]), ce.LongShort(1.3, 0.3)], [2, 2])
 _FORCED = np.array([0.1, -1, -1, -1, -1, -0.9]), np.array([0.6, 1, 1, 1, 1, -0.2])
 
 
@@ -507,6 +527,16 @@ SETS: dict[str, FeasibleSet] = {
     "product": FeasibleSet(
         ce.Product([ce.Simplex(), ce.Box(-1.0, 1.0)], sizes=[4, 2]),
         lambda cp, v: [v[:4] >= 0, cp.sum(v[:4]) == 1, v[4:] >= -1, v[4:] <= 1],
+    ),
+    "nested": FeasibleSet(
+        ce.Product([ce.Box(-0.3, 0.2), _INNER], [2, 4]),
+        lambda cp, v: [
+            v[:2] >= -0.3,
+            v[:2] <= 0.2,
+            cp.norm1(v[2:4] - np.array([0.1, -0.2])) <= 0.3,
+            cp.sum(v[4:]) == 1,
+            cp.norm1(v[4:]) <= 1.6,
+        ],
     ),
     "polyhedron": FeasibleSet(
         ce.Polyhedron(-1.0, 2.0, C=_C, c=_C @ np.full(D, 0.3), A=_A, b=_A @ np.full(D, 0.3) + 0.1),
