@@ -18,45 +18,33 @@ def toy(n=256, seed=0):
     return x, x @ torch.tensor([[1.0], [-1.0], [0.5]]) + noise
 
 
-class TestLoss:
-    def test_is_a_thin_shell(self, utility):
-        x, y = torch.randn(10, 2), torch.randn(10, 2)
-        criterion = OCELoss(utility, nn.MSELoss(reduction="none"))
-        assert criterion(x, y) == oce((x - y) ** 2, utility)
-        assert OCELoss(utility)((x - y) ** 2) == criterion(x, y)
-        assert torch.equal(OCELoss(utility, dim=0)(x), oce(x, utility, dim=0))
+def test_copies():
+    criterion = OCELoss(ce.CVaR(0.1), nn.L1Loss(reduction="none"))
+    for twin in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
+        assert twin(torch.ones(4), torch.zeros(4)) == 1.0
 
-    def test_weight(self):
-        x, w = torch.randn(10), torch.rand(10)
-        assert OCELoss(ce.Quartic())(x, weight=w) == oce(x, ce.Quartic(), weight=w)
 
-    def test_copies_and_prints(self):
-        criterion = OCELoss(ce.CVaR(0.1), nn.L1Loss(reduction="none"))
-        assert "CVaR(alpha=0.1)" in repr(criterion)
-        for twin in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
-            assert twin(torch.ones(4), torch.zeros(4)) == 1.0
+def test_lowers_the_tail_where_the_mean_does_not():
+    x, y = toy()
+    tails = {}
+    for name, criterion in {
+        "mean": nn.MSELoss(),
+        "cvar": OCELoss(ce.CVaR(0.1), nn.MSELoss(reduction="none")),
+    }.items():
+        net = nn.Linear(3, 1)
+        nn.init.zeros_(net.weight)
+        nn.init.zeros_(net.bias)
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=200, line_search_fn="strong_wolfe")
 
-    def test_lowers_the_tail_where_the_mean_does_not(self):
-        x, y = toy()
-        tails = {}
-        for name, criterion in {
-            "mean": nn.MSELoss(),
-            "cvar": OCELoss(ce.CVaR(0.1), nn.MSELoss(reduction="none")),
-        }.items():
-            net = nn.Linear(3, 1)
-            nn.init.zeros_(net.weight)
-            nn.init.zeros_(net.bias)
-            optimizer = torch.optim.LBFGS(net.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+        def closure(net=net, optimizer=optimizer, criterion=criterion):
+            optimizer.zero_grad()
+            loss = criterion(net(x), y)
+            loss.backward()
+            return loss
 
-            def closure(net=net, optimizer=optimizer, criterion=criterion):
-                optimizer.zero_grad()
-                loss = criterion(net(x), y)
-                loss.backward()
-                return loss
-
-            optimizer.step(closure)
-            tails[name] = oce((net(x) - y).detach() ** 2, ce.CVaR(0.1)).item()
-        assert tails["cvar"] < tails["mean"]
+        optimizer.step(closure)
+        tails[name] = oce((net(x) - y).detach() ** 2, ce.CVaR(0.1)).item()
+    assert tails["cvar"] < tails["mean"]
 
 
 def test_skorch():
@@ -108,14 +96,14 @@ def test_lightning(tmp_path):
 
 class TestOCESG:
     def test_schedules(self):
-        for schedule, third in {"constant": 0.7, "1/sqrt(k)": None, "1/k": None}.items():
+        sums = {"constant": 3, "1/sqrt(k)": 1 + 2**-0.5 + 3**-0.5, "1/k": 1 + 1 / 2 + 1 / 3, lambda k: k: 6}
+        for schedule, total in sums.items():
             p = torch.zeros(1, dtype=torch.float64, requires_grad=True)
             optimizer = OCESG([p], lr=0.1, schedule=schedule)
             for _ in range(3):
                 p.grad = torch.ones_like(p)
                 optimizer.step()
-            factors = {"constant": 3, "1/sqrt(k)": 1 + 2**-0.5 + 3**-0.5, "1/k": 1 + 1 / 2 + 1 / 3}
-            assert p.item() == pytest.approx(-0.1 * factors[schedule]), third
+            assert p.item() == pytest.approx(-0.1 * total), schedule
 
     def test_projection_and_average(self):
         class Half:
@@ -129,16 +117,6 @@ class TestOCESG:
             optimizer.step()
         assert p.item() == 0.5
         assert optimizer.averages()[0].item() == 0.25  # theta_0 = 0 and theta_1 = 0.5
-
-    def test_resumes(self):
-        p = torch.zeros(1, requires_grad=True)
-        optimizer = OCESG([p], lr=1.0, schedule="1/k")
-        p.grad = torch.ones_like(p)
-        optimizer.step()
-        other = OCESG([p], lr=1.0, schedule="1/k")
-        other.load_state_dict(optimizer.state_dict())
-        other.step()
-        assert p.item() == -1.5
 
     def test_finds_the_best_portfolio_of_two(self):
         """Entropic risk of two independent normals with variances 1 and 4: the minimum variance weights .8 and .2."""
@@ -171,13 +149,15 @@ class TestGrowingBatchSampler:
 
 
 class TestMemory:
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    @pytest.mark.parametrize("utility, exact", [(ce.CVaR(0.1), 1.754983), (ce.Entropic(1.0), 0.5)])
+    @pytest.mark.parametrize(
+        "utility, exact, dtype",
+        [(ce.CVaR(0.1), 1.754983, torch.float32), (ce.Entropic(1.0), 0.5, torch.float64)],
+    )
     def test_reduces_the_bias_of_small_batches(self, utility, exact, dtype):
         generator = torch.Generator().manual_seed(0)
         plain, remedy = OCELoss(utility), MemoryOCELoss(utility, memory=512)
         values, gradients = {"plain": [], "memory": []}, {"plain": [], "memory": []}
-        for step in range(2000):
+        for step in range(1500):
             batch = torch.randn(16, generator=generator, dtype=torch.float64).to(dtype)
             for name, criterion in {"plain": plain, "memory": remedy}.items():
                 scale = torch.ones((), dtype=dtype, requires_grad=True)
@@ -225,7 +205,6 @@ class TestMemory:
             assert float(moved - 1e9) == pytest.approx(float(value), abs=1e-6)
 
     def test_double_precision_survives_a_state_dict(self):
-        """Once the bank of a fresh module was float32, and 1e9 + 1 and 1e9 + 2 became one loss."""
         first = MemoryOCELoss(ce.CVaR(0.5), memory=4)
         first(torch.tensor([1e9 + 1.0, 1e9 + 2.0], dtype=torch.float64))
         second = MemoryOCELoss(ce.CVaR(0.5), memory=4)
