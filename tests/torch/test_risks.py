@@ -1,14 +1,11 @@
-"""Risks with more inner variables than t: training, compiled code, groups of one process."""
+"""Risks with more inner variables than t: training, compiled code."""
 
 import numpy as np
 import pytest
 import torch
 
 import certeq as ce
-from certeq.torch import OCELoss, oce, tilt
-from tests.problems import RISKS, UTILITIES
-
-OTHERS = [name for name, entry in RISKS.items() if entry.torch and name not in UTILITIES]
+from certeq.torch import OCELoss, oce
 
 
 def losses(*shape, seed=0):
@@ -45,24 +42,3 @@ def test_loss_module_trains_and_compiles():
     (plain,) = torch.autograd.grad(step(leaf), leaf)
     (compiled,) = torch.autograd.grad(torch.compile(step, backend="eager")(leaf), leaf)
     np.testing.assert_allclose(compiled, plain)
-
-
-@pytest.fixture
-def world():
-    """One process is a group too: losses are gathered, and the risk is compared by its answers."""
-    distributed = torch.distributed
-    if not distributed.is_available() or distributed.is_initialized():
-        pytest.skip("needs torch.distributed, and no group yet")
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield "world"
-    distributed.destroy_process_group()
-
-
-def test_a_group_of_one_process(world):
-    for name in OTHERS:
-        risk, x = RISKS[name].risk, losses(20).requires_grad_()
-        value = oce(x, risk, process_group=world)
-        value.backward()
-        assert value.item() == pytest.approx(oce(x.detach(), risk).item(), rel=1e-13)
-        np.testing.assert_allclose(x.grad, tilt(x.detach(), risk), atol=1e-13)
-        np.testing.assert_allclose(tilt(x.detach(), risk, process_group=world), x.grad, atol=1e-13)
