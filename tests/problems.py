@@ -170,6 +170,7 @@ class Entry:
     minimized: bool = True  # by the exact method
     stochastic: bool = True  # by OCE-SG
     torch: bool = True
+    distributions: bool = True  # of scipy.stats with unbounded support: False where u grows in an unknown way
     u: Callable[[Any], Any] | None = None  # formula of a utility
     kinks: tuple[float, ...] = ()  # of a utility
 
@@ -261,7 +262,9 @@ RISKS: dict[str, Entry] = {
         0.5 * ce.Entropic(0.5) + 0.5 * ce.CVaR(0.2), lambda x: 0.5 * entropic(0.5)(x) + 0.5 * cvar(0.2)(x), (0.0,)
     ),
     "two_kinks": utility(ce.utility(two_kinks, name="two_kinks"), two_kinks, (0.0, 1.0)),
-    "custom": utility(ce.utility(lambda x: np.expm1(0.5 * x) / 0.5, name="custom_entropic"), entropic(0.5)),
+    "custom": utility(
+        ce.utility(lambda x: np.expm1(0.5 * x) / 0.5, name="custom_entropic"), entropic(0.5), distributions=False
+    ),
     "evar": Entry(ce.EVaR(0.2), evar_of(0.2), coherent=True),
     "evar.01": Entry(ce.EVaR(0.01), evar_of(0.01), coherent=True),  # of a short sample the largest loss
     "entropic_ball": Entry(ce.Entropic(3.0).ball(0.01), ball_of(entropic(3.0), 0.01), coherent=True),

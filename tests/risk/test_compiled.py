@@ -18,7 +18,7 @@ import pytest
 import certeq as ce
 from certeq.risk.solvers import AVAILABLE
 from tests.portable import WITHOUT_COMPILED
-from tests.problems import MIXED, RISKS, SAMPLES, TABLES, tolerance
+from tests.problems import MIXED, RISKS, SAMPLES, SCALED, TABLES, tolerance
 
 compiled = pytest.mark.skipif(not AVAILABLE, reason="certeq was installed without a C compiler")
 pytestmark = [
@@ -26,20 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::certeq.UnitWarning"),
     pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning"),
 ]
-MORE = {
-    "entropic_scaled": ce.Entropic(2.0).scaled(0.3),
-    "smooth_sharp": ce.SmoothCVaR(0.01, 1e-3),
-    "smooth_normalized": ce.SmoothCVaR(0.2).scaled(3.0).normalized(),
-    "leaky_scaled": ce.LeakyCVaR(0.05).scaled(0.02),
-    "mmv4": ce.MonotoneMeanVariance(4).scaled(0.5),
-    "halves": 0.5 * ce.Entropic(0.3).scaled(2.0) + 0.5 * ce.CVaR(0.05).normalized(),
-    "cvars_and_leaky": 0.3 * ce.CVaR(0.3) + 0.3 * ce.CVaR(0.01).scaled(0.1) + 0.4 * ce.LeakyCVaR(0.1),
-    "mean_variance_cvar": (0.5 * ce.MeanVariance(1.0) + 0.5 * ce.CVaR(0.2)).scaled(3.0),
-    "quartic_cvar_smooth": 0.7 * ce.Quartic() + 0.3 * ce.CVaR(0.02) + 0.2 * ce.SmoothCVaR(0.1),
-    "evar.999": ce.EVaR(0.999),
-    "small_ball": ce.Entropic(2.0).ball(1e-9),
-}
-RISKS_HERE: dict[str, ce.Risk] = {name: entry.risk for name, entry in RISKS.items()} | MIXED | MORE
+RISKS_HERE: dict[str, ce.Risk] = {name: entry.risk for name, entry in RISKS.items()} | MIXED | SCALED
 # Beyond a few thousand losses a part of them gives the start; beyond 2,048 quantiles are found in another way.
 SIZES = (3, 511, 2049, 4097, 20_000)
 

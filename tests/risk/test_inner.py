@@ -2,7 +2,6 @@
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 
@@ -17,34 +16,6 @@ BALLS = {
     if entry.blocks and len(entry.risk.inner().cost) == 2
 }
 COHERENT = {name: entry.risk for name, entry in (RISKS | PARAMETERS).items() if entry.coherent}
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_evar_is_that_of_fifty_digits(name):
-    """Bisection on s of s ln(E exp(x/s) / alpha)."""
-    x, w = SAMPLES[name]
-    w = np.ones(len(x)) if w is None else w
-    w = w / w.sum()
-    mpmath.mp.dps = 50
-    top = mpmath.mpf(float(x[w > 0].max()))
-    pairs = [(mpmath.mpf(float(a)) - top, mpmath.mpf(float(b))) for a, b in zip(x, w, strict=True) if b > 0]
-    width = -min(a for a, _ in pairs) or mpmath.mpf(1)
-
-    def divergence(b):
-        terms = [(q * mpmath.exp(b * a), a) for a, q in pairs]
-        total = sum(e for e, _ in terms)
-        return b * sum(e * a for e, a in terms) / total - mpmath.log(total)
-
-    for alpha in (0.5, 0.05, 1e-3):
-        radius, low, high = -mpmath.log(mpmath.mpf(alpha)), mpmath.mpf(10) ** -9 / width, mpmath.mpf(10) ** 6 / width
-        truth = top
-        if divergence(high) >= radius:
-            for _ in range(120):
-                middle = mpmath.sqrt(low * high)
-                low, high = (middle, high) if divergence(middle) < radius else (low, middle)
-            truth = top + (radius + mpmath.log(sum(q * mpmath.exp(low * a) for a, q in pairs))) / low
-        found = ce.oce(x, ce.EVaR(alpha), SAMPLES[name][1])
-        assert abs(found - float(truth)) <= 1e-12 * np.ptp(x) + 8.0 * np.spacing(np.abs(x).max(), dtype=float)
 
 
 @pytest.mark.parametrize("name", COHERENT)
