@@ -84,19 +84,6 @@ def test_errors_of_huge_losses():
     assert found.stderr / 1e200 == pytest.approx(unit.stderr, rel=1e-12)
 
 
-@pytest.mark.parametrize("axis", [-1, 0, 1, None, (0, 2)])
-def test_nan_is_placed_by_the_callers_index(axis):
-    x = np.zeros((3, 4, 5))
-    x[2, 1, 3] = np.nan
-    for call in (
-        lambda: ce.oce(x, ce.CVaR(0.1), axis=axis),
-        lambda: ce.tilt(x, ce.Quartic(), axis=axis),
-        lambda: ce.ubsr(x, np.exp, 1.0, axis=axis),
-    ):
-        with pytest.raises(ValueError, match=r"NaN at index \(2, 1, 3\)"):
-            call()
-
-
 @pytest.mark.parametrize("a", [2, 2.5, 3, 4, 7])
 @pytest.mark.parametrize("n", [500, 70_000])
 def test_losses_far_below_the_unit_of_a_power_keep_their_digits(a, n):

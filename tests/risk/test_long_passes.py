@@ -1,5 +1,7 @@
 """How often long samples are read: at most seven times, whatever the sample, and the answer is the exact one."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -18,10 +20,15 @@ def in_blocks(call):
         return reads_of(call)
 
 
+def half_of(table, name):
+    """Return every other entry of a table with its number, from the first or the second on by sample."""
+    return [pair for pair in enumerate(table.items()) if (pair[0] + list(HOSTILE).index(name)) % 2 == 0]
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_at_most_seven_reads(name):
     z = HOSTILE[name]
-    for k, (label, utility) in enumerate(HARD.items()):
+    for k, (label, utility) in half_of(HARD, name):
         w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 3 == 0 else EQUAL
         found, reads = in_blocks(lambda u=utility, w=w: ce.oce(z, u, w))
         assert reads <= 7, label  # on Dask the draw is one more
@@ -44,10 +51,19 @@ def test_every_sample_in_blocks(name):
         assert t == pytest.approx(ce.threshold(x, UTILITIES[name], w), rel=1e-9, abs=1e-9 * (1.0 + np.ptp(x))), sample
 
 
+@pytest.mark.parametrize("name", ["mean", "entropic", "mean_variance", "cvar", "mean_cvar"])
+def test_closed_forms_in_blocks(name):
+    for sample, z in HOSTILE.items():
+        found, reads = in_blocks(lambda z=z: ce.oce(z, UTILITIES[name], EQUAL))
+        wanted = ce.oce(z, UTILITIES[name])
+        assert reads <= 4, sample
+        assert abs(found - wanted) <= 1e-11 * max(np.ptp(z), abs(wanted)), sample
+
+
 @pytest.mark.parametrize("name", ["normal", "lognormal", "pareto", "coin", "integers", "two_clusters", "one_far_loss"])
 def test_error_bars_take_few_reads_more(name):
     """One each for moments and dependence, and two where most of the tail lies on one value."""
-    for label, utility in HARD.items():
+    for _, (label, utility) in half_of(HARD, name):
         assert reads_of(lambda u=utility: ce.estimate(HOSTILE[name], u))[1] <= 11, label
 
 
@@ -66,8 +82,8 @@ LOSSES = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_utility_based_shortfall_reads_no_oftener(name):
     z = HOSTILE[name]
-    for k, (label, (loss, level)) in enumerate(LOSSES.items()):
-        w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 2 else EQUAL
+    for k, (label, (loss, level)) in half_of(LOSSES, name):
+        w = np.random.default_rng(4).integers(0, 4, N).astype(float) if k % 4 < 2 else EQUAL
         t, reads = in_blocks(lambda loss=loss, level=level, w=w: ce.ubsr(z, loss, level, w))
         assert reads <= 7, label
         counted = w > 0
@@ -136,3 +152,32 @@ def test_same_bits_whatever_the_threads(name, monkeypatch):
     one = ce.oce(x, UTILITIES[name])
     monkeypatch.setenv("CERTEQ_NUM_THREADS", "2")
     assert ce.oce(x, UTILITIES[name]) == one
+
+
+def test_threads_of_the_caller_and_errors_in_threads_of_the_library(monkeypatch):
+    """Rows are solved by three threads; four callers at once get the same bits, and an error in any thread."""
+    monkeypatch.setenv("CERTEQ_NUM_THREADS", "3")
+
+    armed = []
+
+    def slope(x):
+        if armed and x.min() < -1e6:
+            raise ZeroDivisionError
+        return np.exp(x)
+
+    rows = np.random.default_rng(0).normal(size=(4000, 100)).round(1)
+    for u in (ce.Quartic(), ce.utility(np.expm1, np.exp), 0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.2)):
+        wanted = [ce.oce(rows * k, u, axis=1) for k in range(1, 5)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda k, u=u: ce.oce(rows * k, u, axis=1), range(1, 5)))
+        np.testing.assert_array_equal(found, wanted)
+    broken = ce.utility(np.expm1, slope, np.exp)
+    armed.append(True)
+    for row in (0, 1700, 3999):
+        rows[row, 7] = -1e7
+        with pytest.raises(ZeroDivisionError):
+            ce.oce(rows, broken, axis=1)
+        rows[row, 7] = np.nan
+        with pytest.raises(ValueError, match=rf"NaN at index \({row}, 7\)"):
+            ce.oce(rows, ce.Quartic(), axis=1)
+        rows[row, 7] = 0.0

@@ -122,12 +122,6 @@ def test_constant_losses_of_any_size(name):
         np.testing.assert_allclose(ce.tilt(x, utility), 1 / n, rtol=1e-12)
 
 
-def test_mean_variance_is_not_monotone():
-    for risk in (ce.MeanVariance(0.5), ce.MeanVariance(0.5).ball(2.0)):
-        assert ce.oce([0.0, -10.0], risk) > ce.oce([0.0, 0.0], risk)
-    assert ce.oce([0.0, -10.0], ce.MeanVariance(0.5)) == pytest.approx(7.5)
-
-
 # -- utility-based shortfall risk --------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ def test_sum_of_mean_and_cvar_is_the_mixture_of_the_risks():
     assert ce.oce(Z, mixed) == pytest.approx(0.3 * Z.mean() + 0.7 * ce.oce(Z, ce.CVaR(0.4)), rel=1e-14)
     assert mixed == ce.Mean() * 0.3 + np.float64(0.7) * ce.CVaR(0.4)
     assert 2 * (0.5 * ce.Mean() + 0.25 * ce.Entropic(1.0)) == 1.0 * ce.Mean() + 0.5 * ce.Entropic(1.0)
+    assert ce.oce(Z, 0.5 * ce.Mean() + 0.5 * ce.Mean()) == pytest.approx(Z.mean())
     assert sum([0.5 * ce.Mean(), 0.5 * ce.CVaR(0.1)]) == 0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)
 
 
