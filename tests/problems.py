@@ -327,6 +327,7 @@ PARAMETERS: dict[str, Entry] = {
 UTILITIES: dict[str, ce.Utility] = {
     name: entry.risk for name, entry in RISKS.items() if isinstance(entry.risk, ce.Utility)
 }
+SMOOTH = {name: u for name, u in UTILITIES.items() if RISKS[name].smooth and name != "mean"}
 
 
 def with_kinks(count: int) -> ce.Utility:
