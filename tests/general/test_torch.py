@@ -156,11 +156,15 @@ def test_first_derivatives(name):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivatives(name):
-    """Of the risk, and first ones of threshold and tilt, with weights, masks and rows."""
     risk, w = RISKS[name].risk, torch.arange(8) % 4
     assert gradgradcheck(lambda x: oce(x, risk), normal(7), **NEAR)
     assert gradgradcheck(lambda x: oce(x, risk, dim=0), normal(6, 2), **NEAR)
     assert gradgradcheck(lambda x: oce(torch.where(w > 0, x, torch.nan), risk, weight=w), normal(8), **NEAR)
+
+
+@pytest.mark.parametrize("name", [name for name in TENSORS if name in {*SMOOTH, *UTILITIES}])
+def test_derivatives_of_threshold_and_tilt(name):
+    risk = RISKS[name].risk
     for function in (threshold, tilt):
         assert gradcheck(lambda x, function=function: function(x, risk), normal(7), **NEAR)
         assert gradcheck(lambda x, function=function: function(x, risk, dim=(0, 2)), normal(2, 2, 3), **NEAR)

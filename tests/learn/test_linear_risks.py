@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -62,23 +61,10 @@ def test_so_few_samples_that_the_risk_is_the_largest_loss(risk: Any, outputs: in
 
 
 @pytest.mark.parametrize("risk", [ce.HMCR(1.5, 0.1), ce.HMCR(2, 0.15), ce.HMCR(2, 0.3)], ids=repr)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_scale_at_zero_where_the_risk_is_not_always_the_largest_loss(risk: ce.HMCR, seed: int) -> None:
+@pytest.mark.parametrize("n", [60, 61, 62])
+def test_a_scale_at_zero_where_the_risk_is_not_always_the_largest_loss(risk: ce.HMCR, n: int) -> None:
     """Power p: the largest losses are so many, of one size, that the risk is theirs; or they are not."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 6))
-    y = X @ rng.normal(size=6) + rng.standard_t(4, size=60)
-    model = OCERegressor(risk).fit(X, y)
-    c, b, t = cp.Variable(6), cp.Variable(), cp.Variable()
-    tail = cp.norm(cp.pos(cp.square(X @ c + b - y) - t), risk.p) / (risk.alpha * 60 ** (1.0 / risk.p))
-    problem = cp.Problem(cp.Minimize(t + tail + cp.sum_squares(c) / 60.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        problem.solve(solver=cp.CLARABEL)
-    assert model.converged_
-    assert model.objective_ <= problem.value + SLACK * abs(problem.value)
-    assert model.objective_ - problem.value <= model.gap_ + SLACK * abs(problem.value)
-    assert model.gap_ <= 1e-8 * abs(model.objective_)
+    check(risk, risk, 0, False, n, 6)
 
 
 def test_one_sample() -> None:

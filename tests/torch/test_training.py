@@ -1,4 +1,4 @@
-"""The loss where people use it: plain PyTorch, skorch, Lightning; OCE-SG, growing batches, the memory."""
+"""Training with plain PyTorch and skorch; OCE-SG, growing batches, the memory of a loss."""
 
 import copy
 import pickle
@@ -63,35 +63,6 @@ def test_skorch():
     )
     net.fit(x.numpy(), y.numpy())
     assert net.history[-1, "train_loss"] < 0.5 * net.history[0, "train_loss"]
-
-
-def test_lightning(tmp_path):
-    lightning = pytest.importorskip("lightning")
-    x, y = toy()
-
-    class Regression(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = nn.Linear(3, 1)
-            nn.init.zeros_(self.net.weight)
-            self.criterion = OCELoss(ce.CVaR(0.2), nn.MSELoss(reduction="none"))
-            self.seen = []
-
-        def training_step(self, batch, _):
-            loss = self.criterion(self.net(batch[0]), batch[1])
-            self.seen.append(loss.item())
-            return loss
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters(), lr=0.05)
-
-    model = Regression()
-    trainer = lightning.Trainer(
-        max_epochs=15, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
-    trainer.fit(model, torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=64, num_workers=0))
-    assert model.seen[-1] < 0.5 * model.seen[0]
 
 
 class TestOCESG:
