@@ -582,32 +582,6 @@ def test_nothing_is_proved_of_a_point_that_breaks_a_row_or_a_bound(theta, kept):
 # -- quadratic utilities and squares ----------------------------------------------------------------------------------
 
 
-class Hidden(ce.MeanVariance):
-    """Mean-variance without its closed form, so that the general method solves it."""
-
-    shape = None
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"lower": -1.0, "upper": 1.0},
-        {"lower": 0.0, "upper": 0.3, "C": np.ones(8), "c": 1.0},
-        {"lower": -0.5, "upper": 1.0, "C": np.ones(8), "c": 1.0, "G": np.eye(8)[:2], "b": [0.05, 0.1]},
-        {"lower": np.r_[0.1, np.zeros(7)], "upper": np.r_[0.1, np.ones(7)], "C": np.ones(8), "c": 1.0},
-        {"C": np.ones(8), "c": 1.0},
-    ],
-)
-def test_quadratic_utilities_agree_with_the_general_method(limits):
-    rng = np.random.default_rng(3)
-    losses, linear = rng.standard_normal((300, 8)), 0.1 * rng.standard_normal(8)
-    at_once, general = (solve_exact(losses, kind(0.7), linear=linear, **limits) for kind in (ce.MeanVariance, Hidden))
-    assert at_once.status == general.status == "optimal"
-    assert at_once.value == pytest.approx(general.value, rel=1e-9)
-    assert at_once.theta == pytest.approx(general.theta, abs=1e-6)
-    assert at_once.threshold == pytest.approx(general.threshold, abs=1e-6)
-
-
 @pytest.mark.parametrize("weights", [None, np.arange(1.0, 401.0)], ids=["even", "weighted"])
 def test_every_layout_of_a_table_gives_the_same_answer(weights):
     losses = np.random.default_rng(0).standard_normal((400, 7)).astype(np.float32)

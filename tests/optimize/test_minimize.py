@@ -73,17 +73,6 @@ def test_lbfgs_takes_torch_functions_and_states_why_it_stopped():
     assert ce.minimize(SQUARED, ce.Entropic(0.3), time_limit=1e-9, **settings).status == "time limit"
 
 
-@pytest.mark.parametrize("utility", [ce.Entropic(0.5), ce.MeanVariance(0.3), ce.Quartic(), ce.CVaR(0.1)], ids=repr)
-def test_exact_and_sg_agree_on_portfolios(utility):
-    exact = ce.minimize(LinearLoss(A), utility, domain=ce.Simplex())
-    assert exact.method == "exact"
-    assert 0.0 <= exact.gap <= 1e-6
-    steps = {"batch": "full", "iterations": 2000, "step": 0.01}
-    sg = ce.minimize(LinearLoss(A), utility, domain=ce.Simplex(), method="sg", **steps)
-    assert exact.value - 1e-9 <= sg.value <= exact.value + 2e-2
-    assert sg.value - exact.value <= sg.gap + 1e-9
-
-
 def quick(theta, batch):
     return batch @ theta, batch
 

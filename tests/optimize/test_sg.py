@@ -42,17 +42,6 @@ def test_a_smooth_problem_converges_to_the_tolerance(utility):
     assert found.iterations < 20000
 
 
-@pytest.mark.parametrize("utility", [ce.CVaR(0.1), 0.5 * ce.CVaR(0.2) + 0.5 * ENTROPIC, ce.Quartic()], ids=repr)
-def test_full_batches_reach_a_small_certified_gap(utility):
-    # Where OCE has kinks one subgradient does not vanish at the minimum, so its gap stays away from 0.
-    rough = bool(utility.kinks)
-    steps = {"step": inverse_sqrt(0.3), "average": "last", "iterations": 300 if rough else 3000}
-    found = run(utility, batch="full", **steps)
-    assert 0.0 <= found.gap < (0.2 if rough else 2e-2)
-    assert found.value == pytest.approx(ce.oce(A @ found.theta, utility), rel=1e-12)
-    assert found.value - ce.minimize(LOSS, utility, domain=SIMPLEX).value <= found.gap
-
-
 @pytest.mark.parametrize("average", ["last", "mean", "weighted"])
 def test_averages_are_of_the_points_before_each_step(average):
     steps = inverse(0.5)

@@ -163,16 +163,6 @@ def own(sign=1.0, factor=1.0, samples=A):
     return {"loss": CallableLoss(lambda t, z: (sign * factor * (z @ t), sign * z)), "samples": samples}
 
 
-def late(cost, probability=0.01):
-    """Return a sampler whose parameter shows in few of its samples."""
-
-    def draw(rng, m):
-        late = rng.random((m, 2)) < [0.1, probability]
-        return [10.0, 12.0] + np.where(late, rng.exponential(cost, (m, 2)), 0.0)
-
-    return {"samples": draw, "theta0": [0.5, 0.5], "batch": 256, "iterations": 300}
-
-
 def penalized(price, start=0.5):
     """Return a loss that differs only far from the start."""
 
@@ -213,7 +203,6 @@ OTHERS = {
     "loss of a stream": (own(samples=None) | {"samples": gaussian}, own(-1.0) | {"samples": gaussian}, "loss"),
     "sampler": ({"samples": lambda r, m: r.random((m, 4))}, {"samples": lambda r, m: -r.random((m, 4))}, "samples"),
     "state of a sampler": ({"samples": Sampler(0.0)}, {"samples": Sampler(1e-6)}, "samples"),
-    "few of the samples": (late(20.0), late(2.0), "samples"),
     "loss far from the start": (penalized(0.0), penalized(20.0), "loss"),
 }  # fmt: skip
 
