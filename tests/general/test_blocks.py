@@ -23,7 +23,7 @@ X = {
     "ties": np.round(_RNG.standard_t(4, size=900)),
     "offset": 1e6 + _RNG.pareto(2.0, size=900),
 }
-WEIGHTS = {"normal": None, "ties": _RNG.integers(0, 4, 900).astype(float), "offset": _RNG.random(900)}
+WEIGHTS = {"normal": None, "ties": 1e-200 * _RNG.integers(0, 4, 900), "offset": 1e200 * _RNG.random(900)}
 CHUNKS = {"normal": 137, "ties": (0, 1, 499, 0, 400), "offset": 300}
 
 
@@ -91,7 +91,7 @@ def stored(kind, A, tmp_path):
     if kind == "table":
         return Counted(A)
     if kind == "dask":
-        return da.from_array(A, chunks=((400, 0, 900), (A.shape[1],)))
+        return da.from_array(A, chunks=((1, 0, 400, 899), (3, 1)))
     np.save(tmp_path / "A.npy", A)
     return np.load(tmp_path / "A.npy", mmap_mode="r")
 

@@ -29,11 +29,8 @@ def data(n=300, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1] + 5.0
     score = X @ [1.0, 0.1, 3.0] - 21.0
-    return (
-        X,
-        score + 0.5 * rng.standard_normal(n),
-        np.array(["no", "yes"])[(score + rng.logistic(size=n) > 0).astype(int)],
-    )
+    y = score + 0.5 * rng.standard_normal(n)
+    return X, y, np.where(score + rng.logistic(size=n) > 0, "yes", "no")
 
 
 class TestSampleLosses:

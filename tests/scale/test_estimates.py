@@ -59,18 +59,7 @@ def test_long_samples_draw_the_same_places_as_in_memory():
             assert found.tilt.chunks == z.chunks
 
 
-@pytest.mark.parametrize("name", UTILITIES)
-def test_at_most_eight_reads(name):
-    losses, weights = (np.random.default_rng(seed).standard_normal(200_000) for seed in (3, 4))
-    with dask_samples_in_blocks():
-        for w in (None, np.abs(weights)):
-            sample = as_sample(da.from_array(losses, chunks=50_000), w)
-            found = solve_table(sample, UTILITIES[name])
-            assert sample.passes <= 8
-            close(found.value, ce.oce(losses, UTILITIES[name], w))
-
-
-HOSTILE = ["coin", "sorted", "integers", "far_from_0", "half_an_atom", "clusters", "pareto"]
+HOSTILE = ["normal", "coin", "sorted", "integers", "far_from_0", "half_an_atom", "clusters", "pareto"]
 NAMES = ["cvar", "cvar.3", "mean_cvar", "entropic_cvar", "two_kinks", "quartic", "leaky", "sharp"]
 
 
@@ -80,7 +69,7 @@ def test_hard_samples(sample):
     x = hostile_samples(50_000)[sample]
     weights = np.random.default_rng(10).integers(0, 4, size=x.size).astype(float)
     with dask_samples_in_blocks():
-        for name in NAMES:
+        for name in UTILITIES if sample == "normal" else NAMES:
             utility = (UTILITIES | HARD)[name]
             for w in (None, weights):
                 lazy = as_sample(da.from_array(x, chunks=15_000), w)
@@ -92,14 +81,6 @@ def test_hard_samples(sample):
                 masses = p if short is x else np.bincount(np.searchsorted(short, x), p)
                 assert abs(found.value - ce.oce(short, utility, masses)) <= near, name
                 assert lazy.passes <= 8, name
-
-
-def test_weights_of_any_size(kept):
-    z = da.from_array(LOSSES, chunks=5_000)
-    wanted = ce.estimate(LOSSES, U, WEIGHTS)
-    for factor in (1e-200, 1e200):
-        found = ce.estimate(z, U, da.from_array(WEIGHTS * factor, chunks=5_000))
-        close([found.value, found.stderr, found.ess], [wanted.value, wanted.stderr, wanted.ess])
 
 
 def test_ubsr_and_bisection(kept):

@@ -35,15 +35,6 @@ def agree(found, known):
     assert found.gap <= 1e-9 * max(abs(found.value), 0.1)
 
 
-CHUNKS = {"one": (N, D), "uneven, some empty": ((1, 0, 599, 0, 600), (D,)), "columns too": (500, 2)}
-
-
-@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
-def test_whatever_the_chunks(chunks):
-    for name in ("entropic", "mmv2", "cvar.3", "entropic_cvar"):
-        agree(minimum(da.from_array(A, chunks=chunks), UTILITIES[name]), minimum(A, UTILITIES[name]))
-
-
 def test_kinds_of_tables_and_weights():
     lazy = da.from_array(A, chunks=(333, D))
     agree(minimum(lazy, weights=da.from_array(WEIGHTS, chunks=100)), minimum(A, weights=WEIGHTS))

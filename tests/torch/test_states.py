@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from certeq.torch import OCESG, MemoryOCELoss, OCELoss, oce
 LOSSES = torch.randn(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 # Utilities of one parameter, and the name it is registered under.
-LEARNED: dict[str, tuple[Callable[[Any], ce.Utility], str, float, float]] = {
+LEARNED: dict[str, Any] = {
     "entropic": (lambda p: ce.Entropic(p), "utility_beta", 9.0, 1.0),
     "cvar": (lambda p: ce.CVaR(p), "utility_alpha", 0.37, 0.13),
     "scaled": (lambda p: ce.Quartic().scaled(p), "utility_scale", 3.0, 0.5),
@@ -34,7 +33,7 @@ def learned(value: float) -> nn.Parameter:
 
 
 @pytest.fixture(params=list(LEARNED))
-def case(request: pytest.FixtureRequest) -> tuple[Callable[[Any], ce.Utility], str, float, float]:
+def case(request: pytest.FixtureRequest) -> Any:
     return LEARNED[request.param]
 
 
@@ -154,8 +153,7 @@ def saved_and_loaded(state: Any) -> Any:
 
 class TestMemory:
     def test_with_a_learned_parameter(self):
-        first = MemoryOCELoss(ce.Entropic(learned(9.0)), memory=8)
-        second = MemoryOCELoss(ce.Entropic(learned(1.0)), memory=8)
+        first, second = (MemoryOCELoss(ce.Entropic(learned(beta)), memory=8) for beta in (9.0, 1.0))
         for criterion in (first, second):
             criterion(LOSSES[:4])
         first.load_state_dict(copy.deepcopy(second.state_dict()), assign=True)

@@ -1,8 +1,5 @@
 """Training with plain PyTorch and skorch; OCE-SG, growing batches, the memory of a loss."""
 
-import copy
-import pickle
-
 import pytest
 import torch
 from torch import nn
@@ -16,35 +13,6 @@ def toy(n=256, seed=0):
     x = torch.randn(n, 3, generator=generator)
     noise = torch.randn(n, 1, generator=generator) * (0.1 + 0.4 * x[:, :1].abs())
     return x, x @ torch.tensor([[1.0], [-1.0], [0.5]]) + noise
-
-
-def test_copies():
-    criterion = OCELoss(ce.CVaR(0.1), nn.L1Loss(reduction="none"))
-    for twin in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
-        assert twin(torch.ones(4), torch.zeros(4)) == 1.0
-
-
-def test_lowers_the_tail_where_the_mean_does_not():
-    x, y = toy()
-    tails = {}
-    for name, criterion in {
-        "mean": nn.MSELoss(),
-        "cvar": OCELoss(ce.CVaR(0.1), nn.MSELoss(reduction="none")),
-    }.items():
-        net = nn.Linear(3, 1)
-        nn.init.zeros_(net.weight)
-        nn.init.zeros_(net.bias)
-        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=200, line_search_fn="strong_wolfe")
-
-        def closure(net=net, optimizer=optimizer, criterion=criterion):
-            optimizer.zero_grad()
-            loss = criterion(net(x), y)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-        tails[name] = oce((net(x) - y).detach() ** 2, ce.CVaR(0.1)).item()
-    assert tails["cvar"] < tails["mean"]
 
 
 def test_skorch():
@@ -94,14 +62,10 @@ class TestOCESG:
         torch.manual_seed(0)
         data = torch.randn(20000, 2, dtype=torch.float64) * torch.tensor([1.0, 2.0], dtype=torch.float64)
         theta = torch.full((2,), 0.5, dtype=torch.float64, requires_grad=True)
-
-        def simplex(p):
-            return torch.stack([(0.5 + 0.5 * (p[0] - p[1])).clamp(0, 1), (0.5 - 0.5 * (p[0] - p[1])).clamp(0, 1)])
-
-        optimizer = OCESG([theta], lr=0.2, schedule="constant", project=simplex)
+        optimizer = OCESG([theta], lr=0.2, schedule="constant", project=ce.Simplex())
         batches = GrowingBatchSampler(data, steps=400, generator=torch.Generator().manual_seed(1))
         for batch in torch.utils.data.DataLoader(data, batch_sampler=batches):
-            optimizer.zero_grad()
+            theta.grad = None
             oce(-batch @ theta, ce.Entropic(1.0)).backward()
             optimizer.step()
         assert theta.detach().tolist() == pytest.approx([0.8, 0.2], abs=0.05)
@@ -155,18 +119,6 @@ class TestMemory:
         criterion.forget()
         assert criterion.train()(torch.tensor([1.0, 3.0])) == 3.0
 
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_a_full_memory_still_holds_what_the_batch_replaces(self, dtype):
-        generator, utility = torch.Generator().manual_seed(0), ce.CVaR(0.25)
-        criterion, past = MemoryOCELoss(utility, memory=8), torch.randn(8, generator=generator, dtype=dtype)
-        criterion(past)
-        for _ in range(3):
-            batch = torch.randn(8, generator=generator, dtype=dtype)
-            t = ce.threshold(torch.cat([batch, past]).double().numpy(), utility)
-            wanted = t + (batch.double() - t).clamp(min=0).mean() / 0.25
-            assert float(criterion(batch)) == pytest.approx(float(wanted), rel=1e-6)
-            past = batch
-
     def test_float64_losses_keep_their_digits_in_the_memory(self):
         generator, utility = torch.Generator().manual_seed(0), ce.CVaR(0.3)
         batches = torch.randn(4, 64, generator=generator, dtype=torch.float64)
@@ -192,3 +144,8 @@ class TestMemory:
         criterion = MemoryOCELoss(ce.CVaR(0.5), memory=2)
         criterion(torch.arange(5.0))
         assert sorted(criterion.bank.tolist()) == [3.0, 4.0]
+
+    def test_the_memory_does_not_advise_what_it_cannot_do(self):
+        with pytest.raises(ValueError, match=r"\+inf at index 1") as error:
+            MemoryOCELoss(ce.CVaR(0.5))(torch.tensor([1.0, torch.inf]))
+        assert "allow_inf" not in str(error.value)
