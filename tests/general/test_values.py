@@ -159,7 +159,7 @@ def test_estimate(name):
     assert found.ess == pytest.approx(1.0 / np.square(found.tilt).sum(), rel=1e-9)
     low, high = found.interval(0.9)
     assert low < found.value < high
-    if name == "evar.01":  # the largest loss: no first derivative
+    if found.tilt.max() == 1.0:  # the largest loss: no first derivative
         return
     step, one = 1e-3, np.eye(len(x))
     weights = np.concatenate([1.0 + step * one, 1.0 - step * one, 1.0 - one])
@@ -187,7 +187,7 @@ def test_copies_are_equal(name):
         changed = clone(risk).set_params(**{key: 0.5 * value if value < 1.0 else value + 1.0})
         assert changed != risk
         assert risk == clone(risk)
-    if "lambda" not in repr(risk) and name not in ("two_kinks", "custom"):
+    if "lambda" not in repr(risk) and not isinstance(risk, ce.CustomUtility):
         assert pickle.loads(pickle.dumps(risk)) == risk
         if name != "distortion":
             assert eval(repr(risk), {name: getattr(ce, name) for name in ce.__all__}) == risk
@@ -238,7 +238,7 @@ def test_conjugate_anchor_and_constants(name):
     assert risk.right_slope(risk.anchor + nearby) >= 1.0 - 1e-9
     assert risk.oce_of_zero == pytest.approx(float(RISKS[name].definition(np.zeros(1), None)), abs=1e-12)
     assert risk.is_normalized == (abs(risk.oce_of_zero) < 1e-12)
-    if RISKS[name].smooth and name != "mean":  # E u''(X - t*) <= kappa for every law
+    if RISKS[name].smooth:  # E u''(X - t*) <= kappa for every law
         z = np.geomspace(1e-2, 30, 40)[:, None, None] * np.random.default_rng(5).standard_normal((40, 40, 3))
         t = ce.threshold(z, risk, axis=2)
         mean = risk.curvature(z - t[..., None]).mean(axis=2).max()
@@ -255,8 +255,6 @@ def test_threshold_is_the_smallest_minimizer_and_the_tilt_maximizes_the_dual(nam
     # The dual: the mean under the tilt less the mean of the conjugate.
     dual = q @ (x - x.max()) - p[p > 0] @ np.asarray(risk.conjugate(q[p > 0] / p[p > 0]))
     assert x.max() + dual == pytest.approx(value, abs=tolerance(x, value, 1e-10) + 1e-10)
-    if name in ("mean", "mean_variance"):
-        return
     off = 1e-9 * (1.0 + np.ptp(x)) + 16 * np.spacing(np.abs(x).max())
     assert x[p > 0].min() - risk.anchor - off <= t <= x[p > 0].max() - risk.anchor + off
     assert p @ np.asarray(risk.slope(x - t - off)) <= 1.0 + 1e-6

@@ -108,6 +108,9 @@ def test_a_mapped_file_is_read_in_order(tmp_path):
     assert on_disk == ce.estimate(x, CVAR, dependence="auto")
     assert on_disk.memory == 2.5
     assert any("depend on those before" in reason for reason in ce.estimate(x, CVAR).warnings)
+    late = np.r_[series("iid", 70_000), x]  # nothing in the part that is looked at unasked
+    assert ce.estimate(late, CVAR).warnings == ()
+    assert ce.estimate(late, CVAR, dependence="auto").memory > 1.0
 
 
 def reasons(x, dependence, utility=CVAR):
