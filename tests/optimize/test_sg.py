@@ -108,13 +108,19 @@ def test_a_loss_that_adds_to_the_gradient_keeps_its_own_product():
     assert found.theta == pytest.approx(np.full(4, 0.25), abs=0.05)
 
 
-@pytest.mark.parametrize("step", [0.1, 1e20])
-def test_a_step_far_too_long_still_ends_in_the_simplex(step):
-    table = 1e10 * np.random.default_rng(0).normal(size=(9, 3))
-    options = {"batch": "full", "iterations": 5, "average": "last"}
-    found = run(ce.MeanVariance(1.0), LinearLoss(table), step=step, **options)
-    assert found.theta.sum() == pytest.approx(1.0, abs=1e-12)
-    assert found.theta.min() >= 0.0
+@pytest.mark.parametrize(
+    "step, size, total", [(0.1, 1e10, 1.0), (1e20, 1e10, 1.0), (0.3, 1, 30.0), (0.3, 1, 0.5), (1, 1, 0.0)]
+)
+def test_steps_of_any_length_end_in_a_simplex_of_any_total(step, size, total):
+    table, domain, seen = size * np.random.default_rng(0).normal(size=(9, 5)), ce.Simplex(total), []
+    options = {"batch": "full", "iterations": 12, "average": "last", "log_every": 1}
+    run(ENTROPIC, LinearLoss(table), domain, step=step, callback=lambda at: seen.append(at.theta.copy()), **options)
+    theta = domain.start(5)
+    for found in seen:
+        theta = domain.project(theta - step * ce.tilt(table @ theta, ENTROPIC) @ table)
+        np.testing.assert_allclose(found, theta, atol=1e-9 * max(1.0, total))
+        assert found.sum() == pytest.approx(total, abs=1e-12 * max(1.0, total))
+        assert found.min() >= 0.0
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
