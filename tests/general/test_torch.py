@@ -223,12 +223,10 @@ def test_bad_losses(name, size):
             lambda: tilt(rows.bfloat16(), risk, dim=1, weight=w),
             lambda: OCELoss(risk)(x),
         ]
-        if value != torch.inf:
-            calls.append(lambda: oce(x, risk, allow_inf=True))
+        calls += [lambda: oce(x, risk, allow_inf=True)] if value != torch.inf else []
         if name in UTILITIES:
             calls += [lambda: threshold(x, risk), lambda: MemoryOCELoss(risk)(x)]
-        if name in TENSORS:
-            calls.append(lambda: as_tensors(oce, x, risk))
+        calls += [lambda: as_tensors(oce, x, risk)] if name in TENSORS else []
         for call in calls:
             with pytest.raises(ValueError, match=rf"losses holds {text} at index (1|\(0, 1\))"):
                 call()
@@ -245,7 +243,7 @@ def test_infinite_losses_that_are_allowed(name):
     if name in TENSORS:
         value.backward()
         assert not torch.isfinite(x.grad).all()  # so that a GradScaler skips the step
-    if name in TENSORS and name in UTILITIES:
+    if name in {*TENSORS} & {*UTILITIES}:
         for dim, rows in ((1, [[1.0, np.inf], [1.0, 2.0]]), (0, [[1.0, 1.0], [np.inf, 2.0]])):
             wanted = [np.inf if np.inf in row else ce.oce(row, risk) for row in rows]
             for weight in (None, torch.ones(2)):
@@ -253,6 +251,8 @@ def test_infinite_losses_that_are_allowed(name):
                 assert found.tolist() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
         found = oce(x, risk, allow_inf=True, dim=1, weight=w)
         assert found.tolist() == pytest.approx([ce.oce([1.0], risk)] * 2, rel=1e-6)
+        with forward_ad.dual_level():
+            assert oce(x.detach(), risk, allow_inf=True).item() == torch.inf
 
 
 # -- criteria ----------------------------------------------------------------------------------------------------------
@@ -265,9 +265,9 @@ def test_criterion_of_a_model(name):
     parameter = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     criterion = OCELoss(risk, base=nn.MSELoss(reduction="none"))
     criterion(parameter * x, y).backward()
-    losses = np.square(0.3 * x.numpy() - y.numpy())
-    slopes = 2.0 * (0.3 * x.numpy() - y.numpy()) * x.numpy()
-    assert float(parameter.grad) == pytest.approx(ce.tilt(losses, risk) @ slopes, rel=1e-7, abs=1e-9)
+    errors = 0.3 * x.numpy() - y.numpy()
+    losses, slope = np.square(errors), ce.tilt(np.square(errors), risk) @ (2.0 * errors * x.numpy())
+    assert float(parameter.grad) == pytest.approx(slope, rel=1e-7, abs=1e-9)
     assert float(copy.deepcopy(criterion)(0.3 * x, y)) == pytest.approx(ce.oce(losses, risk), rel=1e-12)
     weight = x.abs()
     assert criterion(0.3 * x, y, weight=weight) == oce(torch.tensor(losses), risk, weight=weight)
