@@ -168,15 +168,18 @@ def test_losses_that_meet_two_kinks_at_once_take_the_outer_slopes():
 
 
 def test_a_breakpoint_is_a_tie_to_the_bit():
-    rng = np.random.default_rng(0)
+    rng, many = np.random.default_rng(0), stairs(20)  # many kinks are counted by bisection
     for seed in range(100):
-        u, _, _ = drawn(seed)
+        u = drawn(seed)[0] if seed % 4 else many
         y = rng.normal(size=20) * 10.0 ** rng.uniform(-3, 6)
         for kink in form(u).kinks:
             t = y - kink.at
             left, right = form(u).slopes(y, t)
             assert np.all(left <= kink.left)
             assert np.all(right >= kink.right)
+            for at in (t, np.nextafter(t, -np.inf)) if u is many else ():
+                passed = (y[:, None] - form(u).kink_locations > at[:, None]).sum(axis=1)
+                np.testing.assert_array_equal(form(u).passed(y, at), passed)
 
 
 def stairs(count):
