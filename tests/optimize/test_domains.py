@@ -174,8 +174,8 @@ def test_a_larger_polyhedron_and_other_units():
 def test_gaps_have_all_their_digits():
     g, start = np.array([1.0, 1.25, 2, 3, 4, 5]), [5.0, 4, 3, 2, 1, 0]
     for domain in (Simplex(), CappedSimplex(0, 0.4), LongShort(1.3, 0.3)):
-        theta = domain.project(start)
-        assert domain.support_gap(theta, g + 2.0**40) == pytest.approx(domain.support_gap(theta, g), rel=1e-9)
+        for theta in (domain.project(start), domain.start(6)):
+            assert domain.support_gap(theta, g + 2.0**40) == pytest.approx(domain.support_gap(theta, g), rel=1e-9)
     assert Simplex().support_gap([0.5, 0.5, 0.0], [1.0, 1.0 + 1e-14, 2.0]) == pytest.approx(0.5e-14, rel=0.02)
     n = np.array([0.6, 0.8])
     tilted = -np.array([0.6 * np.cos(1e-8) - 0.8 * np.sin(1e-8), 0.8 * np.cos(1e-8) + 0.6 * np.sin(1e-8)])
