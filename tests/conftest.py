@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import certeq as ce
-from tests.problems import SMOOTH as SMOOTH
 from tests.problems import UTILITIES
 
 settings.register_profile(

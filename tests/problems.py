@@ -170,6 +170,7 @@ class Entry:
     minimized: bool = True  # by the exact method
     stochastic: bool = True  # by OCE-SG
     torch: bool = True
+    distributions: bool = True  # of scipy.stats with unbounded support: False where u grows in an unknown way
     u: Callable[[Any], Any] | None = None  # formula of a utility
     kinks: tuple[float, ...] = ()  # of a utility
 
@@ -216,6 +217,14 @@ def two_kinks(x: Any) -> Any:
     return np.where(x > 0, 3 * x, 0.5 * x) + 2.5 * np.maximum(x - 1, 0)
 
 
+def soft(x: Any) -> Any:
+    return np.logaddexp(0 * x, x) + 0.5 * np.maximum(x, 0)
+
+
+def pieces(x: Any) -> Any:
+    return np.maximum(np.maximum(0 * x, 1.5 * x - 0.1), np.maximum(5 * x - 3, 0.5 * x))
+
+
 def wang(shift: float) -> Callable[[Any], Any]:
     return lambda p: ndtr(ndtri(p) + shift)
 
@@ -238,6 +247,11 @@ RISKS: dict[str, Entry] = {
     "smooth_tau": utility(ce.SmoothCVaR(0.05, 1.0), smooth(0.05, 1.0)),
     "scaled": utility(ce.Quartic().scaled(2.0), lambda x: 8 * power(4)(x / 2)),
     "normalized": utility(ce.LeakyCVaR(0.2).normalized(), normalized(leaky(0.2), -0.4)),
+    "shifted_kink": utility(
+        (0.5 * ce.LeakyCVaR(0.1) + 0.5 * ce.CVaR(0.1)).normalized().scaled(0.37),
+        lambda x: 0.37 * normalized(lambda y: 0.5 * leaky(0.1)(y) + 0.5 * cvar(0.1)(y), -0.2)(x / LONG(0.37)),
+        (0.074,),
+    ),
     "mean_cvar": utility(
         0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05), lambda x: 0.3 * x + 0.7 * cvar(0.05)(x), (0.0,), coherent=True
     ),
@@ -248,7 +262,9 @@ RISKS: dict[str, Entry] = {
         0.5 * ce.Entropic(0.5) + 0.5 * ce.CVaR(0.2), lambda x: 0.5 * entropic(0.5)(x) + 0.5 * cvar(0.2)(x), (0.0,)
     ),
     "two_kinks": utility(ce.utility(two_kinks, name="two_kinks"), two_kinks, (0.0, 1.0)),
-    "custom": utility(ce.utility(lambda x: np.expm1(0.5 * x) / 0.5, name="custom_entropic"), entropic(0.5)),
+    "custom": utility(
+        ce.utility(lambda x: np.expm1(0.5 * x) / 0.5, name="custom_entropic"), entropic(0.5), distributions=False
+    ),
     "evar": Entry(ce.EVaR(0.2), evar_of(0.2), coherent=True),
     "evar.01": Entry(ce.EVaR(0.01), evar_of(0.01), coherent=True),  # of a short sample the largest loss
     "entropic_ball": Entry(ce.Entropic(3.0).ball(0.01), ball_of(entropic(3.0), 0.01), coherent=True),
@@ -288,6 +304,24 @@ RISKS: dict[str, Entry] = {
         ce.Mixture([0.6, 0.4], [ce.Entropic(0.5), ce.Wang(0.4)]),
         mixture_of((0.6, oce_of(entropic(0.5))), (0.4, ranks_of(wang(0.4)))),
         **SORTED,
+    ),
+}
+# Parameters near their limits, whose values alone are tested.
+PARAMETERS: dict[str, Entry] = {
+    "evar.9": Entry(ce.EVaR(0.9), evar_of(0.9), coherent=True),
+    "evar.05": Entry(ce.EVaR(0.05), evar_of(0.05), coherent=True),
+    "chi_square.01": Entry(ce.MonotoneMeanVariance(2).ball(0.01), ball_of(power(2), 0.01), coherent=True),
+    "hmcr1.5": Entry(ce.HMCR(1.5, 0.1), norm_of(1.5, 0.1), coherent=True),
+    "quartic_ball": Entry(
+        ce.Quartic().ball(0.2), ball_of(normalized(lambda x: 4 * power(4)(x), 0.25 ** (1 / 3) - 1), 0.2), coherent=True
+    ),
+    "smooth_ball.5": Entry(
+        ce.SmoothCVaR(0.2).ball(0.5), ball_of(normalized(smooth(0.2, 0.2), -0.2 * math.log(4.0)), 0.5), coherent=True
+    ),
+    "leaky_ball": Entry(ce.LeakyCVaR(0.2).ball(0.03), ball_of(normalized(leaky(0.2), -0.4), 0.03), coherent=True),
+    "soft_ball": Entry(ce.utility(soft).ball(0.05), ball_of(normalized(soft, 0.0), 0.05), coherent=True, smooth=False),
+    "pieces_ball": Entry(
+        ce.utility(pieces).ball(0.1), ball_of(normalized(pieces, 0.1), 0.1), coherent=True, smooth=False
     ),
 }
 UTILITIES: dict[str, ce.Utility] = {
@@ -343,6 +377,20 @@ MIXED: dict[str, ce.Utility] = {
 HARD: dict[str, ce.Utility] = {
     name: UTILITIES[name] for name in ("entropic_leaky", "entropic_cvar", "two_kinks", "custom", "smooth")
 } | MIXED
+# Scales, shifts and radii that test conversions between them.
+SCALED: dict[str, ce.Risk] = {
+    "entropic_scaled": ce.Entropic(2.0).scaled(0.3),
+    "smooth_sharp": ce.SmoothCVaR(0.01, 1e-3),
+    "smooth_normalized": ce.SmoothCVaR(0.2).scaled(3.0).normalized(),
+    "leaky_scaled": ce.LeakyCVaR(0.05).scaled(0.02),
+    "mmv4": ce.MonotoneMeanVariance(4).scaled(0.5),
+    "halves": 0.5 * ce.Entropic(0.3).scaled(2.0) + 0.5 * ce.CVaR(0.05).normalized(),
+    "cvars_and_leaky": 0.3 * ce.CVaR(0.3) + 0.3 * ce.CVaR(0.01).scaled(0.1) + 0.4 * ce.LeakyCVaR(0.1),
+    "mean_variance_cvar": (0.5 * ce.MeanVariance(1.0) + 0.5 * ce.CVaR(0.2)).scaled(3.0),
+    "quartic_cvar_smooth": 0.7 * ce.Quartic() + 0.3 * ce.CVaR(0.02) + 0.2 * ce.SmoothCVaR(0.1),
+    "evar.999": ce.EVaR(0.999),
+    "small_ball": ce.Entropic(2.0).ball(1e-9),
+}
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -383,7 +431,7 @@ def defined(risk: str, sample: str) -> float:
     """Return the value of a risk on a sample by its definition, in units of the largest loss if it is extreme."""
     x, w = (SAMPLES | EXTREME)[sample]
     unit = float(np.abs(x).max()) if sample in EXTREME else 1.0
-    return unit * float(RISKS[risk].definition(x / unit, w))
+    return unit * float((RISKS | PARAMETERS)[risk].definition(x / unit, w))
 
 
 def hostile_samples(n: int) -> dict[str, Vector]:
@@ -430,6 +478,9 @@ _A = np.random.default_rng(20).normal(size=(4, D))
 _C = np.random.default_rng(21).normal(size=(2, D))
 _HALF, _ODD = (np.arange(D) < 3).astype(float), (np.arange(D) % 2).astype(float)
 _BOUNDS = np.array([-1.0, 0, 0, -2, 0.1, -0.3]), np.array([1.0, 1, 0, 3, 0.2, 0.5])
+_SHORT = np.array([-1.0, -2, -3, -1, -1, -1]), np.array([0.0, 0, 0.5, 1, 2, -0.5])
+_INNER = ce.Product([ce.L1Ball(0.3, center=[0.1, -0.2]), ce.LongShort(1.3, 0.3)], [2, 2])
+_FORCED = np.array([0.1, -1, -1, -1, -1, -0.9]), np.array([0.6, 1, 1, 1, 1, -0.2])
 
 
 @dataclass(frozen=True)
@@ -448,14 +499,28 @@ SETS: dict[str, FeasibleSet] = {
     "box": FeasibleSet(ce.Box(*_BOUNDS), lambda cp, v: [v >= _BOUNDS[0], v <= _BOUNDS[1]]),
     "capped": FeasibleSet(ce.CappedSimplex(0.05, 0.4), lambda cp, v: [v >= 0.05, v <= 0.4, cp.sum(v) == 1]),
     "capped_short": FeasibleSet(ce.CappedSimplex(-0.3, 0.6), lambda cp, v: [v >= -0.3, v <= 0.6, cp.sum(v) == 1]),
-    "half_infinite": FeasibleSet(
-        ce.CappedSimplex(-np.inf, 0.4), lambda cp, v: [v <= 0.4, cp.sum(v) == 1], bounded=False
+    "capped_negative": FeasibleSet(
+        ce.CappedSimplex(*_SHORT, total=-2.0), lambda cp, v: [v >= _SHORT[0], v <= _SHORT[1], cp.sum(v) == -2]
+    ),
+    "half_infinite": FeasibleSet(ce.CappedSimplex(-np.inf, 0.4), lambda cp, v: [v <= 0.4, cp.sum(v) == 1]),
+    "hyperplane": FeasibleSet(
+        ce.CappedSimplex(-np.inf, np.inf, total=3.0), lambda cp, v: [cp.sum(v) == 3], bounded=False
+    ),
+    "mixed_infinite": FeasibleSet(
+        ce.CappedSimplex([-np.inf, 0, 0, -1, 0, 0], [1, np.inf, 1, 1, 1, 1]),
+        lambda cp, v: [v[1:] >= np.array([0, 0, -1, 0, 0]), v[[0, 2, 3, 4, 5]] <= 1, cp.sum(v) == 1],
+        bounded=False,
     ),
     "long_short": FeasibleSet(ce.LongShort(1.3, 0.3), lambda cp, v: [cp.sum(v) == 1, cp.norm1(v) <= 1.6]),
     "long_short_bounds": FeasibleSet(
         ce.LongShort(1.2, 0.4, lower=-0.2, upper=0.5),
         lambda cp, v: [v >= -0.2, v <= 0.5, cp.sum(v) == 0.8, cp.norm1(v) <= 1.6],
     ),
+    "long_short_forced": FeasibleSet(
+        ce.LongShort(1.2, 0.4, *_FORCED),
+        lambda cp, v: [v >= _FORCED[0], v <= _FORCED[1], cp.sum(v) == 0.8, cp.norm1(v) <= 1.6],
+    ),
+    "long_short_zero": FeasibleSet(ce.LongShort(1.0, 0.0), lambda cp, v: [v >= 0, cp.sum(v) == 1]),
     "ball": FeasibleSet(
         ce.Ball(0.7, center=np.arange(D) / D), lambda cp, v: [cp.norm2(v - np.arange(D) / D) <= 0.7], polyhedron=False
     ),
@@ -466,9 +531,26 @@ SETS: dict[str, FeasibleSet] = {
         ce.Product([ce.Simplex(), ce.Box(-1.0, 1.0)], sizes=[4, 2]),
         lambda cp, v: [v[:4] >= 0, cp.sum(v[:4]) == 1, v[4:] >= -1, v[4:] <= 1],
     ),
+    "nested": FeasibleSet(
+        ce.Product([ce.Box(-0.3, 0.2), _INNER], [2, 4]),
+        lambda cp, v: [
+            v[:2] >= -0.3,
+            v[:2] <= 0.2,
+            cp.norm1(v[2:4] - np.array([0.1, -0.2])) <= 0.3,
+            cp.sum(v[4:]) == 1,
+            cp.norm1(v[4:]) <= 1.6,
+        ],
+    ),
     "polyhedron": FeasibleSet(
         ce.Polyhedron(-1.0, 2.0, C=_C, c=_C @ np.full(D, 0.3), A=_A, b=_A @ np.full(D, 0.3) + 0.1),
         lambda cp, v: [v >= -1, v <= 2, _C @ v == _C @ np.full(D, 0.3), _A @ v <= _A @ np.full(D, 0.3) + 0.1],
+    ),
+    "redundant": FeasibleSet(
+        ce.Polyhedron(0.0, 1.0, C=np.outer([1.0, 2.0], np.ones(D)), c=[1.0, 2.0], A=np.vstack((_A, _A)), b=np.ones(8)),
+        lambda cp, v: [v >= 0, cp.sum(v) == 1, _A @ v <= 1],
+    ),
+    "cone": FeasibleSet(
+        ce.Polyhedron(-np.inf, np.inf, A=_A, b=np.zeros(4)), lambda cp, v: [_A @ v <= 0], bounded=False
     ),
     "groups": FeasibleSet(
         ce.Polyhedron(lower=0.0, C=np.ones((1, D)), c=[1.0], A=np.stack([_HALF, -_ODD]), b=[0.4, -0.1]),
@@ -513,6 +595,7 @@ class Problem:
     linear: Vector | None = None
 
 
+_COSTS = np.linspace(0.0, 0.01, D)
 PROBLEMS: dict[str, Problem] = {
     "mean_under_cvar": Problem("returns", ((ce.Mean(), 1.0),), limits=((ce.CVaR(0.1), 0.0235),)),
     "cvar_under_evar": Problem("returns", ((ce.CVaR(0.2), 1.0),), limits=((ce.EVaR(0.1), 0.03),)),
@@ -520,10 +603,44 @@ PROBLEMS: dict[str, Problem] = {
         "returns", ((ce.Mean(), 1.0),), limits=((ce.CVaR(0.1), 0.025), (ce.RootMeanSquare(), 0.0125))
     ),
     "two_terms": Problem("returns", ((ce.CVaR(0.1), 0.5), (ce.HMCR(2, 0.3), 2.0))),
-    "costs": Problem("returns", ((ce.CVaR(0.1), 1.0),), linear=np.linspace(0.0, 0.01, D)),
+    "costs": Problem("returns", ((ce.CVaR(0.1), 1.0),), linear=_COSTS),
     "costs_and_groups": Problem("ties", ((ce.EVaR(0.2), 1.0),), "groups", linear=np.linspace(0.0, 0.5, D)),
-    "limit_and_groups": Problem("ties", ((ce.Mean(), 1.0),), "groups", limits=((ce.CVaR(0.2), 1.6),)),
+    "limit_and_groups": Problem("ties", ((ce.Mean(), 1.0),), "groups", limits=((ce.CVaR(0.2), 1.85),)),
+    # Every utility that cones express, each over one of the sets, in a table with or without weights, ties and costs.
+    "entropic": Problem("returns", ((ce.Entropic(50.0), 1.0),), "long_short", linear=_COSTS),
+    "mean_variance": Problem("returns", ((ce.MeanVariance(25.0), 1.0),), "groups"),
+    "mmv2": Problem("ties", ((ce.MonotoneMeanVariance(2), 1.0),), "capped"),
+    "mmv3": Problem("wide", ((ce.MonotoneMeanVariance(3), 1.0),), "long_short_bounds", linear=_COSTS),
+    "quartic": Problem("ties", ((ce.Quartic(), 1.0),), "l1_ball"),
+    "cvar": Problem("twins", ((ce.CVaR(0.05), 1.0),), "capped_short"),
+    "smooth": Problem("returns", ((ce.SmoothCVaR(0.05, 0.005), 1.0),), "box"),
+    "mean_cvar": Problem("ties", ((0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05), 1.0),), "long_short_forced"),
+    "mmv_cvar": Problem("riskless", ((0.5 * ce.MonotoneMeanVariance(2) + 0.5 * ce.CVaR(0.05), 1.0),), "redundant"),
+    "smooth_cvar": Problem("twins", ((0.5 * ce.SmoothCVaR(0.05, 0.005) + 0.5 * ce.CVaR(0.05), 1.0),), "product"),
 }
+
+
+def expected(u: ce.Utility, x: Any, w: Vector) -> Any:
+    """Return E u(x) in the words of cvxpy."""
+    cp = importlib.import_module("cvxpy")
+    match u:
+        case ce.utilities.Sum():
+            return sum(weight * expected(term, x, w) for weight, term in zip(u.weights, u.terms, strict=True))
+        case ce.Mean():
+            return w @ x
+        case ce.Entropic():
+            return (w @ cp.exp(u.beta * x) - 1.0) / u.beta
+        case ce.MeanVariance():
+            return w @ x + u.beta * (w @ cp.square(x))
+        case ce.MonotoneMeanVariance():
+            return (w @ cp.power(cp.pos(x + 1.0), u.a) - 1.0) / u.a
+        case ce.Quartic():
+            return w @ cp.power(cp.pos(x + 1.0), 4) - 1.0
+        case ce.CVaR():
+            return w @ cp.pos(x) / u.alpha
+        case ce.SmoothCVaR():
+            return u.width / u.alpha * (w @ cp.logistic(x / u.width))
+    raise NotImplementedError(u)
 
 
 def cone(risk: Any, x: Any, w: Vector) -> tuple[Any, list[Any]]:
@@ -540,8 +657,10 @@ def cone(risk: Any, x: Any, w: Vector) -> tuple[Any, list[Any]]:
             return t + cp.pnorm(cp.multiply(w ** (1.0 / risk.p), cp.pos(x - t)), risk.p) / risk.alpha, []
         case ce.Mean():
             return w @ x, []
-        case ce.CVaR():
-            return t + w @ cp.pos(x - t) / risk.alpha, []
+        case ce.Entropic():
+            return cp.log_sum_exp(risk.beta * x + np.log(w)) / risk.beta, []
+        case ce.Utility():
+            return t + expected(risk, x - t, w), []
         case ce.RootMeanSquare():
             return cp.norm2(cp.multiply(np.sqrt(w), x)), []
         case ce.Mixture():

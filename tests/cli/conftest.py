@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ import pytest
 pytest.importorskip("typer", reason="the command needs the extra [cli]")
 pytest.importorskip("skfolio", reason="portfolios need the extra [portfolio]")
 
-from typer.testing import CliRunner
+from tests.command import Ended
+from tests.command import certeq as run
 
-from certeq.cli._app import app
 
-
-@pytest.fixture(scope="session")
-def prices() -> pd.DataFrame:
+def panel() -> pd.DataFrame:
+    """Return 401 daily prices of six assets."""
     rng = np.random.default_rng(7)
     days = pd.bdate_range("2020-01-01", periods=401, name="Date")
     market = rng.standard_t(5, size=(400, 1)) * 0.006
@@ -29,29 +27,35 @@ def prices() -> pd.DataFrame:
     return pd.DataFrame(levels, index=days, columns=list("ABCDEF"))
 
 
+@pytest.fixture(scope="session")
+def prices() -> pd.DataFrame:
+    return panel()
+
+
+@pytest.fixture(scope="session")
+def returns(prices: pd.DataFrame) -> pd.DataFrame:
+    return prices.pct_change().dropna()
+
+
 class Command:
-    """Runs ``certeq`` in this process; standard output and standard error apart."""
+    """Runs ``certeq`` in this process and in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __call__(self, *arguments: object, code: int = 0) -> Any:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == code, f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
-        return result
+    def __call__(self, *arguments: object, code: int = 0) -> Ended:
+        return run(*arguments, code=code)
 
     def json(self, *arguments: object) -> Any:
-        return json.loads(self(*arguments, "--json").stdout)
+        return run(*arguments, "--json").json()
 
     def refused(self, *arguments: object, code: int = 1) -> str:
-        """What the user is told when something is wrong: one line, nothing on standard output."""
-        result = self(*arguments, code=code)
-        assert result.stdout == ""
-        last = result.stderr.strip().splitlines()[-1] if code == 1 else result.stderr
+        """Return the message: one line about bad data, more about bad usage; nothing is on standard output."""
+        ended = run(*arguments, code=code)
+        assert ended.out == ""
+        last = ended.err.strip().splitlines()[-1]
         assert code != 1 or last.startswith("error: ")
-        return last
+        return last if code == 1 else " ".join(ended.err.replace("│", " ").split())
 
 
 @pytest.fixture

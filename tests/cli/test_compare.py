@@ -1,8 +1,7 @@
 """``certeq compare``: ten rows, a report, and the benchmark rows of the paper."""
 
-import json
-
 import numpy as np
+import pandas as pd
 import pytest
 
 NAMES = [
@@ -22,6 +21,7 @@ PRINTED = {
 
 
 def test_rows_of_the_paper(certeq):
+    """On the panel in skfolio's wheel, which is used without a file."""
     found = certeq.json("compare", "--no-report")
     rows = {row["name"]: row for row in found["strategies"]}
     assert list(rows) == NAMES
@@ -38,62 +38,70 @@ def test_rows_of_the_paper(certeq):
 
 def test_table_and_report(certeq, prices, csv):
     path = csv(prices)
-    result = certeq("compare", path, "--focus", "smooth-cvar")
-    for name in NAMES:
-        assert name in result.stdout
-    assert "certeq-report.html" in result.stdout
-    assert "Smooth CVaR" in (certeq.folder / "certeq-report.html").read_text()
+    said = certeq("compare", path, "--focus", "smooth-cvar").out
+    assert all(name in said for name in NAMES)
+    assert "certeq-report.html" in said
+    assert "can be told apart in CVaR 95 % at the 5 % level" in said
+    assert "Return a year" in said
+    page = (certeq.folder / "certeq-report.html").read_text()
+    assert "Smooth CVaR" in page
+    assert "Which strategies differ" in page
     certeq("compare", path)  # the first report stays
     assert (certeq.folder / "certeq-report-2.html").exists()
     assert "--force" in certeq.refused("compare", path, "--report", "certeq-report.html")
-    said = certeq("compare", csv(prices), "--no-report").stdout
-    assert "Return a year" in said  # as everywhere
-    assert "95%" not in said
+    assert certeq.json("compare", path, "--report", "c.html")["report"] == "c.html"
 
 
 def test_says_which_strategies_differ(certeq, prices, csv):
-    path = csv(prices)
-    found = certeq.json("compare", path, "--no-report")
+    found = certeq.json("compare", csv(prices), "--no-report")
     pairs, count = found["cvar_differences"], sum("weights" in row for row in found["strategies"])
     assert len(pairs) == count * (count - 1) // 2 > 20
     assert all(pair["difference"] >= 0 for pair in pairs)
     assert all(pair["pvalue"] <= pair["adjusted_pvalue"] <= 1 for pair in pairs)
-    said = certeq("compare", path).stdout
-    assert "can be told apart in CVaR 95 % at the 5 % level" in said
     assert found["why_not_compared"] == ""
-    assert "Which strategies differ" in (certeq.folder / "certeq-report.html").read_text()
 
 
 def test_too_few_returns_to_compare_strategies_are_told(certeq, prices, csv):
     path = csv(prices[:90])
-    found = certeq.json("compare", path, "--no-report")
+    found = certeq.json("compare", path)
     assert found["cvar_differences"] == []
     assert found["why_not_compared"].startswith("Strategies are not compared in CVaR 95 %: that takes at least ")
-    assert found["why_not_compared"] in certeq("compare", path, "--no-report").stderr
-    certeq("compare", path)
+    assert found["why_not_compared"] in certeq("compare", path, "--no-report").err
     assert "Strategies are not compared in CVaR" in (certeq.folder / "certeq-report.html").read_text()
 
 
-def test_json_is_all_there_is_on_standard_output(certeq, prices, csv):
-    result = certeq("compare", csv(prices), "--json", "--report", "c.html")
-    assert json.loads(result.stdout)["report"] == "c.html"
+def test_unreliable_intervals_are_warned_of_in_both_modes(certeq, csv):
+    table = 1.005 + 0.04 * np.random.default_rng(5).standard_t(6, size=(260, 3)).clip(-5, 5)
+    dates = pd.date_range("2000-01-31", periods=260, freq="ME", name="Date")
+    path = csv(pd.DataFrame(table.cumprod(axis=0), dates, list("ABC")))
+    asked = certeq("compare", path, "--no-report", "--json")
+    found = asked.json()
+    names = [row["name"] for row in found["strategies"]]
+    assert found["warnings"]
+    assert all(any(name in text.partition(": ")[0] for name in names) for text in found["warnings"])
+    for each in (certeq("compare", path, "--no-report"), asked):
+        told = [line for line in each.err.splitlines() if line.startswith("warning: ")]
+        assert any(line.startswith("warning: unreliable intervals (") and "CVaR 95 %" in line for line in told)
+        assert not any(line.startswith(("warning: Only", "warning: The losses")) for line in told)
 
 
-def test_a_strategy_that_fails_leaves_the_others(certeq, prices, csv, monkeypatch):
-    from certeq.cli import _compare
+def test_strategies_that_fail_leave_the_others(certeq, prices, csv):
+    """A power of 1e300 leaves the floating-point numbers; no asset earns enough for a Sharpe ratio to maximize."""
+    options = ("--also", "hmcr p=1e300", "--focus", "hmcr", "--no-report")
+    result = certeq("compare", csv(prices[:150], "short.csv"), *options)
+    assert "Higher-moment risk failed; the report looks at CVaR instead" in result.err
+    assert "n/a" in result.out
+    rows = certeq.json("compare", csv(prices))["strategies"]
+    assert [row["name"] for row in rows if row["failure"]] == ["Maximum Sharpe"]
+    assert "Cannot optimize" in (certeq.folder / "certeq-report.html").read_text()
 
-    def fragile(name, *more, **settings):
-        if name in {"CVaR", "Hierarchical risk parity (HRP)"}:
-            raise _compare.BadData("no [luck]")
-        return genuine(name, *more, **settings)
 
-    genuine = _compare.fitted
-    monkeypatch.setattr(_compare, "fitted", fragile)
-    result = certeq("compare", csv(prices))
-    assert "CVaR failed; the report looks at Entropic instead" in result.stderr
-    assert "Hierarchical risk parity (HRP) failed: no [luck]" in result.stderr
-    assert "n/a" in result.stdout
-    assert "no [luck]" in (certeq.folder / "certeq-report.html").read_text()
+def test_strategies_can_be_added(certeq, prices, csv):
+    arguments = ["--also", "evar", "--also", "wang shift=1", "--also", "0.5 cvar alpha=0.1 + 0.5 wang shift=0.5"]
+    found = certeq.json("compare", csv(prices), *arguments, "--focus", "wang", "--no-report")
+    assert [row["name"] for row in found["strategies"]][7:10] == ["EVaR", "Wang", "Mixture"]
+    assert found["strategies"][8]["utility"] == "Wang(shift=1.0)"
+    assert not any(row["failure"] for row in found["strategies"][:10])
 
 
 def test_cash_is_held(certeq, prices, csv):
@@ -102,30 +110,6 @@ def test_cash_is_held(certeq, prices, csv):
     assert rows["CVaR"]["weights"]["cash"] > 0.9
 
 
-def test_refusals(certeq, prices, csv):
-    path = csv(prices)
-    assert "at least 0.1667" in certeq.refused("compare", path, "--max-weight", "0.1", "--no-report")
-    assert "did you mean 'quartic'" in certeq.refused("compare", path, "--focus", "quartik", code=2)
-    certeq.refused("compare", path, "--report", "a.html", "--no-report", code=2)
-    assert "too few" in certeq.refused("compare", csv(prices.iloc[:12]), "--no-report", "--test-size", "0.5")
-
-
-def test_a_default_report_that_cannot_be_written_is_told_before_the_work(certeq, prices, csv, monkeypatch):
-    path = csv(prices)
+def test_a_default_report_that_cannot_be_written_is_told_before_the_work(certeq):
     (certeq.folder / "certeq-report.html").mkdir()
-    assert "certeq-report.html" in certeq.refused("compare", path, "--force")
-    monkeypatch.setattr("certeq.cli._compare.load_panel", lambda *a, **b: pytest.fail("the work was begun"))
-    certeq.refused("compare", path, "--force")
-
-
-def test_names_of_files_do_not_talk_to_the_terminal(certeq, prices, csv):
-    path = csv(prices).rename(certeq.folder / "a\x1b[31m\u202eb.csv")
-    said = certeq("compare", path, "--no-report")
-    assert "\x1b" not in said.stdout + said.stderr
-    assert "\u202e" not in said.stdout + said.stderr
-
-
-def test_no_advice_of_an_option_that_is_not_there(certeq, prices, csv):
-    said = certeq("compare", csv(np.exp(np.log(prices) * 1e-3)), "--no-report")
-    assert "hardly sees" in said.stderr
-    assert "--scale" not in said.stderr
+    assert "certeq-report.html" in certeq.refused("compare", "missing.csv", "--force")

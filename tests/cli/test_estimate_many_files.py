@@ -1,7 +1,5 @@
 """``certeq estimate`` on folders and patterns: the numbers of one long column."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,11 +36,11 @@ def test_csv_and_units(certeq, tmp_path):
     for i, part in enumerate(np.array_split(LOSSES, 3)):
         pd.DataFrame({"loss": part, "other": part}).to_csv(tmp_path / f"{i}.csv", index=False, sep=";")
     result = certeq("estimate", tmp_path / "*.csv", "-c", "loss", "-u", "quartic", "--json")
-    assert f"{ce.oce(LOSSES, ce.Quartic()):.6g}"[:6] in result.stdout
-    assert "their standard deviation is" in result.stderr
+    assert result.json()["oce"] == pytest.approx(ce.oce(LOSSES, ce.Quartic()), rel=1e-12)
+    assert "their standard deviation is" in result.err
 
 
-def test_what_is_wrong_is_said_in_one_line(certeq, folder, tmp_path):
+def test_refusals_name_the_file(certeq, folder, tmp_path):
     assert "no column 'los'. Did you mean 'loss'?" in certeq.refused("estimate", folder, "-c", "los")
     assert "no file has such a name" in certeq.refused("estimate", tmp_path / "*.pq", "-c", "loss")
     said = certeq.refused("estimate", folder, "-c", "name")
@@ -50,7 +48,7 @@ def test_what_is_wrong_is_said_in_one_line(certeq, folder, tmp_path):
     bad = pd.DataFrame({"loss": [1.0, np.nan], "name": "a"})
     bad.to_parquet(folder / "part-9.parquet")
     said = certeq.refused("estimate", folder, "-c", "loss")
-    assert "part-9.parquet: column 'loss' is empty in row 2" in said  # the file, not a partition nobody made
+    assert "part-9.parquet: column 'loss' is empty in row 2" in said
     bad.to_csv(folder / "more.csv")
     assert "both CSV and Parquet" in certeq.refused("estimate", folder, "-c", "loss")
 
@@ -64,7 +62,7 @@ def written(folder, cells, heading="id;loss"):
 
 
 def test_numbers_as_people_write_them(certeq, tmp_path):
-    """A folder is read as one file is: decimal commas, thousands, signs; asked for where they do not tell."""
+    """A folder is read like one file: decimal commas, thousands, signs."""
     losses = (1000.0 * LOSSES[:900]).round(2)
     wanted = ce.oce(losses, ce.CVaR(0.05))
     european = [f"{loss:,.2f}".translate(str.maketrans(",.", ".,")) for loss in losses]
@@ -72,9 +70,9 @@ def test_numbers_as_people_write_them(certeq, tmp_path):
     assert "'loss' may be numbers as well; say which" in certeq.refused("estimate", folder)
     for more in ((), ("--decimal", ",")):
         result = certeq("estimate", folder, "-c", "loss", "--json", *more)
-        assert json.loads(result.stdout)["oce"] == pytest.approx(wanted, rel=1e-14)
-        assert ("numbers have a decimal comma" in result.stderr) == (not more)
-        assert "Insufficient" not in result.stderr  # what Dask says of its own ways
+        assert result.json()["oce"] == pytest.approx(wanted, rel=1e-14)
+        assert ("numbers have a decimal comma" in result.err) == (not more)
+        assert "Insufficient" not in result.err  # a warning of Dask
     american = written(tmp_path / "signs", [f'"${loss:,.2f}"' for loss in losses], "loss")
     assert certeq.json("estimate", american)["oce"] == pytest.approx(wanted, rel=1e-14)
     either = written(tmp_path / "either", [f"{1 + k % 9},{100 + k % 800}" for k in range(90)])
@@ -83,7 +81,7 @@ def test_numbers_as_people_write_them(certeq, tmp_path):
     assert certeq.json("estimate", either, "-c", "loss", "--decimal", ".")["oce"] == ce.oce(whole, ce.CVaR(0.05))
 
 
-def test_cells_of_many_files_that_are_no_numbers_are_refused_by_the_file(certeq, tmp_path):
+def test_cells_that_are_no_numbers(certeq, tmp_path):
     folder = written(tmp_path / "parts", [f"{k},5" for k in range(89)] + ["12.55"])
     assert "2.csv: column 'loss' holds '12.55' in row 30" in certeq.refused("estimate", folder, "-c", "loss")
     mixed = written(tmp_path / "mixed", ["1.5"] * 60 + ['"1,5"'] * 30, "loss")
@@ -100,9 +98,5 @@ def test_a_cluster_by_its_address(certeq, folder):
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         found = certeq.json("estimate", folder / "*.parquet", "-c", "loss", "--cluster", cluster.scheduler_address)
     assert found["oce"] == pytest.approx(ce.oce(LOSSES, ce.CVaR(0.05)), rel=1e-12)
-
-
-@pytest.mark.slow
-def test_no_cluster_at_the_address(certeq, folder):
     said = certeq.refused("estimate", folder, "-c", "loss", "--cluster", "tcp://127.0.0.1:9")
     assert "no Dask scheduler answers there" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -49,17 +50,7 @@ def dead_links(folder: Path) -> list[str]:
 
 def outside_resources(folder: Path) -> list[str]:
     """Scripts, styles and pictures a page would fetch from other sites."""
-    found = []
-    for path in sorted(folder.rglob("*.html")):
-        if "_static" in path.parts:
-            continue
-        text = path.read_text(encoding="utf-8")
-        for opening in (
-            '<script src="http',
-            '<img src="http',
-            'rel="stylesheet" href="http',
-            '<script defer src="http',
-        ):
-            if opening in text:
-                found.append(f"{path.relative_to(folder)}: {opening}")
-    return found
+    fetched = re.compile(r'<script (?:defer )?src="http|<img src="http|rel="stylesheet" href="http')
+    pages = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]
+    found = {path: fetched.search(path.read_text(encoding="utf-8")) for path in pages}
+    return [f"{path.relative_to(folder)}: {match[0]}" for path, match in found.items() if match]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,19 +17,24 @@ import certeq as ce
 N = 64
 RETURNS = np.random.default_rng(5).standard_t(5, size=N)
 LOSSES = -RETURNS
+WEIGHTS = np.random.default_rng(2).dirichlet(np.ones(N))
+NORMAL = np.random.default_rng(1).standard_normal(101)  # 0.9 * (101 - 1) is whole
+MMV = ce.MonotoneMeanVariance(2)
 
 
-def ball(x, utility, radius, widest=1e3):
-    """The worst case within a divergence of ``radius``: one more minimization, over the scale."""
-
-    def price(log_s):
-        s = float(np.exp(log_s))
-        return s * radius + ce.oce(x, utility.scaled(s))
-
-    return minimize_scalar(price, bounds=(-12, np.log(widest)), method="bounded", options={"xatol": 1e-9}).fun
+def library(name: str) -> Any:
+    """Return a module, or skip the test where it is not installed."""
+    return pytest.importorskip(name, reason=f"{name} is no dependency of the tests")
 
 
-def kl_cvar(size, reg):
+def minimum(price: Any, low: float, high: float) -> float:
+    """Return the minimum of a function of the logarithm of a positive number."""
+    found = minimize_scalar(lambda log_s: price(math.exp(log_s)), bounds=(low, high), method="bounded",
+                            options={"xatol": 1e-9})  # fmt: skip
+    return float(found.fun)
+
+
+def kl_cvar(size: float, reg: float) -> ce.Utility:
     """Relative entropy at price ``reg``, weights capped at 1/size."""
     bound = reg * np.log(1 / size)
     return ce.utility(
@@ -37,261 +44,169 @@ def kl_cvar(size, reg):
     )
 
 
-class TestSkfolio:
-    measures = pytest.importorskip("skfolio.measures")
+def worst(*, price: tuple[str, float] | None = None, **limits: float) -> float:
+    """Return the largest mean loss under probabilities near to equal ones, by a conic solver.
 
-    @pytest.mark.parametrize("beta", [0.9, 0.95])
-    def test_cvar_beta_is_one_minus_alpha(self, beta):
-        assert ce.oce(-RETURNS, ce.CVaR(1 - beta)) == pytest.approx(self.measures.cvar(RETURNS, beta), abs=1e-12)
-
-    def test_value_at_risk_is_the_threshold(self):
-        beta = 0.9  # 6.4 samples in the tail
-        theirs = self.measures.value_at_risk(RETURNS, beta)
-        assert ce.threshold(-RETURNS, ce.CVaR(1 - beta)) == pytest.approx(theirs, abs=1e-12)
-
-    @pytest.mark.parametrize("theta, beta", [(1.0, 0.95), (0.7, 0.8)])
-    def test_entropic_theta_is_one_over_beta_and_beta_a_constant(self, theta, beta):
-        ours = ce.oce(-RETURNS, ce.Entropic(1 / theta)) - theta * math.log(1 - beta)
-        assert ours == pytest.approx(self.measures.entropic_risk_measure(RETURNS, theta, beta), abs=1e-12)
-
-    def test_evar_is_a_ball_of_relative_entropy(self):
-        ours = ce.oce(-RETURNS, ce.EVaR(0.1))
-        assert ours == pytest.approx(ball(-RETURNS, ce.Entropic(1.0), math.log(1 / 0.1)), abs=1e-9)
-        assert ours == pytest.approx(self.measures.evar(RETURNS, 0.9), abs=1e-7)
+    ``price`` is a divergence and what it costs; ``limits`` are of the largest probability times n, the divergences of
+    chi-square and Kullback and Leibler, and the total variation.
+    """
+    cp = library("cvxpy")
+    p = cp.Variable(N, nonneg=True)
+    found = {
+        "largest": cp.max(N * p),
+        "chi2": cp.sum_squares(N * p - 1) / (2 * N),
+        "kl": math.log(N) - cp.sum(cp.entr(p)),
+        "tv": 0.5 * cp.norm1(p - 1 / N),
+    }
+    gain = LOSSES @ p - (0.0 if price is None else price[1] * found[price[0]])
+    rules = [cp.sum(p) == 1, *(found[name] <= limit for name, limit in limits.items())]
+    return cp.Problem(cp.Maximize(gain), rules).solve(solver=cp.CLARABEL)
 
 
-class TestSkfolioOptimizers:
-    optimization = pytest.importorskip("skfolio.optimization")
+def skfolio(name: str, *arguments: float) -> Any:
+    return getattr(library("skfolio.measures"), name)(RETURNS, *arguments)
+
+
+def riskfolio(name: str, *arguments: float) -> Any:
+    return getattr(library("riskfolio").RiskFunctions, name)(*arguments)
+
+
+def pfhedge(name: str, *arguments: float) -> float:
+    """A function of pfhedge, which asks for NumPy 1 and is installed on its own."""
+    function = getattr(library("pfhedge.nn").functional, name)
+    return function(library("torch").tensor(RETURNS), *arguments).item()
+
+
+def evar_by_definition(alpha: float) -> float:
+    """EVaR_Hist of Riskfolio-Lib: the minimum over z of z ln(M(1/z)/alpha), M the moment generating function."""
+    return minimum(lambda z: z * (logsumexp(LOSSES / z) - math.log(N * alpha)), -9.0, 6.0)
+
+
+# Name: (what certeq gives, what the other library gives, tolerance).
+CONVERSIONS: dict[str, tuple[Any, Any, float]] = {
+    "skfolio: cvar": (ce.CVaR(0.1), lambda: skfolio("cvar", 0.9), 1e-12),
+    "skfolio: cvar 95%": (ce.CVaR(0.05), lambda: skfolio("cvar", 0.95), 1e-12),
+    "skfolio: value at risk": (
+        lambda: ce.threshold(LOSSES, ce.CVaR(0.1)), lambda: skfolio("value_at_risk", 0.9), 1e-12,
+    ),
+    "skfolio: entropic": (
+        lambda: ce.oce(LOSSES, ce.Entropic(1 / 0.7)) - 0.7 * math.log(0.2),
+        lambda: skfolio("entropic_risk_measure", 0.7, 0.8), 1e-12,
+    ),
+    "skfolio: evar": (ce.EVaR(0.1), lambda: skfolio("evar", 0.9), 1e-7),
+    "evar as a ball": (
+        ce.EVaR(0.1),
+        lambda: minimum(lambda s: s * math.log(10.0) + ce.oce(LOSSES, ce.Entropic(1.0).scaled(s)), -12.0, 7.0), 1e-9,
+    ),
+    "Riskfolio: cvar": (ce.CVaR(0.05), lambda: riskfolio("CVaR_Hist", RETURNS, 0.05), 1e-12),
+    "Riskfolio: evar": (ce.EVaR(0.3), lambda: riskfolio("EVaR_Hist", RETURNS, 0.3)[0], 1e-6),
+    "Riskfolio: entropic": (
+        lambda: ce.oce(LOSSES, ce.Entropic(1 / 0.7)) - 0.7 * math.log(0.1),
+        lambda: riskfolio("Entropic_RM", RETURNS[:, None], 0.7, 0.1), 1e-10,
+    ),
+    "Riskfolio: evar by definition": (ce.EVaR(0.05), lambda: evar_by_definition(0.05), 1e-9),
+    "Riskfolio: larger evar by definition": (ce.EVaR(0.3), lambda: evar_by_definition(0.3), 1e-9),
+    "pfhedge: entropic": (ce.Entropic(0.5), lambda: pfhedge("entropic_risk_measure", 0.5), 1e-12),
+    "pfhedge: entropic loss": (
+        lambda: math.exp(0.5 * ce.oce(LOSSES, ce.Entropic(0.5))),
+        lambda: library("pfhedge.nn").EntropicLoss(0.5)(library("torch").tensor(RETURNS)).item(), 1e-11,
+    ),
+    "pfhedge: expected shortfall, rounded up": (
+        ce.CVaR(math.ceil(0.05 * N) / N), lambda: pfhedge("expected_shortfall", 0.05), 1e-12,
+    ),
+    "pfhedge: quadratic cvar": (
+        lambda: ce.oce(LOSSES, MMV.scaled(1 / 20)) - 1 / 40, lambda: pfhedge("quadratic_cvar", 10.0), 1e-9,
+    ),
+    "sqwash: superquantile": (
+        lambda: ce.oce(NORMAL, ce.CVaR(0.1)),
+        lambda: library("sqwash").reduce_superquantile(library("torch").tensor(NORMAL), 0.1).item(), 1e-6,
+    ),
+    # fast-dro and dro by their published definitions
+    "fast-dro: cvar": (ce.CVaR(0.1), lambda: worst(largest=10.0), 1e-6),
+    "fast-dro: cvar with entropy": (kl_cvar(0.1, 0.1), lambda: worst(largest=10.0, price=("kl", 0.1)), 1e-5),
+    "fast-dro: cvar with more entropy": (kl_cvar(0.1, 1.0), lambda: worst(largest=10.0, price=("kl", 1.0)), 1e-5),
+    "fast-dro: chi-square penalty": (MMV.scaled(0.3), lambda: worst(price=("chi2", 0.3)), 1e-6),
+    "fast-dro: chi-square ball": (MMV.ball(1.0), lambda: worst(chi2=1.0), 1e-5),
+    "dro: kl": (ce.Entropic(1.0).ball(0.4), lambda: worst(kl=0.4), 1e-6),
+    "dro: kl is evar": (ce.Entropic(1.0).ball(0.4), lambda: ce.oce(LOSSES, ce.EVaR(math.exp(-0.4))), 1e-13),
+    "dro: chi2": (MMV.ball(0.2), lambda: worst(chi2=0.2), 1e-6),
+    "dro: cvar": (ce.CVaR(0.4), lambda: worst(largest=2.5), 1e-6),
+    "dro: total variation": (ce.Mixture([0.3, 0.7], [ce.CVaR(0.3), ce.CVaR(1.0 / N)]), lambda: worst(tv=0.7), 1e-6),
+    "cvxpy: log_sum_exp": (
+        lambda: 0.8 * ce.oce(LOSSES, ce.Entropic(0.8)) + math.log(N),
+        lambda: library("cvxpy").log_sum_exp(0.8 * LOSSES).value, 1e-12,
+    ),
+    "cvxpy: sum_largest": (
+        lambda: 7 * ce.oce(LOSSES, ce.CVaR(7 / N)), lambda: library("cvxpy").sum_largest(LOSSES, 7).value, 1e-12,
+    ),
+    "SciPy: logsumexp": (
+        lambda: ce.oce(LOSSES, ce.Entropic(1.0), weights=WEIGHTS), lambda: logsumexp(LOSSES, b=WEIGHTS), 1e-12,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_the_same_number(name):
+    ours, theirs, tolerance = CONVERSIONS[name]
+    found = ce.oce(LOSSES, ours) if isinstance(ours, ce.Risk) else ours()
+    assert found == pytest.approx(float(theirs()), abs=tolerance)
+
+
+def test_pfhedge_oce_with_its_w_optimized():
+    """Their v takes gains and is concave; ours takes losses and is convex: u(x) = -v(-x)."""
+    torch = library("torch")
+    measure = library("pfhedge.nn.modules.loss").OCE(lambda x: 1 - torch.exp(-x))
+
+    def at(w):
+        measure.w.data.fill_(w)
+        return measure(torch.tensor(RETURNS)).item()
+
+    theirs = minimize_scalar(at, bounds=(-10, 10), method="bounded", options={"xatol": 1e-8}).fun
+    ours = ce.oce(LOSSES, ce.utility(lambda x: -(1 - np.exp(x))))
+    assert ours == pytest.approx(theirs, abs=1e-6)
+    assert ours <= theirs + 1e-6  # a t left to the optimizer is never better than the solved one
+
+
+def test_skfolio_optimizers():
+    optimization, RiskMeasure = library("skfolio.optimization"), library("skfolio").RiskMeasure
+    portfolio = library("certeq.portfolio")
     X = np.random.default_rng(0).normal([0.0005, 0.0008, 0.001], [0.01, 0.015, 0.02], size=(800, 3))
-
-    def test_mean_risk_cvar(self):
-        from skfolio import RiskMeasure
-
-        from certeq.portfolio import MinimumOCE, portfolio_oce
-
-        theirs = self.optimization.MeanRisk(risk_measure=RiskMeasure.CVAR, cvar_beta=0.95).fit(self.X)
-        ours = MinimumOCE(ce.CVaR(0.05)).fit(self.X)
-        assert ours.risk_ == pytest.approx(portfolio_oce(theirs.predict(self.X), ce.CVaR(0.05)), abs=1e-7)
-
-    def test_mean_risk_variance(self):
-        from skfolio import RiskMeasure
-
-        from certeq.portfolio import MinimumOCE
-
-        g, n = 4.0, len(self.X)
-        theirs = self.optimization.MeanRisk(
-            risk_measure=RiskMeasure.VARIANCE,
-            objective_function=self.optimization.ObjectiveFunction.MAXIMIZE_UTILITY,
-            risk_aversion=g,
-        ).fit(self.X)
-        utility = ce.MeanVariance(g * n / (n - 1))  # their variance divides by n - 1
-        ours = MinimumOCE(utility).fit(self.X)
-        assert ours.weights_ == pytest.approx(theirs.weights_, abs=1e-3)
-        excess = ce.oce(-self.X @ theirs.weights_, utility) - ours.objective_
-        assert -1e-12 <= excess < 1e-9  # the same minimum, to their solver's tolerance
+    theirs = optimization.MeanRisk(risk_measure=RiskMeasure.CVAR, cvar_beta=0.95).fit(X)
+    ours = portfolio.MinimumOCE(ce.CVaR(0.05)).fit(X)
+    assert ours.risk_ == pytest.approx(portfolio.portfolio_oce(theirs.predict(X), ce.CVaR(0.05)), abs=1e-7)
+    theirs = optimization.MeanRisk(
+        risk_measure=RiskMeasure.VARIANCE,
+        objective_function=optimization.ObjectiveFunction.MAXIMIZE_UTILITY,
+        risk_aversion=4.0,
+    ).fit(X)
+    utility = ce.MeanVariance(4.0 * 800 / 799)  # their variance divides by n - 1
+    ours = portfolio.MinimumOCE(utility).fit(X)
+    assert ours.weights_ == pytest.approx(theirs.weights_, abs=1e-3)
+    excess = ce.oce(-X @ theirs.weights_, utility) - ours.objective_
+    assert -1e-12 <= excess < 1e-9  # the same minimum, to their solver's tolerance
 
 
-class TestRiskfolio:
-    @pytest.fixture
-    def functions(self):
-        return pytest.importorskip("riskfolio", reason="riskfolio-lib is an extra of the benchmarks").RiskFunctions
-
-    def test_cvar(self, functions):
-        assert ce.oce(-RETURNS, ce.CVaR(0.05)) == pytest.approx(float(functions.CVaR_Hist(RETURNS, 0.05)), abs=1e-12)
-
-    @pytest.mark.parametrize("alpha", [0.05, 0.3])
-    def test_evar(self, functions, alpha):
-        theirs, _ = functions.EVaR_Hist(RETURNS, alpha)
-        assert ce.oce(-RETURNS, ce.EVaR(alpha)) == pytest.approx(float(theirs), abs=1e-6)
-
-    def test_entropic(self, functions):
-        z, alpha = 0.7, 0.1
-        ours = ce.oce(-RETURNS, ce.Entropic(1 / z)) - z * math.log(alpha)
-        assert ours == pytest.approx(float(functions.Entropic_RM(RETURNS[:, None], z, alpha)), abs=1e-10)
-
-
-@pytest.mark.parametrize("alpha", [0.05, 0.3])
-def test_riskfolio_evar_by_its_published_definition(alpha):
-    """EVaR_Hist: the minimum over z of z ln(M(1/z)/alpha), M the moment generating function of the losses."""
-    price = lambda log_z: math.exp(log_z) * (logsumexp(-RETURNS / math.exp(log_z)) - math.log(RETURNS.size * alpha))
-    theirs = minimize_scalar(price, bounds=(-9.0, 6.0), method="bounded", options={"xatol": 1e-9}).fun
-    assert ce.oce(-RETURNS, ce.EVaR(alpha)) == pytest.approx(theirs, abs=1e-9)
-
-
-class TestPfhedge:
-    @property
-    def nn(self):
-        return pytest.importorskip("pfhedge.nn", reason="pfhedge asks for NumPy 1 and is installed on its own")
-
-    @property
-    def torch(self):
-        return pytest.importorskip("torch")
-
-    @property
-    def returns(self):
-        return self.torch.tensor(RETURNS)
-
-    @pytest.mark.parametrize("a", [0.5, 1.0])
-    def test_entropic(self, a):
-        theirs = self.nn.functional.entropic_risk_measure(self.returns, a).item()
-        assert ce.oce(-RETURNS, ce.Entropic(a)) == pytest.approx(theirs, abs=1e-12)
-        loss = self.nn.EntropicLoss(a)(self.returns).item()
-        assert math.exp(a * ce.oce(-RETURNS, ce.Entropic(a))) == pytest.approx(loss, rel=1e-12)
-
-    @pytest.mark.parametrize("p", [0.05, 0.25])
-    def test_expected_shortfall_rounds_up(self, p):
-        theirs = self.nn.functional.expected_shortfall(self.returns, p).item()
-        assert ce.oce(-RETURNS, ce.CVaR(math.ceil(p * N) / N)) == pytest.approx(theirs, abs=1e-12)
-
-    @pytest.mark.parametrize("lam", [1.0, 10.0])
-    def test_quadratic_cvar(self, lam):
-        theirs = self.nn.functional.quadratic_cvar(self.returns, lam).item()
-        ours = ce.oce(-RETURNS, ce.MonotoneMeanVariance(2).scaled(1 / (2 * lam))) - 1 / (4 * lam)
-        assert ours == pytest.approx(theirs, abs=1e-9)
-
-    def test_oce_with_its_w_optimized(self):
-        # Their v takes gains and is concave; ours takes losses and is convex: u(x) = -v(-x).
-        def v(x):
-            return 1 - self.torch.exp(-x)
-
-        measure = pytest.importorskip("pfhedge.nn.modules.loss").OCE(v)
-
-        def at(w):
-            measure.w.data.fill_(w)
-            return measure(self.returns).item()
-
-        theirs = minimize_scalar(at, bounds=(-10, 10), method="bounded", options={"xatol": 1e-8}).fun
-        ours = ce.oce(-RETURNS, ce.utility(lambda x: -(1 - np.exp(x))))
-        assert ours == pytest.approx(theirs, abs=1e-6)
-        assert ours <= theirs + 1e-6  # a t left to the optimizer is never better than the solved one
-
-
-class TestSqwash:
-    def test_superquantile(self):
-        sqwash, torch = pytest.importorskip("sqwash"), pytest.importorskip("torch")
-        x = torch.tensor(np.random.default_rng(1).standard_normal(101))  # 0.9 * (101 - 1) is whole
-        theirs = sqwash.reduce_superquantile(x, 0.1).item()
-        assert ce.oce(x.numpy(), ce.CVaR(0.1)) == pytest.approx(theirs, abs=1e-6)
-
-
-class TestFastDro:
-    """It is a paper's repository, not a package: its published definitions, solved by a conic solver."""
-
-    cp = pytest.importorskip("cvxpy")
-
-    def worst(self, size=None, penalty=None, ball_of=None):
-        p = self.cp.Variable(N, nonneg=True)
-        constraints = [self.cp.sum(p) == 1]
-        chi2 = self.cp.sum_squares(N * p - 1) / (2 * N)
-        kl = -self.cp.sum(self.cp.entr(p)) + math.log(N)
-        gain = LOSSES @ p
-        if size is not None:
-            constraints.append(p <= 1 / (size * N))
-        if penalty is not None:
-            kind, reg = penalty
-            gain = gain - reg * (chi2 if kind == "chi-square" else kl)
-        if ball_of is not None:
-            constraints.append(chi2 <= ball_of)
-        return self.cp.Problem(self.cp.Maximize(gain), constraints).solve(solver=self.cp.CLARABEL)
-
-    def test_cvar_size_is_alpha(self):
-        assert ce.oce(LOSSES, ce.CVaR(0.1)) == pytest.approx(self.worst(size=0.1), abs=1e-6)
-
-    @pytest.mark.parametrize("reg", [0.1, 1.0])
-    def test_cvar_with_entropy(self, reg):
-        ours = ce.oce(LOSSES, kl_cvar(0.1, reg))
-        assert ours == pytest.approx(self.worst(size=0.1, penalty=("kl", reg)), abs=1e-5)
-
-    @pytest.mark.parametrize("reg", [0.3, 2.0])
-    def test_chi_square_penalty(self, reg):
-        ours = ce.oce(LOSSES, ce.MonotoneMeanVariance(2).scaled(reg))
-        assert ours == pytest.approx(self.worst(penalty=("chi-square", reg)), abs=1e-6)
-
-    @pytest.mark.parametrize("size", [0.1, 1.0])
-    def test_chi_square_ball(self, size):
-        ours = ce.oce(LOSSES, ce.MonotoneMeanVariance(2).ball(size))
-        assert ours == pytest.approx(ball(LOSSES, ce.MonotoneMeanVariance(2), size), abs=1e-9)
-        assert ours == pytest.approx(self.worst(ball_of=size), abs=1e-5)
-
-
-def dro_module(name):
-    """A module of dro's linear models, without what the rest of that package imports."""
-    return pytest.importorskip(f"dro.linear_model.{name}", reason="dro is no dependency of the tests")
-
-
-def robust_risk(kind, n):
-    """The risk of dro's model of that kind with 0.4, or 0.7 for total variation, on n samples."""
-    return {
-        "kl": ce.Entropic(1.0).ball(0.4),
-        "chi2": ce.MonotoneMeanVariance(2).ball(0.4 / 2.0),
-        "cvar": ce.CVaR(0.4),
-        "tv": ce.Mixture([0.3, 0.7], [ce.CVaR(0.3), ce.CVaR(1.0 / n)]),
-    }[kind]
-
-
-class TestDro:
-    """The divergences of dro's linear models as its sources have them, and its own fits where it is installed."""
-
-    cp = pytest.importorskip("cvxpy")
+@pytest.mark.parametrize(
+    ("kind", "name", "options", "risk"),
+    [
+        ("kl", "KLDRO", {"eps": 0.4}, ce.Entropic(1.0).ball(0.4)),
+        ("chi2", "Chi2DRO", {"eps": 0.4}, MMV.ball(0.2)),
+        ("cvar", "CVaRDRO", {"alpha": 0.4}, ce.CVaR(0.4)),
+        ("tv", "TVDRO", {"eps": 0.7}, ce.Mixture([0.3, 0.7], [ce.CVaR(0.3), ce.CVaR(1.0 / 40)])),
+    ],
+)
+def test_linear_models_of_dro(kind, name, options, risk):
+    given = {} if kind == "chi2" else options  # which is set later
+    model = getattr(library(f"dro.linear_model.{kind}_dro"), name)(2, "ols", solver="CLARABEL", **given)
+    if kind == "chi2":
+        model.update(options)
     X = np.random.default_rng(3).standard_normal((40, 2))
     y = X @ [1.0, -0.5] + 0.5 * np.random.default_rng(4).standard_t(5, size=40)
-
-    def worst(self, kind):
-        """The largest mean under probabilities q/n that are so near to equal ones, or below 1/(0.4 n)."""
-        q = self.cp.Variable(N, nonneg=True)
-        constraints = [self.cp.sum(q) == N]
-        if kind == "kl":
-            constraints.append(-self.cp.sum(self.cp.entr(q)) / N <= 0.4)
-        elif kind == "chi2":
-            constraints.append(self.cp.sum_squares(q - 1.0) / N <= 0.4)
-        elif kind == "cvar":
-            constraints.append(q <= 1.0 / 0.4)
-        else:
-            constraints.append(0.5 * self.cp.norm1(q - 1.0) / N <= 0.7)
-        return self.cp.Problem(self.cp.Maximize(LOSSES @ q / N), constraints).solve(solver=self.cp.CLARABEL)
-
-    @pytest.mark.parametrize("kind", ["kl", "chi2", "cvar", "tv"])
-    def test_the_divergence(self, kind):
-        assert ce.oce(LOSSES, robust_risk(kind, N)) == pytest.approx(self.worst(kind), abs=1e-6)
-
-    def test_relative_entropy_is_evar(self):
-        assert ce.oce(LOSSES, robust_risk("kl", N)) == pytest.approx(ce.oce(LOSSES, ce.EVaR(math.exp(-0.4))), rel=1e-13)
-
-    @pytest.mark.parametrize("kind", ["kl", "chi2", "cvar", "tv"])
-    def test_its_linear_models(self, kind):
-        from certeq.learn import OCERegressor
-
-        if kind == "kl":
-            model = dro_module("kl_dro").KLDRO(2, "ols", solver="CLARABEL", eps=0.4)
-        elif kind == "chi2":
-            model = dro_module("chi2_dro").Chi2DRO(2, "ols", solver="CLARABEL")
-            model.update({"eps": 0.4})
-        elif kind == "cvar":
-            model = dro_module("cvar_dro").CVaRDRO(2, "ols", solver="CLARABEL", alpha=0.4)
-        else:
-            model = dro_module("tv_dro").TVDRO(2, "ols", solver="CLARABEL", eps=0.7)
-        model.fit(self.X, self.y)
-        theirs = ce.oce(np.square(self.X @ model.theta + model.b - self.y), robust_risk(kind, 40))
-        ours = OCERegressor(robust_risk(kind, 40), alpha=0.0).fit(self.X, self.y)
-        assert ours.objective_ == pytest.approx(float(theirs), rel=1e-6)
-        assert ours.objective_ <= theirs + 1e-9
-
-
-class TestModelingLanguages:
-    def test_log_sum_exp(self):
-        cp = pytest.importorskip("cvxpy")
-        beta = 0.8
-        ours = beta * ce.oce(LOSSES, ce.Entropic(beta)) + math.log(N)
-        assert ours == pytest.approx(float(cp.log_sum_exp(beta * LOSSES).value), abs=1e-12)
-
-    def test_sum_largest(self):
-        cp = pytest.importorskip("cvxpy")
-        assert 7 * ce.oce(LOSSES, ce.CVaR(7 / N)) == pytest.approx(float(cp.sum_largest(LOSSES, 7).value), abs=1e-12)
-
-    def test_scipy_logsumexp_with_weights(self):
-        w = np.random.default_rng(2).random(N)
-        w /= w.sum()
-        assert ce.oce(LOSSES, ce.Entropic(1.0), weights=w) == pytest.approx(float(logsumexp(LOSSES, b=w)), abs=1e-12)
+    model.fit(X, y)
+    theirs = ce.oce(np.square(X @ model.theta + model.b - y), risk)
+    ours = importlib.import_module("certeq.learn").OCERegressor(risk, alpha=0.0).fit(X, y)
+    assert ours.objective_ == pytest.approx(float(theirs), rel=1e-6)
+    assert ours.objective_ <= theirs + 1e-9
 
 
 def test_every_row_of_the_table_names_a_library_tested_here():

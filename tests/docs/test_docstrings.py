@@ -63,29 +63,26 @@ def test_what_computes_has_a_formula(package):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_examples_of_constants_run(package):
-    """Those of functions and classes are collected with the modules; a string under an assignment is not."""
+def test_examples_of_constants_and_methods_run(package):
+    """Those of functions and classes are collected with the modules.
+
+    A string under an assignment is not, nor are methods of a class that names its package: doctest looks for them where
+    they are written.
+    """
     complaints: list[str] = []
+
+    def run(doc: str, names: dict, name: str) -> None:
+        test = doctest.DocTestParser().get_doctest(doc, names, f"{package}.{name}", None, 0)
+        doctest.DocTestRunner(verbose=False).run(test, out=complaints.append)
+
     for name, doc in documented(package).items():
         thing = getattr(importlib.import_module(package), name)
         if not inspect.isclass(thing) and not inspect.isroutine(thing):
-            test = doctest.DocTestParser().get_doctest(doc, {}, f"{package}.{name}", None, 0)
-            doctest.DocTestRunner(verbose=False).run(test, out=complaints.append)
-    assert not complaints, "\n".join(complaints)
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_examples_of_methods_run(package):
-    """A class that names its package is collected with it, its methods are not: doctest asks where they are written."""
-    complaints: list[str] = []
-    for name in documented(package):
-        thing = getattr(importlib.import_module(package), name)
+            run(doc, {}, name)
         for key, method in vars(thing).items() if inspect.isclass(thing) else ():
             function = getattr(method, "fget", None) or getattr(method, "__func__", method)
             if inspect.isfunction(function) and function.__module__ != thing.__module__:
-                doc, names = function.__doc__ or "", dict(function.__globals__)
-                test = doctest.DocTestParser().get_doctest(doc, names, f"{package}.{name}.{key}", None, 0)
-                doctest.DocTestRunner(verbose=False).run(test, out=complaints.append)
+                run(function.__doc__ or "", dict(function.__globals__), f"{name}.{key}")
     assert not complaints, "\n".join(complaints)
 
 

@@ -94,17 +94,3 @@ def test_every_script_has_its_place_among_the_topics(monkeypatch: pytest.MonkeyP
     sources = [script.read_text(encoding="utf-8") for script in SCRIPTS]
     titles = [(ast.get_docstring(ast.parse(source)) or "").split("\n")[0] for source in sources]
     assert len(set(titles)) == len(titles)
-
-
-def test_a_thumbnail_is_one_panel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("sphinx_gallery", reason="the docs extra is not installed (make docs)")
-    plt = pytest.importorskip("matplotlib.pyplot")
-    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "_ext"))
-    panels = importlib.import_module("panels")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for axes in (left, right):
-        axes.plot([0, 1], [0, 1])
-    panels.save_panel(figure, "walk_forward", str(tmp_path / "panel.png"))
-    height, width = plt.imread(tmp_path / "panel.png").shape[:2]
-    plt.close(figure)
-    assert 0.8 < width / height < 1.5  # one of two panels side by side: 5 by 4 inches

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+import certeq as ce
 from tests.report.chromium import BINARY, Chromium
 
 from .links import dead_links, outside_resources
@@ -24,29 +25,12 @@ needs_browser = pytest.mark.skipif(
 )
 # Wide and narrow: a laptop and a phone.
 PAGES = (
-    "index",
-    "start/quant",
-    "start/install",
-    "guide/minimization",
-    "guide/portfolio",
-    "guide/scikit_learn",
-    "guide/reports",
-    "guide/which_risk",
-    "guide/conversions",
-    "guide/small_batches",
-    "guide/torch",
-    "theory/index",
-    "theory/errata",
-    "paper/index",
-    "comparison",
-    "whatsnew",
-    "api/certeq",
-    "api/generated/certeq.CVaR",
-    "api/generated/certeq.estimate",
-    "api/generated/certeq.portfolio.MinimumOCE",
-    "api/generated/certeq.report.METRICS",
-    "gallery/index",
-)
+    "index", "start/quant", "start/install", "guide/minimization", "guide/portfolio", "guide/scikit_learn",
+    "guide/reports", "guide/which_risk", "guide/conversions", "guide/small_batches", "guide/torch", "theory/index",
+    "theory/errata", "paper/index", "comparison", "whatsnew", "api/certeq", "api/generated/certeq.CVaR",
+    "api/generated/certeq.estimate", "api/generated/certeq.portfolio.MinimumOCE",
+    "api/generated/certeq.report.METRICS", "gallery/index",
+)  # fmt: skip
 READY = "document.readyState === 'complete'"
 # What reaches beyond the screen must lie in a box of its own that scrolls, or a phone never shows the rest.
 CUT = """
@@ -71,25 +55,17 @@ def built(tmp_path_factory):
     return folder
 
 
-def test_no_dead_links(built):
+def test_links_lead_somewhere_and_nothing_is_fetched_from_other_sites(built):
     assert dead_links(built) == []
-
-
-def test_nothing_is_fetched_from_other_sites(built):
     assert outside_resources(built) == []
 
 
 def test_every_public_name_has_a_page(built):
-    import certeq as ce
-
     missing = [name for name in ce.__all__ if not (built / "api" / "generated" / f"certeq.{name}.html").exists()]
     assert missing == ["bounds"]  # a module, with a page of its own
     assert (built / "api" / "certeq.risk.bounds.html").exists()
-
-
-def test_no_page_shows_the_docstring_of_a_builtin(built):
-    showing = [path.stem for path in (built / "api").rglob("*.html") if "Built-in immutable" in path.read_text()]
-    assert showing == []
+    # No page shows the docstring of a builtin.
+    assert [path.stem for path in (built / "api").rglob("*.html") if "Built-in immutable" in path.read_text()] == []
 
 
 @needs_browser

@@ -1,7 +1,7 @@
-"""Answers and costs as they were recorded: reads, iterations, gaps and values are no worse.
+"""Values, gaps and statuses are those of the record, up to rounding.
 
-A failure here after a change of the inside is a fault of that change until shown otherwise; `python -m tests.golden`
-says when the record may be written anew.
+A failure after a change of the inside is a fault of that change until shown otherwise; `python -m tests.golden` shows
+what changed, also in reads and iterations.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.golden import cases
-from tests.golden.record import recorded, worse
+from tests.golden.record import costlier, recorded, worse
 
 
 def check(part: str, found: dict[str, cases.Entry]) -> None:
@@ -19,12 +19,8 @@ def check(part: str, found: dict[str, cases.Entry]) -> None:
 
 
 @pytest.mark.parametrize("utility", cases.RISKS)
-def test_long_samples(utility):
+def test_samples(utility):
     check("long", {f"{sample} {utility}": cases.long_sample(sample, utility) for sample in cases.samples()})
-
-
-@pytest.mark.parametrize("utility", cases.RISKS)
-def test_short_samples(utility):
     check("short", {f"{sample} {utility}": entry for sample, entry in cases.short_samples(utility).items()})
 
 
@@ -38,23 +34,27 @@ def test_the_record_is_of_these_cases():
     assert list(recorded()["exact"]) == cases.names()
 
 
-GOOD = {"value": 2.0, "scale": 4.0, "gap": 1e-13, "iterations": 4, "status": "converged", "reads": 5}
+GOOD = {"value": 2.0, "scale": 4.0, "gap": 1e-13, "iterations": 4, "status": "converged", "reads": 5, "largest": 9.0}
 
 
 @pytest.mark.parametrize(
-    "change, fault",
+    ("change", "fault"),
     [
         ({"value": 2.0 + 1e-11}, "value"),
         ({"value": float("nan")}, "value"),
-        ({"gap": 2e-12}, "relative gap"),
-        ({"gap": float("inf")}, "relative gap"),
-        ({"iterations": 7}, "iterations"),
-        ({"reads": 8}, "reads"),
+        ({"gap": 5e-12}, "gap"),
+        ({"gap": float("inf")}, "gap"),
         ({"status": "stalled"}, "status"),
     ],
 )
-def test_what_is_worse_is_said(change, fault):
-    (said,) = worse(GOOD | change, GOOD)
-    assert said.startswith(fault)
-    assert not list(worse(GOOD | {"reads": 1, "iterations": 1, "gap": 0.0}, GOOD))
-    assert list(worse({"value": 2.0, "reads": 2}, {"value": 2.0, "scale": 1.0, "reads": 1})) == ["reads 2, was 1"]
+def test_what_is_worse_is_shown(change, fault):
+    assert any(text.startswith(fault) for text in worse(GOOD | change, GOOD))
+
+
+def test_what_is_no_fault():
+    assert not list(worse(GOOD | {"reads": 9, "iterations": 9, "gap": 0.0}, GOOD))
+    assert list(costlier(GOOD | {"reads": 9, "iterations": 3}, GOOD)) == ["reads 9, was 5"]
+    # A result near 0 is judged by the size of the losses, not by its own.
+    tiny = {"value": 4.5e-18, "scale": 0.0, "largest": 0.1}
+    assert not list(worse(tiny, tiny | {"value": -4.5e-18}))
+    assert list(worse(tiny | {"value": 1e-15}, tiny))

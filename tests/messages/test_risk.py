@@ -17,6 +17,8 @@ FRAME = pd.DataFrame(np.random.default_rng(1).normal(size=(40, 3)), columns=["a"
 SERIES = pd.Series(X, pd.bdate_range("2020-01-01", periods=400))
 SHUFFLED = SERIES.sample(frac=1.0, random_state=0)
 LONG = np.zeros(80_000)
+NAN = np.where(np.arange(60).reshape(3, 4, 5) == 48, np.nan, 0.0)
+UBSR = partial(ce.ubsr, loss=np.exp, level=1.0)
 HUGE = 1e200 * np.random.default_rng(0).standard_normal(100)
 
 
@@ -106,6 +108,15 @@ MESSAGES |= {
     for name, (w, *message) in WEIGHTS.items()
     for i, u in enumerate(RISKS)
 }
+MESSAGES |= {
+    f"nan_along_{axis}_{name}": (partial(call, NAN, axis=axis), ValueError, "NaN at index (2, 1, 3)")
+    for axis in (-1, 0, 1, None, (0, 2))
+    for name, call in {
+        "oce": partial(ce.oce, utility=CVAR),
+        "tilt": partial(ce.tilt, utility=EXP),
+        "ubsr": UBSR,
+    }.items()
+}
 MESSAGES |= {f"distribution_{name}": (partial(ce.oce, x, u), *message) for name, (x, u, *message) in LAWS.items()}
 MESSAGES |= {
     # Losses, weights and risks of oce, threshold, tilt and ubsr
@@ -139,6 +150,9 @@ MESSAGES |= {
     "ubsr_long_nan": (lambda: ce.ubsr(at(70_000, np.nan), np.exp, 1.0), ValueError, "NaN at index 70000"),
     "ubsr_elementwise": (lambda: ce.ubsr([0.0], lambda x: 1.0, 1.0), ValueError, "elementwise"),
     "ubsr_overflow": (lambda: ce.ubsr([390.0, -1350.0], np.sinh, 0.0), OverflowError, "not a number", "larger units"),
+    "ubsr_long_overflow": (
+        lambda: ce.ubsr([*LONG, 390.0, -1350.0], np.sinh, 0.0), OverflowError, "not a number", "larger units",
+    ),
     # Tables of pandas
     "frame_weights": (lambda: ce.oce(FRAME, CVAR, FRAME.abs()[::-1]), ValueError, "index and the columns of x"),
     "frame_series": (lambda: ce.oce(FRAME, CVAR, FRAME["a"].abs()[::-1]), ValueError, "weights.reindex(x.index)"),

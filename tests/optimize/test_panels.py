@@ -1,248 +1,309 @@
-"""Linear losses read in blocks: the exact solver and OCE-SG give what they give in memory."""
+"""Losses read in blocks, by the exact solver, under limits and by OCE-SG: hard panels, and what they give in memory.
 
-from __future__ import annotations
+tests/general/test_blocks.py minimizes every risk so.
+"""
 
 import numpy as np
 import pytest
 
 import certeq as ce
-from certeq import _table
-from certeq._table import ArrayTable, as_table
+from certeq.optimize import InfeasibleLimitsError
 from certeq.optimize.exact import solve_exact, solve_panel
-from tests.conftest import UTILITIES
+from tests.blocks import Counted, small_tables_in_blocks
+from tests.problems import UTILITIES, returns
 
-N, D = 2500, 6
-
-
-@pytest.fixture(autouse=True)
-def not_in_memory(monkeypatch):
-    """Small panels would be read as a whole; here they stand for large ones."""
-    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
-
-
-@pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(5)
-    return rng.standard_t(5, size=(N, D)) * rng.uniform(0.5, 1.5, D) + rng.normal(0.0, 0.1, D)
-
-
-@pytest.fixture(scope="module")
-def weights():
-    w = np.random.default_rng(6).uniform(0.0, 1.0, N)
-    w[::7] = 0.0
-    return w
+N, D = 1500, 5
+A = 100.0 * returns(N, D, 12) - [0.1, 0.2, 0.3, 0.4, 0.5]
+Y = A @ [0.4, 0.3, 0.1, 0.1, 0.1] + np.random.default_rng(1).normal(0.0, 0.3, N)
+WEIGHTS = np.random.default_rng(2).integers(0, 4, N).astype(float)
+RISKS = [
+    ce.CVaR(0.1),
+    ce.EVaR(0.1),
+    ce.HMCR(2, 0.2),
+    ce.Mixture([0.5, 0.5], [ce.CVaR(0.2), ce.EVaR(0.2)]),
+    ce.MeanVariance(0.5),
+    ce.Entropic(0.5),
+]
+INSIDE = np.full(D, 1.0 / D)
 
 
 @pytest.fixture
-def mapped(table, tmp_path, monkeypatch):
-    """The table as a file that counts as large."""
-    np.save(tmp_path / "A.npy", table)
-    monkeypatch.setattr(_table, "LARGE", 0)
-    monkeypatch.setattr(_table, "_PIECE", 1000)
+def in_blocks():
+    with small_tables_in_blocks():
+        yield
+
+
+@pytest.fixture(params=["mapped", "dask"])
+def stored(request, tmp_path, in_blocks):
+    """Return the losses as a file that counts as large, or in chunks of Dask."""
+    if request.param == "dask":
+        return pytest.importorskip("dask.array").from_array(A, chunks=(400, D))
+    np.save(tmp_path / "A.npy", A)
     return np.load(tmp_path / "A.npy", mmap_mode="r")
 
 
-def risk(losses, theta, utility, weights=None):
-    return ce.oce(losses @ theta, utility, weights=weights)
+mapped = pytest.mark.parametrize("stored", ["mapped"], indirect=True)
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
-@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
-def test_every_utility_as_in_memory(utility, mapped, table, weights, weighted):
-    w = weights if weighted else None
-    found = ce.minimize(ce.LinearLoss(mapped), utility, domain=ce.Simplex(), weights=w)
-    known = ce.minimize(ce.LinearLoss(table), utility, domain=ce.Simplex(), weights=w)
-    assert found.status == "converged"
-    assert found.value == pytest.approx(known.value, rel=1e-9, abs=1e-9)
-    # The bound is valid: nothing is below it, neither the best known value nor any other point.
-    assert found.value - found.gap <= known.value + 1e-13
-    assert found.gap <= 1e-9 * max(abs(found.value), 0.1)
-    assert found.value == pytest.approx(risk(table, found.theta, utility, w), rel=1e-11, abs=1e-11)
-    for theta in np.random.default_rng(0).dirichlet(np.ones(D), size=5):
-        assert risk(table, theta, utility, w) >= found.value - found.gap - 1e-13
-    assert found.theta.sum() == pytest.approx(1.0, abs=1e-14)
-    assert found.theta.min() >= 0.0
-    assert found.tilt is None
+def simplex(losses, **more):
+    return {"lower": 0.0, "C": np.ones(losses.shape[1]), "c": 1.0} | more
+
+
+# -- hard panels ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "domain",
+    "risk, kind",
     [
-        ce.LongShort(0.5),
-        ce.Box(0.1, 0.4),
-        ce.CappedSimplex(upper=0.3),
-        ce.Polyhedron(lower=0.0, C=[[1.0] * D], c=[1.0], A=[[1.0, 1.0, 0, 0, 0, 0]], b=[0.2]),
+        (ce.CVaR(0.1), "hold nothing"),
+        (ce.EVaR(0.05), "hold nothing"),
+        (ce.HMCR(1.5, 0.1), "no risk"),
+        (ce.MonotoneMeanVariance(2).ball(0.5), "no risk"),
+        (ce.Mixture([0.5, 0.5], [ce.EVaR(0.2), ce.CVaR(0.1).ball(1.0)]), "free"),
+        (ce.Entropic(0.5), "free"),
+        (RISKS[3], "box"),
+        (ce.LeakyCVaR(0.1).ball(0.3), "costs"),
+        (UTILITIES["two_kinks"], "costs"),
     ],
-    ids=lambda domain: type(domain).__name__,
+    ids=repr,
 )
-@pytest.mark.parametrize("name", ["entropic", "cvar.3", "entropic_cvar"])
-def test_domains(domain, name, mapped, table):
-    found = ce.minimize(ce.LinearLoss(mapped), UTILITIES[name], domain=domain)
-    known = ce.minimize(ce.LinearLoss(table), UTILITIES[name], domain=domain)
-    assert found.status == "converged"
-    assert found.value == pytest.approx(known.value, rel=1e-9, abs=1e-9)
-    assert domain.contains(found.theta)
+def test_sets_as_in_memory(risk, kind, in_blocks):
+    losses = A.copy()
+    limits = {
+        "hold nothing": {"lower": -1.0, "upper": 1.0},
+        "no risk": simplex(A),
+        "free": {"C": np.ones(D), "c": 1.0},
+        "box": simplex(A, lower=-0.5, upper=0.7),
+        "costs": simplex(A, linear=np.linspace(0.0, 0.5, D)),
+    }[kind]
+    if kind == "no risk":
+        losses += 1.0
+        losses[:, 2] = 0.0
+    known, found = solve_exact(losses, risk, **limits), solve_panel(Counted(losses), risk, **limits)
+    assert found.status == "optimal"
+    assert found.relative_gap <= 1e-9 or found.gap <= 1e-12
+    assert abs(found.value - known.value) <= found.gap + known.gap
+    assert np.shape(found.threshold) == np.shape(known.threshold)
+    if kind == "no risk":
+        assert abs(found.value) <= 1e-12
+        assert found.theta[2] >= 1.0 - 1e-9
 
 
-def test_free_variables_and_a_linear_term(mapped, table):
-    free = ce.minimize(ce.LinearLoss(mapped), ce.Entropic(0.5), domain=ce.Free())
-    assert free.value == pytest.approx(
-        ce.minimize(ce.LinearLoss(table), ce.Entropic(0.5), domain=ce.Free()).value, abs=1e-9
-    )
-    cost = np.linspace(0.0, 0.5, D)
-    found = ce.minimize(ce.LinearLoss(mapped), ce.CVaR(0.1), domain=ce.Simplex(), linear=cost)
-    known = ce.minimize(ce.LinearLoss(table), ce.CVaR(0.1), domain=ce.Simplex(), linear=cost)
-    assert found.value == pytest.approx(known.value, abs=1e-9)
-
-
-def test_what_falls_for_ever_is_said(mapped):
-    with pytest.raises(ce.UnboundedError, match="falls for ever"):
-        ce.minimize(ce.LinearLoss(mapped), ce.Mean(), domain=ce.NonNegative())
-
-
-def test_few_rows_come_back(mapped):
+def test_few_rows_come_back(in_blocks):
     """Of rows far from the kink only sums are known: the solver keeps a small part of the panel."""
-    rng = np.random.default_rng(1)
-    big = rng.normal(size=(60_000, 4))
-    found = solve_panel(ArrayTable(big), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
+    big = np.random.default_rng(1).normal(size=(60_000, 4))
+    found = solve_panel(Counted(big), ce.CVaR(0.05), **simplex(big))
     assert found.status == "optimal"
     assert max(kept for *_, kept in found.trace) < 6000
     assert found.passes <= 8
-    assert found.value == pytest.approx(
-        solve_exact(big, ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0).value, rel=1e-11
-    )
+    assert found.value == pytest.approx(solve_exact(big, ce.CVaR(0.05), **simplex(big)).value, rel=1e-11)
+
+
+def test_small_panels_are_read_once_and_stay_in_memory(tmp_path):
+    found = solve_panel(Counted(A), RISKS[3], weights=WEIGHTS, **simplex(A))
+    known = solve_exact(A, RISKS[3], weights=WEIGHTS, **simplex(A))
+    assert (found.passes, found.status) == (1, "optimal")
+    np.testing.assert_allclose(found.theta, known.theta, atol=1e-12)
+    assert found.value == pytest.approx(known.value, rel=1e-13)
+    np.save(tmp_path / "A.npy", A)
+    small = ce.LinearLoss(np.load(tmp_path / "A.npy", mmap_mode="r"))
+    assert ce.minimize(small, ce.CVaR(0.1), domain=ce.Simplex()).tilt is not None
 
 
 @pytest.mark.parametrize("name", ["entropic", "cvar", "mmv2", "smooth", "entropic_cvar"])
-def test_a_loose_answer_is_certified_too(name, table):
-    """Stopped after one step the gap is larger, and still holds."""
-    found = solve_panel(ArrayTable(table), UTILITIES[name], lower=0.0, C=np.ones(D), c=1.0, max_iter=1)
-    best = solve_exact(table, UTILITIES[name], lower=0.0, C=np.ones(D), c=1.0)
+def test_stopped_early_the_gap_is_valid(name, in_blocks):
+    found = solve_panel(Counted(A), UTILITIES[name], max_iter=1, **simplex(A))
+    best = solve_exact(A, UTILITIES[name], **simplex(A))
     assert found.lower_bound <= best.value + 1e-13
     assert found.value >= best.lower_bound - 1e-13
-
-
-def test_heavy_tails_where_the_rows_drawn_mislead():
-    """A quarter of Cauchy losses says little of the rest: the threshold has to be found anew on the way."""
-    losses = 0.05 * np.random.default_rng(34).standard_cauchy(size=(900, 4))
-    found = solve_panel(ArrayTable(losses), ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
-    known = solve_exact(losses, ce.CVaR(0.05), lower=0.0, C=np.ones(4), c=1.0)
-    assert found.status == "optimal"
-    assert found.value == pytest.approx(known.value, rel=1e-9)
+    again = solve_panel(Counted(A), UTILITIES[name], theta0=best.theta, **simplex(A))
+    assert again.status == "optimal"
 
 
 @pytest.mark.parametrize("seed", [0, 2])
-def test_out_of_range_the_answer_is_feasible_and_the_bound_holds(seed):
-    """Losses of 100 under a rate of 0.5 overflow all but a few weights; whatever the status, nothing false is said."""
+def test_out_of_range_the_bound_holds(seed, in_blocks):
+    """Losses of 100 under a rate of 0.5 overflow all but a few weights; the bound is valid all the same."""
     rng = np.random.default_rng(seed)
-    losses, w = 100.0 * rng.normal(size=(800, 5)), rng.uniform(size=800) ** 4
-    utility = UTILITIES["entropic_cvar"]
-    found = solve_panel(ArrayTable(losses), utility, weights=w, lower=0.0, C=np.ones(5), c=1.0, max_iter=20)
+    losses, w, utility = 100.0 * rng.normal(size=(800, 5)), rng.uniform(size=800) ** 4, UTILITIES["entropic_cvar"]
+    found = solve_panel(Counted(losses), utility, weights=w, max_iter=20, **simplex(losses))
     assert found.theta.sum() == pytest.approx(1.0, abs=1e-12)
     assert found.theta.min() >= 0.0
     for theta in [found.theta, *rng.dirichlet(np.ones(5), size=20)]:
-        assert risk(losses, theta, utility, w) >= found.lower_bound
-    assert found.value >= risk(losses, found.theta, utility, w) - 1e-9 * abs(found.value)
+        assert ce.oce(losses @ theta, utility, weights=w) >= found.lower_bound
+    assert found.value >= ce.oce(losses @ found.theta, utility, weights=w) - 1e-9 * abs(found.value)
 
 
-def test_integers_and_single_precision(table):
-    for dtype in (np.float32, np.int16):
-        rough = (10 * table).astype(dtype)
-        found = solve_panel(ArrayTable(rough), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
-        known = solve_exact(rough.astype(float), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
-        assert found.value == pytest.approx(known.value, rel=1e-9)
-
-
-def test_ordinary_and_small_mapped_arrays_stay_in_memory(table, tmp_path):
-    np.save(tmp_path / "A.npy", table)
-    assert as_table(table) is None
-    assert as_table(np.load(tmp_path / "A.npy", mmap_mode="r")) is None
-
-
-@pytest.mark.parametrize("batch", ["full", 50])
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
-def test_sg_takes_the_same_steps(batch, weighted, mapped, table, weights):
-    """As long as many samples carry the risk: samples in blocks are drawn evenly where few do, arrays are not."""
-    w = weights if weighted else None
-    for utility in (ce.Entropic(0.5), ce.CVaR(0.1)) if batch == "full" else (ce.Entropic(0.2), ce.CVaR(0.4)):
-        runs = [
-            ce.minimize(
-                ce.LinearLoss(A),
-                utility,
-                domain=ce.Simplex(),
-                method="sg",
-                batch=batch,
-                iterations=6,
-                rng=1,
-                weights=w,
-                log_every=3,
-            )
-            for A in (mapped, table)
-        ]
-        assert runs[0].theta == pytest.approx(runs[1].theta, abs=1e-12)
-        assert runs[0].value == pytest.approx(runs[1].value, rel=1e-12)
-        assert runs[0].gap == pytest.approx(runs[1].gap, rel=1e-9, abs=1e-12)
-
-
-def test_sg_checkpoints(mapped, tmp_path):
-    options = {"domain": ce.Simplex(), "method": "sg", "batch": 20, "rng": 1}
-    at = tmp_path / "run.npz"
-    ce.minimize(ce.LinearLoss(mapped), ce.CVaR(0.1), iterations=5, checkpoint=at, **options)
-    resumed = ce.minimize(ce.LinearLoss(mapped), ce.CVaR(0.1), iterations=9, checkpoint=at, **options)
-    straight = ce.minimize(ce.LinearLoss(mapped), ce.CVaR(0.1), iterations=9, **options)
-    assert np.array_equal(resumed.theta, straight.theta)
-
-
-def test_refusals(mapped, table):
-    loss = ce.LinearLoss(mapped)
-    with pytest.raises(ValueError, match=r"weights must have one entry per sample, 2500; found shape \(7,\)"):
-        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), weights=np.ones(7))
-    with pytest.raises(ValueError, match="weights must be non-negative with a positive sum; found minimum -1"):
-        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), weights=-np.ones(N))
-    with pytest.raises(TypeError, match="never held as a whole"):
-        loss.losses(np.ones(D) / D)
-    with pytest.raises(TypeError, match="never held as a whole"):
-        ce.minimize(loss, ce.Entropic(0.5), domain=ce.Free(), method="lbfgs")
-    with pytest.raises(ValueError, match="tol must be a number above 0"):
-        ce.minimize(loss, ce.CVaR(0.1), domain=ce.Simplex(), tol=0.0)
-    broken = table.copy()
-    broken[2100, 3] = np.nan
-    with pytest.raises(ValueError, match="found nan at scenario 2100, asset 3"):
-        solve_panel(ArrayTable(broken), ce.CVaR(0.1), lower=0.0, C=np.ones(D), c=1.0)
-    with pytest.raises(ce.InfeasibleError):
-        solve_panel(ArrayTable(table), ce.CVaR(0.1), lower=0.5, C=np.ones(D), c=1.0)
-
-
-def test_a_small_panel_is_read_once_and_solved_in_memory(monkeypatch):
-    monkeypatch.undo()
-    losses = np.random.default_rng(0).normal(size=(500, 6))
-    weights = np.random.default_rng(1).integers(0, 3, size=500).astype(float)
-    found = solve_panel(ArrayTable(losses), ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
-    table = solve_exact(losses, ce.CVaR(0.1), weights=weights, lower=0.0, C=np.ones(6), c=1.0)
-    assert found.passes == 1
-    assert found.status == "optimal"
-    np.testing.assert_allclose(found.theta, table.theta, atol=1e-12)
-    assert found.value == pytest.approx(table.value, rel=1e-13)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rows", [400, 3000])
-def test_a_best_portfolio_that_holds_nothing(rows, seed, monkeypatch):
-    """Duplicate columns, and a draw whose solution is 0: its holdings are no unit to measure with."""
-    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
+def twins(rows, seed):
     A = np.random.default_rng(seed).standard_normal((rows, 8))
     A[:, 4:] = A[:, :4]
-    for utility in (0.5 * ce.CVaR(0.05) + 0.5 * ce.CVaR(0.3), ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.EVaR(0.3)])):
-        found = solve_panel(ArrayTable(A), utility, lower=-1.0, upper=1.0)
-        assert found.status == "optimal"
-        assert abs(found.value) <= found.gap
+    return A
 
 
-@pytest.mark.parametrize("beta", [1e3, 1e5])
-def test_steep_utilities(beta, monkeypatch):
-    monkeypatch.setattr("certeq.optimize.exact._panel._WHOLE", 0)
-    A = np.random.default_rng(0).standard_t(4, size=(3000, 8))
-    rows = {"lower": 0.0, "C": np.ones(8), "c": 1.0}
-    known, found = solve_exact(A, ce.Entropic(beta), **rows), solve_panel(ArrayTable(A), ce.Entropic(beta), **rows)
-    assert known.status == found.status == "optimal"
+BOX = {"lower": -1.0, "upper": 1.0}
+CAUCHY = 0.05 * np.random.default_rng(34).standard_cauchy(size=(900, 4))
+T = np.random.default_rng(0).standard_t(4, size=(3000, 8))
+# Panels that once failed: losses, risk, rows.
+ONCE_FAILED = {
+    "the rows drawn mislead": (CAUCHY, ce.CVaR(0.05), simplex(CAUCHY)),
+    "single precision": ((10 * A).astype(np.float32), ce.CVaR(0.1), simplex(A)),
+    "integers": ((10 * A).astype(np.int16), ce.CVaR(0.1), simplex(A)),
+    "steep": (T, ce.Entropic(1e3), simplex(T)),
+    "steeper": (T, ce.Entropic(1e5), simplex(T)),
+} | {
+    f"a draw whose solution is 0, {rows}, {seed}": (twins(rows, seed), risk, BOX)  # its holdings are no unit
+    for rows in (400, 3000) for seed in range(3) for risk in (
+        (0.5 * ce.CVaR(0.05) + 0.5 * ce.CVaR(0.3), ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.EVaR(0.3)]))[seed % 2],
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONCE_FAILED)
+def test_panels_that_once_failed(name, in_blocks):
+    losses, risk, rows = ONCE_FAILED[name]
+    known, found = solve_exact(losses.astype(float), risk, **rows), solve_panel(Counted(losses), risk, **rows)
+    assert found.status == "optimal"
     assert abs(found.value - known.value) <= found.gap + known.gap
+    assert found.gap <= 1e-9 * max(abs(found.value), 0.1)
+
+
+# -- OCE-SG -----------------------------------------------------------------------------------------------------------
+
+
+@mapped
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(
+    "batch, utility",
+    [("full", ce.CVaR(0.1)), ("full", ce.Entropic(0.5)), (50, ce.Entropic(0.2)), (50, ce.CVaR(0.4))],
+)
+def test_stochastic_steps_as_in_memory(stored, batch, weighted, utility):
+    """If many samples carry the risk: samples in blocks are drawn evenly if few do, arrays are not."""
+    settings = {"domain": ce.Simplex(), "method": "sg", "batch": batch, "iterations": 6, "rng": 1, "log_every": 3}
+    w = WEIGHTS if weighted else None
+    there, here = (ce.minimize(ce.LinearLoss(x), utility, weights=w, **settings) for x in (stored, A))
+    assert there.theta == pytest.approx(here.theta, abs=1e-12)
+    assert there.value == pytest.approx(here.value, rel=1e-12)
+    assert there.gap == pytest.approx(here.gap, rel=1e-9, abs=1e-12)
+
+
+@mapped
+@pytest.mark.parametrize("batch, offset", [(20, 0.0), (32, Y), ("full", Y)])
+def test_stochastic_runs_reach_the_minimum_and_resume(stored, tmp_path, batch, offset):
+    options = {"domain": ce.Simplex(), "method": "sg", "batch": batch, "rng": 1}
+    loss, risk = ce.LinearLoss(stored, offset=offset), ce.Entropic(0.2)
+    straight = ce.minimize(loss, risk, iterations=80, **options)
+    ce.minimize(loss, risk, iterations=5, checkpoint=tmp_path / "run.npz", **options)
+    resumed = ce.minimize(loss, risk, iterations=80, checkpoint=tmp_path / "run.npz", **options)
+    assert np.array_equal(resumed.theta, straight.theta)
+    known = ce.minimize(ce.LinearLoss(A, offset=offset), risk, domain=ce.Simplex())
+    assert known.value - known.gap <= straight.value <= known.value + 0.05
+    assert straight.value - straight.gap <= known.value + 1e-12
+
+
+# -- limits, benchmarks and ratios ------------------------------------------------------------------------------------
+
+
+def level_of(risk, share, offset=0.0, weights=None):
+    """Return a level between the minimum risk and that of the even mix."""
+    x = A @ INSIDE + offset
+    if isinstance(risk, ce.RootMeanSquare):
+        return float(np.sqrt(np.average(np.square(x), weights=weights))) * (1.0 - 0.1 * share)
+    least = ce.minimize(ce.LinearLoss(A, offset=offset), risk, domain=ce.Simplex(), weights=weights).value
+    return least + share * (float(ce.oce(x, risk, weights)) - least)
+
+
+def both(data, make, domain=None, **settings):
+    """Solve a problem in memory and in blocks, which must agree to their gaps."""
+    domain = domain or ce.Simplex()
+    here, there = (ce.minimize(domain=domain, **make(losses), **settings) for losses in (A, data))
+    assert there.converged
+    assert domain.contains(there.theta, 1e-12)
+    assert there.gap <= 1e-9 * max(abs(there.value), 0.1)
+    assert abs(there.value - here.value) <= here.gap + there.gap
+    assert there.binding == here.binding
+    assert there.limit_multipliers == pytest.approx(here.limit_multipliers, rel=1e-4, abs=1e-6)
+    assert there.limit_values == pytest.approx(here.limit_values, rel=1e-6)
+    return there
+
+
+@pytest.mark.parametrize(
+    ("stored", "first", "count"),
+    [("mapped", 0, 1), ("dask", 0, 2), ("mapped", 1, 3), ("mapped", 2, 2), ("dask", 2, 3), ("mapped", 3, 1)]
+    + [("mapped", 4, 2), ("mapped", 5, 3)],
+    indirect=["stored"],
+)
+def test_limits_on_several_risks(stored, first, count):
+    chosen = [RISKS[(first + k) % len(RISKS)] for k in range(count)]
+    levels = [level_of(risk, 0.8) for risk in chosen]
+
+    def make(losses):
+        loss = ce.LinearLoss(losses)
+        limits = [ce.Limit(loss, risk, level) for risk, level in zip(chosen, levels, strict=True)]
+        return {"loss": loss, "utility": ce.Mean(), "limits": limits}
+
+    there = both(stored, make)
+    assert there.binding
+    for risk, level, value in zip(chosen, levels, there.limit_values, strict=True):
+        at = float(ce.oce(A @ there.theta, risk))
+        assert value == pytest.approx(at, rel=1e-10)
+        assert at <= level + 1e-9 * max(abs(level), float(np.std(A @ there.theta)))
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
+def test_a_benchmark_weights_and_a_risk_as_the_objective(stored, weighted):
+    w = WEIGHTS if weighted else None
+    levels = [level_of(ce.CVaR(0.1), 0.7, -Y, w), level_of(ce.RootMeanSquare(), 0.5, -Y, w)]
+
+    def make(losses):
+        own, beside = ce.LinearLoss(losses), ce.LinearLoss(losses, offset=-Y)
+        limits = [ce.Limit(beside, ce.CVaR(0.1), levels[0]), ce.Limit(beside, ce.RootMeanSquare(), levels[1])]
+        return {
+            "loss": [ce.RiskTerm(own, ce.EVaR(0.2), 0.7), ce.RiskTerm(beside, ce.MeanVariance(1.0), 0.3)],
+            "limits": [*limits, ce.Limit(own, ce.Mean(), 0.5)],
+        }
+
+    assert both(stored, make, weights=w).binding
+
+
+@pytest.mark.parametrize(
+    "stored, domain",
+    [("mapped", ce.L1Ball(1.0, np.full(D, 0.2))), ("dask", ce.LongShort(1.3, 0.3)), ("mapped", ce.Box(-1.0, 1.0))],
+    indirect=["stored"],
+)
+def test_limits_over_sets_in_other_variables(stored, domain):
+    level, B = level_of(ce.CVaR(0.1), 1.0), 100.0 * returns(300, D, 5)
+    other = ce.Limit(ce.LinearLoss(B), ce.CVaR(0.2), 1.5 * float(ce.oce(B @ INSIDE, ce.CVaR(0.2))))  # in memory
+
+    def make(losses):
+        own, beside = ce.LinearLoss(losses), ce.LinearLoss(losses, offset=-Y)
+        limits = [ce.Limit(own, ce.CVaR(0.1), level), ce.Limit(beside, ce.RootMeanSquare(), 3.0), other]
+        return {"loss": own, "utility": ce.Entropic(0.2), "limits": limits}
+
+    both(stored, make, domain)
+
+
+@mapped
+def test_limits_that_conflict(stored):
+    loss = ce.LinearLoss(stored)
+    beside = ce.LinearLoss(stored, offset=-A[:, 0])  # tracking one asset, whose own risk is high
+    limits = [ce.Limit(loss, ce.CVaR(0.1), level_of(ce.CVaR(0.1), 0.2)), ce.Limit(beside, ce.RootMeanSquare(), 0.05)]
+    with pytest.raises(InfeasibleLimitsError, match="each be met.*not together") as raised:
+        ce.minimize(loss, ce.Mean(), domain=ce.Simplex(), limits=limits)
+    assert raised.value.limits == (0, 1)
+    raised_by = [level - one.level for level, one in zip(raised.value.least, limits, strict=True)]
+    assert raised.value.excess == pytest.approx(min(raised_by))
+    eased = [ce.Limit(one.loss, one.risk, level + 1e-4) for one, level in zip(limits, raised.value.least, strict=True)]
+    assert ce.minimize(loss, ce.Mean(), domain=ce.Simplex(), limits=eased).status == "converged"
+
+
+@mapped
+def test_the_ratio_under_a_limit(stored):
+    reward = -A.mean(axis=0) + 1.0
+    here, there = (
+        ce.maximize_ratio(
+            reward, ce.LinearLoss(losses), ce.EVaR(0.1), domain=ce.Simplex(),
+            limits=[ce.Limit(ce.LinearLoss(losses, offset=-Y), ce.RootMeanSquare(), 1.0)],
+        )
+        for losses in (A, stored)
+    )  # fmt: skip
+    assert there.status == "converged"
+    assert there.ratio == pytest.approx(here.ratio, rel=1e-9)

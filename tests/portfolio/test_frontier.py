@@ -61,26 +61,22 @@ def test_as_an_estimator_and_as_a_population(small: pd.DataFrame) -> None:
     assert repr(Frontier(np.zeros((0, 2)), *[np.zeros(0)] * 3)) == "Frontier(empty)"
 
 
+@pytest.mark.parametrize(
+    "risk",
+    [ce.EVaR(0.05), ce.Mixture([0.5, 0.3, 0.2], [ce.CVaR(0.1), ce.CVaR(0.05), ce.CVaR(0.02)]), ce.Wang(0.7)],
+    ids=repr,
+)
+def test_other_risks(risk: ce.Risk, small: pd.DataFrame) -> None:
+    weights = MinimumOCE(risk, efficient_frontier_size=5).fit(small).weights_
+    risks = ce.oce(-weights @ small.to_numpy().T, risk, axis=1)
+    assert weights.shape == (5, 5)
+    assert np.all(np.diff(risks) >= -1e-12)
+    assert np.all(np.diff(weights @ small.mean().to_numpy()) > 0.0)
+
+
 def test_several_targets_in_the_order_given(small: pd.DataFrame) -> None:
     targets = [0.0007, 0.0005, 0.0009]
     model = MinimumOCE(min_return=targets).fit(small)
     theirs = MeanRisk(risk_measure=RiskMeasure.CVAR, min_return=targets).fit(small)
     np.testing.assert_allclose(model.weights_, theirs.weights_, atol=1e-4)
     np.testing.assert_allclose(model.weights_ @ small.mean().to_numpy(), targets, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "params, text",
-    [
-        ({"efficient_frontier_size": 1}, "at least 2"),
-        ({"efficient_frontier_size": 2.5}, "whole number"),
-        ({"efficient_frontier_size": 5, "min_return": 0.1}, "min_return=None"),
-        ({"efficient_frontier_size": 5, "objective_function": "maximize_utility"}, "MINIMIZE_RISK"),
-        ({"min_return": []}, "empty"),
-        ({"min_return": ["a"]}, "min_return must be a number"),
-    ],
-    ids=str,
-)
-def test_refusals(params: dict, text: str, small: pd.DataFrame) -> None:
-    with pytest.raises((ValueError, TypeError), match=text):
-        MinimumOCE(**params).fit(small)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,26 +11,19 @@ from skfolio import RiskMeasure
 from skfolio.exceptions import OptimizationError
 from skfolio.model_selection import WalkForward, cross_val_predict
 from skfolio.optimization import MeanRisk, ObjectiveFunction
-from skfolio.prior import BlackLitterman, EmpiricalPrior, EntropyPooling, SyntheticData
+from skfolio.prior import BlackLitterman, EntropyPooling
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 import certeq as ce
-from certeq.portfolio import MinimumOCE, RiskBudgetingOCE, ScenarioPrior, oce_scorer
-from tests.portfolio.reference import oce_expression
+from certeq.portfolio import MinimumOCE, ScenarioPrior, oce_scorer
+from tests.portfolio import reference
+from tests.problems import RISKS
 
-RISKS = [
-    ce.CVaR(0.05),
-    ce.EVaR(0.05),
-    ce.Entropic(1.0).ball(0.5),
-    ce.MonotoneMeanVariance(2.0).ball(0.5),
-    ce.HMCR(2.0, 0.1),
-    ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.CVaR(0.2)]),
-    ce.Entropic(20.0),
-    ce.MeanVariance(10.0),
-    0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1),
-]
+TAIL = ce.CVaR(0.05)
+# Of the registry, those that can be limited.
+LIMITED = [name for name, entry in RISKS.items() if entry.minimized and entry.blocks]
 
 
 def losses(model: MinimumOCE, X: pd.DataFrame) -> np.ndarray:
@@ -42,7 +34,8 @@ def kept(model: MinimumOCE, X: pd.DataFrame, levels: list[float]) -> None:
     """Limits are kept to 1e-9 of max(|level|, spread), and the gap is proved."""
     unit = np.maximum(np.abs(levels), losses(model, X).std())
     assert np.all(model.limit_values_ <= np.array(levels) + 1e-9 * unit)
-    assert 0.0 <= model.gap_ <= 1e-9 * max(abs(model.objective_), unit.min() * model._problem.counts_risk)
+    least = 0.0 if model.objective_function in ("maximize_return", RETURN) else unit.min()  # the objective has no risk
+    assert 0.0 <= model.gap_ <= 1e-9 * max(abs(model.objective_), least)
     assert np.all(model.limit_multipliers_ >= 0.0)
 
 
@@ -54,11 +47,11 @@ RETURN, RATIO = ObjectiveFunction.MAXIMIZE_RETURN, ObjectiveFunction.MAXIMIZE_RA
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_return_under_a_limit_is_that_of_skfolio_or_better(panel: str, request: pytest.FixtureRequest) -> None:
     X = request.getfixturevalue(panel).iloc[-1500:]
-    level = 1.2 * MinimumOCE(ce.CVaR(0.05)).fit(X).risk_
-    model = MinimumOCE(objective_function=RETURN, risk_limits=[(ce.CVaR(0.05), level)]).fit(X)
+    level = 1.2 * MinimumOCE(TAIL).fit(X).risk_
+    model = MinimumOCE(objective_function=RETURN, risk_limits=[(TAIL, level)]).fit(X)
     kept(model, X, [level])
     theirs = MeanRisk(objective_function=RETURN, risk_measure=RiskMeasure.CVAR, max_cvar=level).fit(X)
-    excess = ce.oce(-(X.to_numpy() @ theirs.weights_), ce.CVaR(0.05)) - level
+    excess = ce.oce(-(X.to_numpy() @ theirs.weights_), TAIL) - level
     # Where their weights break the limit, what that gains is its multiplier times the excess.
     gained = model.limit_multipliers_[0] * max(excess, 0.0)
     assert model.objective_ >= X.mean().to_numpy() @ theirs.weights_ - gained - 1e-9 * abs(model.objective_)
@@ -69,9 +62,9 @@ def test_return_under_a_limit_is_that_of_skfolio_or_better(panel: str, request: 
 @pytest.mark.parametrize("rate", [0.0, 1e-4])
 def test_ratio_is_that_of_skfolio_or_better(panel: str, rate: float, request: pytest.FixtureRequest) -> None:
     X = request.getfixturevalue(panel).iloc[-1500:]
-    model = MinimumOCE(ce.CVaR(0.05), RATIO, risk_free_rate=rate).fit(X)
+    model = MinimumOCE(TAIL, RATIO, risk_free_rate=rate).fit(X)
     theirs = MeanRisk(objective_function=RATIO, risk_measure=RiskMeasure.CVAR, risk_free_rate=rate).fit(X).weights_
-    ratio = (X.mean().to_numpy() @ theirs - rate) / ce.oce(-(X.to_numpy() @ theirs), ce.CVaR(0.05))
+    ratio = (X.mean().to_numpy() @ theirs - rate) / ce.oce(-(X.to_numpy() @ theirs), TAIL)
     assert model.objective_ >= ratio * (1.0 - 1e-9)
     assert model.objective_ == pytest.approx(ratio, rel=1e-5)
     assert 0.0 <= model.gap_ <= 1e-9 * model.objective_
@@ -81,57 +74,34 @@ def test_ratio_is_that_of_skfolio_or_better(panel: str, rate: float, request: py
 def test_tracking_error_is_that_of_skfolio_or_better(sp500: pd.DataFrame) -> None:
     X = sp500.iloc[-1000:]
     y = X.mean(axis=1)
-    model = MinimumOCE(ce.CVaR(0.05), max_tracking_error=0.004).fit(X, y)
+    model = MinimumOCE(TAIL, max_tracking_error=0.004).fit(X, y)
     theirs = MeanRisk(risk_measure=RiskMeasure.CVAR, max_tracking_error=0.004).fit(X, y).weights_
     apart = X.to_numpy() @ model.weights_ - y.to_numpy()
     assert np.sqrt(apart @ apart / (len(X) - 1)) <= 0.004 * (1.0 + 1e-9)
     assert model.limit_values_[0] == pytest.approx(0.004, rel=1e-9)
-    assert model.objective_ <= ce.oce(-(X.to_numpy() @ theirs), ce.CVaR(0.05)) * (1.0 + 1e-7)
+    assert model.objective_ <= ce.oce(-(X.to_numpy() @ theirs), TAIL) * (1.0 + 1e-7)
     kept(model, X, [0.004])
 
 
-def by_cvxpy(X: np.ndarray, limits: list[tuple[Any, float]], y: np.ndarray | None = None, **more: Any) -> float:
-    """The largest expected return, or the least CVaR(0.1), under limits, by Clarabel at tight tolerances."""
-    n, d = X.shape
-    w, p = cp.Variable(d), np.full(n, 1.0 / n)
-    costs, previous = more.get("costs", 0.0), more.get("previous", np.zeros(d))
-    paid = costs * cp.norm1(w - previous)
-    rules = [cp.sum(w) == 1.0, w >= more.get("lower", 0.0)]
-    for risk, level in limits:
-        lost = -X @ w + paid if y is None else y - X @ w + paid
-        if risk is None:
-            rules.append(cp.norm2(X @ w - y) / np.sqrt(n - 1.0) <= level)
-        else:
-            rules.append(oce_expression(lost, risk, p, cp.Variable()) <= level)
-    if "short" in more:
-        rules.append(cp.sum(cp.neg(w)) <= more["short"])
-    mean = p @ X @ w - paid - more.get("l2", 0.0) * cp.sum_squares(w)
-    goal = oce_expression(-X @ w + paid, ce.CVaR(0.1), p, cp.Variable()) if more.get("risk") else -mean
-    problem = cp.Problem(cp.Minimize(goal), rules)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
-    return float(problem.value)
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_two_and_three_limits_under_costs_agree_with_cvxpy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = 0.01 * rng.standard_t(5, size=(200, 6)) * rng.uniform(0.5, 2.0, 6) + rng.uniform(0.0, 2e-3, 6)
     X = pd.DataFrame(table, columns=list("ABCDEF"))
     previous = rng.dirichlet(np.ones(6))
-    least = MinimumOCE(
-        ce.CVaR(0.05), transaction_costs=1e-3, previous_weights=previous, min_weights=-0.2, max_short=0.3
-    )
+    least = MinimumOCE(TAIL, transaction_costs=1e-3, previous_weights=previous, min_weights=-0.2, max_short=0.3)
     start = least.fit(X)
     third = 1.1 * clone(least).set_params(utility=ce.CVaR(0.3)).fit(X).risk_
     limits = [
-        (ce.CVaR(0.05), 1.15 * start.risk_),
+        (TAIL, 1.15 * start.risk_),
         (ce.Entropic(20.0), 0.9 * start.risk_),
         (ce.CVaR(0.3), third),
     ]
     for count in (2, 3):
         model = clone(least).set_params(objective_function="maximize_return", risk_limits=limits[:count], l2_coef=1e-4)
         model.fit(X)
-        wanted = -by_cvxpy(table, limits[:count], costs=1e-3, previous=previous, lower=-0.2, short=0.3, l2=1e-4)
+        same = {"costs": 1e-3, "previous": previous, "lower": -0.2, "max_short": 0.3, "l2": 1e-4}
+        wanted, _ = reference.solve(table, TAIL, goal="maximize_return", limits=limits[:count], **same)
         assert model.objective_ == pytest.approx(wanted, abs=2e-9)
         kept(model, X, [level for _, level in limits[:count]])
 
@@ -142,7 +112,8 @@ def test_limits_against_a_benchmark_agree_with_cvxpy(small: pd.DataFrame, risk: 
     y = X.mean(axis=1)
     level = 0.6 * float(ce.oce(y.to_numpy() - X["GOLD"].to_numpy(), risk))
     model = MinimumOCE(ce.CVaR(0.1), benchmark_limits=[(risk, level)], transaction_costs=1e-4).fit(X, y)
-    wanted = by_cvxpy(X.to_numpy(), [(risk, level)], y.to_numpy(), risk=True, costs=1e-4)
+    same = {"benchmark_limits": [(risk, level)], "y": y.to_numpy(), "costs": 1e-4}
+    wanted, _ = reference.solve(X.to_numpy(), ce.CVaR(0.1), **same)
     assert model.objective_ == pytest.approx(wanted, abs=1e-9)
     assert model.limit_values_[0] == pytest.approx(level, abs=1e-9)
     assert model.limit_values_[0] == pytest.approx(
@@ -150,14 +121,17 @@ def test_limits_against_a_benchmark_agree_with_cvxpy(small: pd.DataFrame, risk: 
     )
 
 
-@pytest.mark.parametrize("risk", RISKS, ids=repr)
-def test_every_risk_goes_where_cvar_goes(small: pd.DataFrame, risk: Any) -> None:
+@pytest.mark.parametrize("name", LIMITED)
+@pytest.mark.filterwarnings("ignore:X looks like", "ignore::certeq.UnitWarning")
+def test_every_risk_goes_where_cvar_goes(small: pd.DataFrame, name: str) -> None:
     """Limit and objective by every risk: the frontier met from both sides, and the ratio between its ends."""
-    X = small
+    entry, X = RISKS[name], 50.0 * small[:200]
+    risk = entry.risk
     least = MinimumOCE(risk).fit(X)
     level = least.risk_ + 0.3 * abs(least.risk_)
     model = MinimumOCE(objective_function="maximize_return", risk_limits=[(risk, level)]).fit(X)
     kept(model, X, [level])
+    assert model.limit_values_[0] == pytest.approx(float(entry.definition(losses(model, X), None)), abs=1e-9)
     back = MinimumOCE(risk, min_return=model.objective_ - 1e-12).fit(X)
     assert back.risk_ == pytest.approx(model.limit_values_[0], rel=2e-8)
     # One unit of the level earns the multiplier: by differences.
@@ -173,17 +147,17 @@ def test_every_risk_goes_where_cvar_goes(small: pd.DataFrame, risk: Any) -> None
 
 def test_utility_under_a_limit_and_the_ratio_under_one(small: pd.DataFrame) -> None:
     free = MinimumOCE(ce.Entropic(20.0), "maximize_utility", risk_aversion=0.5).fit(small)
-    tail = ce.CVaR(0.05)
-    level = 0.8 * float(ce.oce(losses(free, small), tail))
-    held = clone(free).set_params(risk_limits=[(tail, level)]).fit(small)
+    level = 0.8 * float(ce.oce(losses(free, small), TAIL))
+    held = clone(free).set_params(risk_limits=[(TAIL, level)]).fit(small)
     kept(held, small, [level])
     assert held.objective_ < free.objective_
-    step = clone(held).set_params(risk_limits=[(tail, level * (1 + 1e-5))]).fit(small)
+    step = clone(held).set_params(risk_limits=[(TAIL, level * (1 + 1e-5))]).fit(small)
     assert (step.objective_ - held.objective_) / (1e-5 * level) == pytest.approx(held.limit_multipliers_[0], rel=1e-2)
-    loose = clone(free).set_params(risk_limits=[(tail, 1.0)]).fit(small)
+    assert held.limit_names_ == [f"risk_limits[0], CVaR(alpha=0.05) <= {level:g}"]
+    loose = clone(free).set_params(risk_limits=[(TAIL, 1.0)]).fit(small)
     np.testing.assert_allclose(loose.weights_, free.weights_, atol=1e-6)
     assert loose.limit_multipliers_ == [0.0]
-    best = MinimumOCE(tail, "maximize_ratio").fit(small)
+    best = MinimumOCE(TAIL, "maximize_ratio").fit(small)
     level = 0.95 * float(ce.oce(losses(best, small), ce.EVaR(0.05)))
     within = clone(best).set_params(risk_limits=[(ce.EVaR(0.05), level)]).fit(small)
     assert within.limit_values_[0] == pytest.approx(level, rel=1e-9)
@@ -195,53 +169,43 @@ def test_utility_under_a_limit_and_the_ratio_under_one(small: pd.DataFrame) -> N
 
 
 def test_frontiers(small: pd.DataFrame) -> None:
-    tail = ce.CVaR(0.05)
-    least = MinimumOCE(tail).fit(small).risk_
+    least = MinimumOCE(TAIL).fit(small).risk_
     levels = least * np.array([1.5, 1.1, 1.3])
-    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(tail, levels)]).fit(small)
+    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(TAIL, levels)]).fit(small)
     assert model.weights_.shape == (3, 5)
     np.testing.assert_allclose(model.limit_values_[:, 0], levels, rtol=1e-9)
-    one = clone(model).set_params(risk_limits=[(tail, float(levels[1]))]).fit(small)
+    one = clone(model).set_params(risk_limits=[(TAIL, float(levels[1]))]).fit(small)
     assert model.objective_[1] == pytest.approx(one.objective_, rel=1e-9)
     assert len(model.predict(small)) == 3
-    limited = MinimumOCE(tail, efficient_frontier_size=6, risk_limits=[(ce.EVaR(0.05), 2.0 * least)]).fit(small)
+    limited = MinimumOCE(TAIL, efficient_frontier_size=6, risk_limits=[(ce.EVaR(0.05), 2.0 * least)]).fit(small)
     assert np.all(np.diff(limited.risk_) > 0.0)
     assert limited.limit_values_.max() <= 2.0 * least * (1 + 1e-9)
     assert limited.limit_values_[-1, 0] == pytest.approx(2.0 * least, rel=1e-6)
     assert np.max(limited.gap_) < 1e-9 * limited.risk_.max()
-    several = MinimumOCE(tail, "maximize_ratio", min_return=[4e-4, 6e-4]).fit(small)
+    several = MinimumOCE(TAIL, "maximize_ratio", min_return=[4e-4, 6e-4]).fit(small)
     assert np.all(np.diff(several.objective_) <= 0.0)
     y = small.mean(axis=1)
-    tracking = MinimumOCE(tail, max_tracking_error=[0.002, 0.004]).fit(small, y)
+    tracking = MinimumOCE(TAIL, max_tracking_error=[0.002, 0.004]).fit(small, y)
     np.testing.assert_allclose(tracking.limit_values_[:, 0], [0.002, 0.004], rtol=1e-9)
 
 
-def test_limits_out_of_reach_are_explained(small: pd.DataFrame) -> None:
-    least = MinimumOCE(ce.CVaR(0.05), transaction_costs=1e-3).fit(small)
-    costly = MinimumOCE(ce.CVaR(0.05), transaction_costs=1e-3, risk_limits=[(ce.CVaR(0.05), 0.5 * least.risk_)])
-    with pytest.raises(OptimizationError, match=r"risk_limits\[0\], CVaR.* is out of reach.*allow 0.0") as caught:
+def test_the_level_within_reach_has_its_costs(small: pd.DataFrame) -> None:
+    least = MinimumOCE(TAIL, transaction_costs=1e-3).fit(small)
+    costly = clone(least).set_params(risk_limits=[(TAIL, 0.5 * least.risk_)])
+    with pytest.raises(OptimizationError, match=f"out of reach.*allow {least.risk_:.6g}"):
         costly.fit(small)
-    assert f"{least.risk_:.6g}" in str(caught.value)  # with its costs
-    y = small["TECH"]
-    near = MinimumOCE(ce.CVaR(0.05), max_tracking_error=1e-3, risk_limits=[(ce.CVaR(0.05), 1.05 * least.risk_)])
-    with pytest.raises(OptimizationError, match="can be kept one by one but not together: risk_limits.*max_tracking"):
-        near.fit(small, y)
-    with pytest.raises(OptimizationError, match="max_tracking_error=1e-05 is out of reach"):
-        MinimumOCE(max_weights=0.5, max_tracking_error=1e-5).fit(small, y)
-    with pytest.raises(ValueError, match="reward must be positive"):
-        MinimumOCE(objective_function="maximize_ratio", risk_free_rate=1.0).fit(small)
 
 
 def test_a_level_that_only_the_least_risk_reaches(small: pd.DataFrame) -> None:
-    least = MinimumOCE(ce.CVaR(0.05)).fit(small)
+    least = MinimumOCE(TAIL).fit(small)
     for level in (least.risk_, least.risk_ * (1.0 - 1e-12)):
-        model = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), level)]).fit(small)
+        model = MinimumOCE(objective_function="maximize_return", risk_limits=[(TAIL, level)]).fit(small)
         assert model.limit_values_[0] <= level * (1.0 + 1e-9)
-    same = MinimumOCE(objective_function="maximize_return", risk_limits=2 * [(ce.CVaR(0.05), 0.02)]).fit(small)
+    same = MinimumOCE(objective_function="maximize_return", risk_limits=2 * [(TAIL, 0.02)]).fit(small)
     assert same.limit_values_[0] == same.limit_values_[1] == pytest.approx(0.02, rel=1e-9)
 
 
-@pytest.mark.parametrize("params", [{"risk_limits": [(ce.CVaR(0.05), 0.02)]}, {"max_tracking_error": 0.004}], ids=str)
+@pytest.mark.parametrize("params", [{"risk_limits": [(TAIL, 0.02)]}, {"max_tracking_error": 0.004}], ids=str)
 def test_weights_that_nothing_but_the_limits_bounds(small: pd.DataFrame, params: dict[str, Any]) -> None:
     y = small.mean(axis=1)
     free = {"objective_function": "maximize_return", "min_weights": None, "max_weights": None}
@@ -252,38 +216,6 @@ def test_weights_that_nothing_but_the_limits_bounds(small: pd.DataFrame, params:
     assert model.limit_values_[0] == pytest.approx(model.limit_levels_[0], rel=1e-9)
     with pytest.raises(OptimizationError, match="unbounded"):
         MinimumOCE(**free).fit(small)
-
-
-def test_benchmark_is_checked(small: pd.DataFrame) -> None:
-    model = MinimumOCE(max_tracking_error=0.01)
-    for wrong in (small["TECH"].to_numpy()[:400], 0.01):
-        with pytest.raises(ValueError, match="y must have one row for each of the 500 rows of X; found shape"):
-            model.fit(small, wrong)
-    with pytest.raises(ValueError, match="one return of the benchmark for each of the 500 scenarios"):
-        model.fit(small, small[["TECH", "BANK"]])
-    with pytest.raises(ValueError, match="y must be finite; found 1"):
-        model.fit(small, small["TECH"].where(np.arange(500) > 0))
-    with pytest.raises(ValueError, match="need fit: partial_fit"):
-        model.partial_fit(small, small["TECH"])
-    column = model.fit(small, small[["TECH"]])
-    np.testing.assert_allclose(column.weights_, model.fit(small, small["TECH"].to_numpy()).weights_)
-
-
-@pytest.mark.parametrize("kind", [MinimumOCE, RiskBudgetingOCE])
-def test_benchmark_with_other_dates_is_refused(small: pd.DataFrame, kind: Any) -> None:
-    model, y = kind(), small.mean(axis=1)
-    with pytest.raises(ValueError, match="no date in common: 2021-02-24 00:00:00, .*, \\.\\.\\."):
-        model.fit(small.iloc[-200:], y.iloc[:200])
-    with pytest.raises(
-        ValueError, match="y must have every date of X .*; found 1 of 500 dates missing: 2020-01-08 00:00:00\\."
-    ):
-        model.fit(small, y.drop(small.index[5]))
-    with pytest.raises(ValueError, match="in its index, int64; found no date in common"):
-        model.fit(small, y.reset_index(drop=True))
-    with pytest.raises(ValueError, match="y must have each date once.*2020-01-01 00:00:00 more than once.*to_numpy"):
-        model.fit(small, pd.concat([y, y[:1]]))
-    with pytest.raises(ValueError, match="X must have each date once"):
-        model.fit(pd.concat([small, small[:1]]), y)
 
 
 @pytest.mark.filterwarnings("ignore:The prior.s covariance differs")
@@ -317,30 +249,26 @@ def test_priors_with_weights_and_views(small: pd.DataFrame) -> None:
         objective_function="maximize_return",
         prior_estimator=EntropyPooling(cvar_views=["TECH == 0.05"]),
         recenter=False,
-        risk_limits=[(ce.CVaR(0.05), 0.02)],
+        risk_limits=[(TAIL, 0.02)],
     ).fit(small)
     p = pooled.prior_estimator_.return_distribution_.sample_weight
-    assert ce.oce(losses(pooled, small), ce.CVaR(0.05), p) == pytest.approx(0.02, rel=1e-9)
+    assert ce.oce(losses(pooled, small), TAIL, p) == pytest.approx(0.02, rel=1e-9)
     views = BlackLitterman(views=["TECH == 0.0001"])
     tracking = MinimumOCE(prior_estimator=views, recenter=True, max_tracking_error=0.003).fit(small, y)
     apart = small.to_numpy() @ tracking.weights_ - y.to_numpy()  # of the returns as they are, not as they were moved
     assert np.sqrt(apart @ apart / 499) == pytest.approx(0.003, rel=1e-9)
-    synthetic = MinimumOCE(prior_estimator=SyntheticData(n_samples=300), max_tracking_error=0.01)
-    with pytest.raises(ValueError, match="A prior that makes scenarios of its own"):
-        synthetic.fit(small, y)
 
 
 def test_inside_cross_validation_searches_and_pipelines(sp500: pd.DataFrame) -> None:
     small = sp500.iloc[-500:, :6]
-    tail = ce.CVaR(0.05)
-    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(tail, 0.04)])
+    model = MinimumOCE(objective_function="maximize_return", risk_limits=[(TAIL, 0.04)])
     walk = cross_val_predict(model, small, cv=WalkForward(train_size=250, test_size=125))
     assert len(walk) == 2
     grid = {
-        "risk_limits": [[(tail, 0.035)], [(tail, 0.04)]],
+        "risk_limits": [[(TAIL, 0.035)], [(TAIL, 0.04)]],
         "objective_function": ["maximize_return", "maximize_ratio"],
     }
-    search = GridSearchCV(model, grid, cv=WalkForward(train_size=250, test_size=125), scoring=oce_scorer(tail)).fit(
+    search = GridSearchCV(model, grid, cv=WalkForward(train_size=250, test_size=125), scoring=oce_scorer(TAIL)).fit(
         small
     )
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
@@ -349,21 +277,19 @@ def test_inside_cross_validation_searches_and_pipelines(sp500: pd.DataFrame) -> 
     tracking = MinimumOCE(max_tracking_error=0.004)
     y = small.mean(axis=1)
     assert len(cross_val_predict(tracking, small, y, cv=WalkForward(train_size=250, test_size=125))) == 2
-    failing = MinimumOCE(risk_limits=[(tail, 1e-5)], fallback=MinimumOCE(), raise_on_failure=True).fit(small)
+    failing = MinimumOCE(risk_limits=[(TAIL, 1e-5)], fallback=MinimumOCE(), raise_on_failure=True).fit(small)
     assert failing.fallback_chain_ is not None
 
 
 @pytest.mark.parametrize(
     "params",
     [
-        {"objective_function": "maximize_return", "risk_limits": [(ce.CVaR(0.05), 0.0245)]},
-        {"objective_function": "maximize_return", "risk_limits": [(ce.EVaR(0.05), 0.06)]},
+        {"objective_function": "maximize_return", "risk_limits": [(TAIL, 0.0245)]},
         {"risk_limits": [(ce.EVaR(0.05), 0.041)], "min_return": 5e-4},
-        {"objective_function": "maximize_ratio"},
         {"objective_function": "maximize_ratio", "utility": ce.Entropic(20.0)},
         {"objective_function": "maximize_ratio", "risk_limits": [(ce.EVaR(0.05), 0.06)]},
     ],
-    ids=["CVaR", "EVaR", "two", "ratio", "Entropic ratio", "ratio and limit"],
+    ids=["CVaR", "two", "Entropic ratio", "ratio and limit"],
 )
 def test_warm_start_takes_fewer_steps_to_the_same_answer(sp500: pd.DataFrame, params: dict[str, Any]) -> None:
     X, later = sp500.iloc[:-20], sp500.iloc[10:-10]
@@ -379,93 +305,3 @@ def test_warm_start_of_a_ratio_under_tighter_constraints(sp500: pd.DataFrame) ->
     warm = MinimumOCE(objective_function="maximize_ratio", warm_start=True).fit(sp500).set_params(max_weights=0.12)
     np.testing.assert_allclose(warm.fit(sp500).weights_, tight.fit(sp500).weights_, atol=1e-7)
     assert wide.fit(sp500).weights_.max() > 0.12
-
-
-def test_masked_assets_and_empirical_prior(small: pd.DataFrame) -> None:
-    model = MinimumOCE(
-        objective_function="maximize_return", prior_estimator=EmpiricalPrior(), risk_limits=[(ce.CVaR(0.05), 0.02)]
-    ).fit(small)
-    plain = MinimumOCE(objective_function="maximize_return", risk_limits=[(ce.CVaR(0.05), 0.02)]).fit(small)
-    np.testing.assert_allclose(model.weights_, plain.weights_, atol=1e-9)
-    assert plain.limit_names_ == ["risk_limits[0], CVaR(alpha=0.05) <= 0.02"]
-    assert plain.risk_contributions_.sum() == pytest.approx(plain.risk_)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.filterwarnings("ignore")
-def test_two_hundred_random_problems(part: int) -> None:
-    """Objectives, costs, shorts, one to three limits, benchmarks: as good as Clarabel's point to 1e-9, or refused."""
-    solved = 0
-    for seed in range(75 * part, 75 * part + 75):
-        rng = np.random.default_rng(seed)
-        n, d = int(rng.integers(60, 400)), int(rng.integers(2, 15))
-        X = 0.01 * rng.standard_t(4, size=(n, d)) * rng.uniform(0.3, 3.0, d) + rng.normal(0.0, 1e-3, d)
-        X = np.round(X, 3) if rng.random() < 0.2 else X
-        y = X.mean(axis=1) + 1e-3 * rng.normal(size=n)
-        goal = str(rng.choice(["minimize_risk", "maximize_return", "maximize_ratio"]))
-        cost, previous = 1e-3 * (rng.random() < 0.5), rng.dirichlet(np.ones(d))
-        lower = -0.3 if rng.random() < 0.3 else 0.0
-        base = {"transaction_costs": cost, "previous_weights": previous, "min_weights": lower}
-        tail, refused = ce.CVaR(0.1), ""
-        try:
-            free = MinimumOCE(tail, goal, **base).fit(X)
-            pairs = []
-            for k in rng.permutation(3)[: rng.integers(1, 4)]:
-                risk = (ce.CVaR(0.05), ce.Entropic(10.0), ce.CVaR(0.3))[k]
-                least = MinimumOCE(risk, **base).fit(X).risk_
-                there = float(ce.oce(-(X @ free.weights_), risk)) + cost * np.abs(free.weights_ - previous).sum()
-                pairs.append((risk, least + rng.uniform(0.2, 0.9) * max(there - least, 1e-4)))
-            near = 0.9 * float(np.std(X @ free.weights_ - y)) if rng.random() < 0.3 else None
-            model = MinimumOCE(tail, goal, risk_limits=pairs, max_tracking_error=near, **base).fit(X, y)
-        except (ValueError, OptimizationError) as error:
-            refused = str(error)
-        if refused:  # no ratio means anything, or no weights keep the limits
-            assert any(words in refused for words in ("must be positive", "out of reach", "not together"))
-            continue
-        w, p = cp.Variable(d), np.full(n, 1.0 / n)
-        paid = cost * cp.norm1(w - previous)
-        rules = [cp.sum(w) == 1.0, w >= lower, w <= 1.0]
-        rules += [oce_expression(-X @ w, risk, p, cp.Variable()) + paid <= level for risk, level in pairs]
-        rules += [] if near is None else [cp.norm2(X @ w - y) / np.sqrt(n - 1.0) <= near]
-        risk, mean = oce_expression(-X @ w, tail, p, cp.Variable()) + paid, p @ X @ w - paid
-        aim = {"minimize_risk": risk, "maximize_return": -mean}.get(goal, risk - mean / max(model.objective_, 1e-12))
-        problem = cp.Problem(cp.Minimize(aim), rules)
-        try:
-            problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
-        except cp.SolverError:
-            continue
-        if problem.status != "optimal":
-            continue
-        theirs = np.asarray(w.value)
-        over = [limit.value(theirs, model._problem.costs) - limit.level for limit in model._problem.limits]
-        gained = float(model.limit_multipliers_ @ np.maximum(over, 0.0)) + 1e-9 * abs(float(theirs.sum()) - 1.0)
-        spent = cost * np.abs(theirs - previous).sum()
-        lost, earned = float(ce.oce(-(X @ theirs), tail)) + spent, float(X.mean(axis=0) @ theirs) - spent
-        reached = {"minimize_risk": -lost, "maximize_return": earned, "maximize_ratio": earned / lost}[goal]
-        mine = -model.objective_ if goal == "minimize_risk" else model.objective_
-        unit = abs(mine) if goal == "maximize_ratio" else max(abs(mine), float(np.std(X @ model.weights_)))
-        assert mine >= reached - gained - 1e-9 * unit, (seed, goal)
-        assert model.gap_ <= 1e-9 * unit, (seed, goal)
-        spread = np.array([float(np.std(limit.losses(model.weights_))) for limit in model._problem.limits])
-        assert np.all(
-            model.limit_values_ <= model.limit_levels_ + 1e-9 * np.maximum(np.abs(model.limit_levels_), spread)
-        )
-        solved += 1
-    assert solved >= 30
-
-
-@pytest.mark.parametrize("objective", ["maximize_return", "maximize_ratio", "minimize_risk"])
-@pytest.mark.parametrize("limited", [False, True])
-def test_rows_of_assets_that_are_not_held(objective, limited):
-    rng = np.random.default_rng(0)
-    X = rng.normal([0.001, 0.001, 0.001, 0.004], 0.01, size=(60, 4))
-    excluded = np.array([[0.0, 1.0, 1.0, 0.0]])  # w_1 + w_2 <= 0
-    limits = [(ce.CVaR(0.1), 0.02)] if limited else None
-    found = MinimumOCE(
-        ce.CVaR(0.1), objective_function=objective, left_inequality=excluded, right_inequality=[0.0], risk_limits=limits
-    ).fit(X)
-    same = MinimumOCE(ce.CVaR(0.1), objective_function=objective, risk_limits=limits).fit(X[:, [0, 3]])
-    assert found.objective_ == pytest.approx(same.objective_, rel=1e-9)
-    assert found.gap_ <= 1e-9 * abs(found.objective_)
-    assert found.weights_[1] == found.weights_[2] == 0.0

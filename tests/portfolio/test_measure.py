@@ -45,14 +45,10 @@ def test_scorer_in_searches(small: pd.DataFrame) -> None:
     assert pickle.loads(pickle.dumps(scorer))(search.best_estimator_, small) == scorer(search.best_estimator_, small)
 
 
-def test_refusals(small: pd.DataFrame) -> None:
-    portfolio = EqualWeighted().fit(small).predict(small)
-    with pytest.raises(TypeError, match="write CVaR"):
-        oce_scorer(ce.CVaR)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="utility must be"):
-        portfolio_oce(portfolio, 0.05)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="measure each"):
-        portfolio_oce(Population([portfolio]), ce.CVaR(0.05))
-    with pytest.raises(TypeError, match="ndarray"):
-        portfolio_oce(small.to_numpy(), ce.CVaR(0.05))
+def test_a_measure_scores_like_its_scorer(small: pd.DataFrame) -> None:
+    measure, model = OCEMeasure(ce.CVaR(0.05)), MinimumOCE(ce.CVaR(0.05))
+    scores = [cross_val_score(model, small, cv=3, scoring=each) for each in (measure, oce_scorer(ce.CVaR(0.05)))]
+    np.testing.assert_array_equal(*scores)
+    search = GridSearchCV(model, {"max_weights": [0.3, 1.0]}, cv=3, scoring=measure).fit(small)
+    assert search.best_score_ == search.cv_results_["mean_test_score"].max() < 0.0
     assert np.isnan(portfolio_oce(FailedPortfolio(X=small), ce.CVaR(0.05)))

@@ -42,7 +42,6 @@ EXPECTED = {
 @parametrize_with_checks(
     [
         MinimumOCE(),
-        MinimumOCE(ce.Entropic(1.0)),
         MinimumOCE(risk_limits=[(ce.CVaR(0.1), 1e3)]),
         RiskBudgetingOCE(management_fees=1e3),
     ],  # its data are gains throughout, which have no risk to share
@@ -166,11 +165,6 @@ def test_online_prediction_and_selection(small: pd.DataFrame) -> None:
         MinimumOCE(), {"utility__alpha": [0.05, 0.3]}, scoring=RatioMeasure.SHARPE_RATIO, warmup_size=200, test_size=100
     ).fit(small)
     assert search.best_params_["utility__alpha"] in (0.05, 0.3)
-
-
-def test_partial_fit_needs_a_prior_that_has_it(small: pd.DataFrame) -> None:
-    with pytest.raises(TypeError, match="partial_fit"):
-        MinimumOCE(prior_estimator=EmpiricalPrior()).partial_fit(small)
 
 
 @pytest.mark.filterwarnings("ignore:The prior.s covariance differs")

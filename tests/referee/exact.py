@@ -14,15 +14,13 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 from scipy import sparse
 
 import certeq as ce
-from certeq import _table
-from certeq.optimize.exact import _panel as blocks
 from certeq.optimize.exact import solve_exact
+from tests.blocks import small_tables_in_blocks
 from tests.referee.reference import Reference, confirm, reference
 from tests.referee.regions import Region, draw_region
 from tests.referee.report import Report, array_code
@@ -122,11 +120,7 @@ def on_blocks(A: np.ndarray):
         path = Path(folder) / "A.npy"
         np.save(path, A)
         width = A.shape[1] * max(1, len(A) // 1000)
-        with (
-            mock.patch.object(_table, "LARGE", 0),
-            mock.patch.object(blocks, "_WHOLE", 0),  # else so small a panel would be read as a whole
-            mock.patch.object(_table, "_PIECE", 11 * width),
-        ):
+        with small_tables_in_blocks(11 * width):
             yield np.load(path, mmap_mode="r")
 
 

@@ -1,6 +1,11 @@
-"""A study with hostile asset names, small enough to draw in a moment."""
+"""A study with hostile asset names, small enough to draw in a moment, and a reader of the page."""
 
 from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,3 +62,53 @@ def study(names: list[str] | None = None, days: int = 500, seed: int = 0, held_o
 @pytest.fixture(scope="session")
 def hostile() -> Study:
     return study()
+
+
+class Page(HTMLParser):
+    """What a reader of a page finds: every element, words, rows of tables by the id of their section, and figures."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.rows: dict[str, list[list[str]]] = {}
+        self.data: dict[str, Any] = json.loads(re.search(r'id="study">(.*?)</script>', text, re.S)[1])
+        self._inside: str | None = None
+        self._section = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag in ("section", "figure"):
+            self._section = str(dict(attrs)["id"])
+        elif tag == "tr":
+            self.rows.setdefault(self._section, []).append([])
+        elif tag in ("td", "th"):
+            self.rows[self._section][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in {"script", "style"}:
+            return
+        self.words.append(data)
+        if self._inside in {"td", "th", "span", "small"} and self.rows.get(self._section):
+            cells = self.rows[self._section][-1]
+            cells[-1] = f"{cells[-1]} {data.strip()}".strip()
+
+    @property
+    def said(self) -> str:
+        """All words on one line."""
+        return " ".join(" ".join(self.words).split())
+
+    def table(self, section: str) -> dict[str, dict[str, str]]:
+        """Cells by the heading of their row and of their column."""
+        head, *rows = self.rows[section]
+        return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+
+    def chart(self, key: str) -> dict[str, Any]:
+        (found,) = (chart for chart in self.data["charts"] if chart["key"] == key)
+        return found

@@ -20,18 +20,12 @@ def test_bounds_lie_above_the_estimate_and_below_the_worst_case(u):
     assert ce.upper_bound(X, u, support=(0, 2)) >= loose
 
 
-def test_shift_and_scale():
+def test_units_few_losses_and_wide_supports():
     bound = ce.upper_bound(X, ce.CVaR(0.1), support=(0, 1))
     assert ce.upper_bound(100 * X + 1e6, ce.CVaR(0.1), support=(1e6, 1e6 + 100)) == pytest.approx(1e6 + 100 * bound)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_a_few_losses_bound_nothing(n):
-    assert ce.upper_bound(np.full(n, 0.1), ce.CVaR(0.1), support=(0, 1)) == pytest.approx(1.0, abs=1e-9)
-
-
-def test_a_support_too_wide_for_the_utility_gives_the_worst_case():
-    assert ce.upper_bound(X, ce.Entropic(1.0), support=(0, 2000)) == pytest.approx(2000.0)
+    assert ce.upper_bound(X, ce.Entropic(1.0), support=(0, 2000)) == pytest.approx(2000.0)  # nothing is known
+    for n in (1, 2, 3, 7):
+        assert ce.upper_bound(np.full(n, 0.1), ce.CVaR(0.1), support=(0, 1)) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_control_stops_at_the_first_failure():
@@ -46,36 +40,6 @@ def test_control_stops_at_the_first_failure():
     assert found.bounds[0] == ce.upper_bound(losses[:, 0], ce.CVaR(0.1), support=(0, 1))
 
 
-def test_refusals():
-    with pytest.raises(ValueError, match=r"support, between 0 and 0.5; found 0\.\d+ at index \d+. A loss outside"):
-        ce.upper_bound(X, ce.CVaR(0.1), support=(0, 0.5))
-    with pytest.raises(ValueError, match="x holds NaN at index 1"):
-        ce.upper_bound([0.0, np.nan], ce.CVaR(0.1), support=(0, 1))
-    with pytest.raises(ValueError, match="utility must be increasing"):
-        ce.upper_bound(X, ce.MeanVariance(0.5), support=(0, 1))
-    for support, error in (((1, 0), ValueError), ((0, np.inf), ValueError), (1.0, TypeError), ((0, 1, 2), TypeError)):
-        with pytest.raises(error, match="support must be"):
-            ce.upper_bound(X, ce.CVaR(0.1), support=support)
-    with pytest.raises(ValueError, match="level"):
-        ce.upper_bound(X, ce.CVaR(0.1), 95, support=(0, 1))
-    with pytest.raises(ValueError, match="one-dimensional"):
-        ce.upper_bound(X[:, None], ce.CVaR(0.1), support=(0, 1))
-    with pytest.raises(ValueError, match="as many as losses has columns, 2; found 3"):
-        ce.control(np.stack([X, X], axis=1), [1, 2, 3], ce.CVaR(0.1), 0.5, support=(0, 1))
-    with pytest.raises(ValueError, match="one column per candidate"):
-        ce.control(X, [1], ce.CVaR(0.1), 0.5, support=(0, 1))
-    with pytest.raises(ValueError, match=r"losses holds NaN at index \(3, 1\); drop or fill"):
-        ce.control(
-            np.where(np.arange(800).reshape(400, 2) == 7, np.nan, 0.5), [1, 2], ce.CVaR(0.1), 1.0, support=(0, 1)
-        )
-    for level in ("a", None, [0.9], True):
-        with pytest.raises(TypeError, match="level must be a number strictly between 0 and 1"):
-            ce.upper_bound(X, ce.CVaR(0.1), level, support=(0, 1))
-    for limit, error in (("a", TypeError), (None, TypeError), (np.nan, ValueError)):
-        with pytest.raises(error, match="limit must be a number; found"):
-            ce.control(X[:, None], [1], ce.CVaR(0.1), limit, support=(0, 1))
-
-
 def test_candidates_come_in_an_order():
     losses = np.stack([0.2 * X, 0.5 * X, X], axis=1)
 
@@ -83,10 +47,5 @@ def test_candidates_come_in_an_order():
         return ce.control(losses, candidates, ce.CVaR(0.1), limit=0.45, support=(0, 1)).candidate
 
     assert chosen(["a", "b", "c"]) == chosen(name for name in "abc") == chosen(np.array(["a", "b", "c"])) == "b"
-    for wrong, kind in (({"a", "b", "c"}, "set"), ({"a": 1, "b": 2, "c": 3}, "dict"), (3, "int")):
-        with pytest.raises(TypeError, match=f"in the order in which they are to be tested; found a {kind}"):
-            chosen(wrong)
     table = pd.DataFrame(losses, columns=["a", "b", "c"])
     assert chosen(["a", "b", "c"], table) == chosen(["x", "b", "z"], table) == "b"
-    with pytest.raises(ValueError, match=r"order of the columns of losses.*Pass losses\[candidates\]"):
-        chosen(["c", "b", "a"], table)

@@ -60,9 +60,11 @@ def test_the_printed_form_is_as_it_was():
     assert bounds.mse_bound(100, 1.0, 2.0, form="printed") == 108.0 * 2.0 * 4.0 / 10.0
 
 
-@pytest.mark.parametrize(
-    "x, q, message", [([[1.0]], 5.0, "one-dim"), ([1.0, np.nan], 5.0, "(?i)nan"), ([1.0], 1.0, "q must exceed 1")]
-)
-def test_refusals(x, q, message):
-    with pytest.raises(ValueError, match=message):
-        bounds.central_moment(x, q)
+def test_the_bound_of_bisection_holds():
+    x = np.random.default_rng(0).standard_normal(200)
+    for utility in (ce.Entropic(1.0), ce.Quartic(), ce.SmoothCVaR(0.1), ce.LeakyCVaR(0.1), ce.CVaR(0.15)):
+        for delta, epsilon in ((0.1, 0.1), (1e-3, 1e-2)):
+            for w in (None, np.arange(200.0)):
+                above = ce.oce(x, utility, w, method="bisect", delta=delta, epsilon=epsilon) - ce.oce(x, utility, w)
+                assert -1e-12 <= above <= bounds.bisect_bound(delta, epsilon) + 1e-12
+    assert bounds.bisect_bound(0.1, 0.2, form="printed") == bounds.bisect_bound(0.1, 0.2) == pytest.approx(0.02)

@@ -168,12 +168,6 @@ def test_no_setting_of_the_coverage_tables_is_doubted(utility):
         assert not unit_of(ce.estimate(process(np.random.default_rng(0), 1, 1000)[0], utility, dependence="auto"))
 
 
-@pytest.mark.parametrize(("alpha", "meant"), [(95, "0.05"), (99, "0.01"), (97.5, "0.025"), (5, "0.05")])
-def test_percentages_are_refused_with_the_tail_they_mean(alpha, meant):
-    with pytest.raises(ValueError, match=rf"Did you mean {meant}, that is the worst"):
-        ce.CVaR(alpha)
-
-
 def test_a_confidence_level_is_taken_with_one_warning():
     with pytest.warns(UserWarning, match=r"mean of the worst 95 % of losses.*write CVaR\(0.05\)") as caught:
         utility = ce.CVaR(0.95)
@@ -194,8 +188,6 @@ def test_a_sum_that_shares_t_says_what_it_is():
     three = 0.3 * ce.Mean() + 0.4 * ce.CVaR(0.05) + 0.3 * ce.CVaR(0.1)
     assert "0.3*Mean() + 0.7*CVaR(alpha=7/110)" in repr(three)
     assert ce.oce(x, three) == pytest.approx(ce.oce(x, 0.3 * ce.Mean() + 0.7 * ce.CVaR(7 / 110)))
-    assert repr(0.3 * ce.Mean() + 0.7 * ce.CVaR(0.05)) == "0.3*Mean() + 0.7*CVaR(alpha=0.05)"
     assert "not the average" in repr(0.5 * ce.Entropic(1.0) + 0.5 * ce.CVaR(0.05))
     assert repr(both.scaled(2.0)) == "(0.5*CVaR(alpha=0.05) + 0.5*CVaR(alpha=0.01)).scaled(2.0)"
-    names = {"CVaR": ce.CVaR, "Entropic": ce.Entropic, "Mean": ce.Mean}
-    assert eval(repr(three), names) == three
+    assert eval(repr(three), {"CVaR": ce.CVaR, "Mean": ce.Mean}) == three

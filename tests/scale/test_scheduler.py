@@ -1,6 +1,7 @@
-"""A sample's passes run where Dask was when it was made: there, or not at all."""
+"""A sample is read where Dask ran when it was made: there, or not at all."""
 
 import pickle
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from distributed import Client, get_worker
 import certeq as ce
 from certeq.risk.solvers import solve_table
 from certeq.scale import ClusterLost, DaskSample, as_sample
+from tests.blocks import dask_samples_in_blocks
 
 LOSSES = np.random.default_rng(22).standard_normal(60_000)
 
@@ -33,7 +35,7 @@ def start_client():
 
 @dataclass(frozen=True)
 class OnWorker:
-    """The kernel that says of every block whether it was read on a worker."""
+    """A kernel that returns for every block whether it was read on a worker."""
 
     wide = False
 
@@ -57,11 +59,18 @@ class ClosingSample(DaskSample):
 
     client, left = None, 0
 
-    def _pass(self, *args):
+    def _close_in_time(self):
         if self.left == 0:
             self.client.close()
         self.left -= 1
-        return super()._pass(*args)
+
+    def reduce(self, *args, **options):
+        self._close_in_time()
+        return super().reduce(*args, **options)
+
+    def draw(self, *args):
+        self._close_in_time()
+        return super().draw(*args)
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
@@ -98,15 +107,15 @@ def test_a_client_closed_between_two_passes_does_not_hand_over_to_an_older_one()
         older.close()
 
 
-@pytest.mark.parametrize("near", [0, 1 << 22])
-def test_a_client_opened_after_a_sample_was_made_does_not_draw_it_away(monkeypatch, near):
-    monkeypatch.setattr(DaskSample, "near", near)
-    here = as_sample(da.from_array(LOSSES, chunks=20_000))
-    with start_client():
+@pytest.mark.parametrize("context", [dask_samples_in_blocks, nullcontext])
+def test_a_client_opened_after_a_sample_was_made_does_not_draw_it_away(context):
+    with context():
+        here = as_sample(da.from_array(LOSSES, chunks=20_000))
+        with start_client():
+            assert not any(on_workers(here))
+            assert on_workers(as_sample(here.values)) == [True] * 3
+            assert on_workers(pickle.loads(pickle.dumps(here))) == [True] * 3
         assert not any(on_workers(here))
-        assert on_workers(as_sample(here.values)) == [True] * 3
-        assert on_workers(pickle.loads(pickle.dumps(here))) == [True] * 3
-    assert not any(on_workers(here))
 
 
 def test_a_client_that_is_closed_when_the_sample_is_made_is_an_error_too():

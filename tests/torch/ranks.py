@@ -10,16 +10,16 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 
-def launch(count, work, folder, *, seconds=300.0, timeout=60.0, leave=False):
-    """Run ``work(rank, count, folder)`` on so many processes; a rank that ends without an answer has None.
+def launch(count, work, folder, then, *, seconds=300.0, timeout=60.0):
+    """Run ``work(rank, count, folder)`` and then ``then`` on so many processes, and return the answers of both.
 
-    ``leave`` is for work after which the group may be broken: nobody waits for the others at the end.
+    A rank that ends without an answer has None. ``then`` may break the group: nobody waits for the others at the end.
     """
     if not (dist.is_available() and dist.is_gloo_available()):
         pytest.skip("this build of PyTorch has no gloo")
     context = mp.get_context("spawn")
     ranks = [
-        context.Process(target=_rank, args=(rank, count, work, str(folder), timeout, leave), daemon=True)
+        context.Process(target=_rank, args=(rank, count, (work, then), folder, timeout), daemon=True)
         for rank in range(count)
     ]
     for process in ranks:
@@ -31,16 +31,12 @@ def launch(count, work, folder, *, seconds=300.0, timeout=60.0, leave=False):
     for rank in hung:
         ranks[rank].kill()
     assert not hung, f"ranks {hung} still ran after {seconds} s"
-    answers = []
-    for rank in range(count):
-        path = folder / f"answer{rank}"
-        answers.append(pickle.loads(path.read_bytes()) if path.exists() else None)
-    return answers
+    paths = [[folder / f"{stage}-{rank}" for rank in range(count)] for stage in range(2)]
+    return [[pickle.loads(path.read_bytes()) if path.exists() else None for path in row] for row in paths]
 
 
-def _rank(rank, count, work, folder, timeout, leave):
+def _rank(rank, count, stages, folder, timeout):
     import os
-    from pathlib import Path
 
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -50,17 +46,16 @@ def _rank(rank, count, work, folder, timeout, leave):
         world_size=count,
         timeout=datetime.timedelta(seconds=timeout),
     )
-    answer = work(rank, count, Path(folder))
-    partial = Path(folder) / f"partial{rank}"
-    partial.write_bytes(pickle.dumps(answer))
-    partial.rename(Path(folder) / f"answer{rank}")
-    if leave:
-        os._exit(0)  # a broken group cannot be taken down in an orderly way
-    dist.destroy_process_group()
+    for stage, work in enumerate(stages):
+        answer = work(rank, count, folder)
+        partial = folder / f"partial-{stage}-{rank}"
+        partial.write_bytes(pickle.dumps(answer))
+        partial.rename(folder / f"{stage}-{rank}")
+    os._exit(0)  # a broken group cannot be taken down in an orderly way
 
 
 def complaint(call):
-    """The error a call raises, as (type, text)."""
+    """Return the error a call raises, as (type, text)."""
     try:
         call()
     except Exception as error:

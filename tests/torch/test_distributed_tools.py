@@ -14,10 +14,11 @@ import certeq as ce
 from certeq.torch import OCELoss
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 
 
 def run(*command, cwd=ROOT):
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
         [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=400, cwd=cwd, env=environment
     )
@@ -25,7 +26,6 @@ def run(*command, cwd=ROOT):
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_example(count):
     out = run("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "examples/torchrun_oce.py")
@@ -44,13 +44,31 @@ def test_the_example(count):
 
 SCRIPT = """
 import sys
-import torch
 import lightning
-from tests.torch.test_distributed_tools import Regression
+import torch
+from tests.torch.test_distributed_tools import batches, made
+
+class Regression(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net, self.criterion = made("world")
+        self.seen = []
+
+    def training_step(self, batch, _):
+        loss = self.criterion(self.net(batch[0]), batch[1])
+        self.seen.append(loss.item())
+        return loss
+
+    def train_dataloader(self):
+        # Of each 32 samples 20 go to rank 0 and 12 to rank 1.
+        part = slice(0, 20) if self.trainer.global_rank == 0 else slice(20, 32)
+        return torch.utils.data.DataLoader([(x[part], y[part]) for x, y in batches()], batch_size=None)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.05)
 
 torch.set_num_threads(1)
-lightning.seed_everything(0)
-model = Regression("world")
+model = Regression()
 trainer = lightning.Trainer(
     max_epochs=3, accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False,
     enable_progress_bar=False, enable_model_summary=False, default_root_dir=sys.argv[1], use_distributed_sampler=False,
@@ -61,68 +79,34 @@ if trainer.is_global_zero:
 """
 
 
-def samples():
+def batches():
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(64, 3, dtype=torch.float64, generator=generator)
-    return x, x.sum(1, keepdim=True) + torch.randn(64, 1, dtype=torch.float64, generator=generator)
+    y = x.sum(1, keepdim=True) + torch.randn(64, 1, dtype=torch.float64, generator=generator)
+    return list(zip(x.split(32), y.split(32), strict=True))
 
 
-def network():
+def made(process_group=None):
     net = nn.Linear(3, 1).double()
     nn.init.zeros_(net.weight)
     nn.init.zeros_(net.bias)
-    return net
+    return net, OCELoss(ce.SmoothCVaR(0.2), nn.MSELoss(reduction="none"), process_group=process_group)
 
 
-try:
-    import lightning
-except ImportError:
-    lightning = None
-else:
-
-    class Regression(lightning.LightningModule):
-        def __init__(self, process_group):
-            super().__init__()
-            self.net = network()
-            self.criterion = OCELoss(ce.SmoothCVaR(0.2), nn.MSELoss(reduction="none"), process_group=process_group)
-            self.seen = []
-
-        def training_step(self, batch, _):
-            loss = self.criterion(self.net(batch[0]), batch[1])
-            self.seen.append(loss.item())
-            return loss
-
-        def train_dataloader(self):
-            """Of each 32 samples 20 go to rank 0 and 12 to rank 1."""
-            first, last = (0, 20) if self.trainer.global_rank == 0 else (20, 32)
-            batches = [range(start + first, start + last) for start in (0, 32)]
-            data = torch.utils.data.TensorDataset(*samples())
-            return torch.utils.data.DataLoader(data, batch_sampler=batches, num_workers=0)
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(lightning is None, reason="lightning is not installed")
 def test_lightning_ddp(tmp_path):
     """Two ranks with 20 and 12 samples step as one process does with their 32."""
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    run(script, tmp_path, cwd=tmp_path)
+    pytest.importorskip("lightning")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    run(tmp_path / "train.py", tmp_path, cwd=tmp_path)
     found = torch.load(tmp_path / "found.pt")
-    x, y = samples()
-    net, loss = network(), OCELoss(ce.SmoothCVaR(0.2), nn.MSELoss(reduction="none"))
+    (net, loss), values = made(), []
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-    values = []
-    for _ in range(3):
-        for step in range(2):
-            batch = slice(32 * step, 32 * (step + 1))
-            optimizer.zero_grad()
-            value = loss(net(x[batch]), y[batch])
-            value.backward()
-            optimizer.step()
-            values.append(value.item())
+    for x, y in 3 * batches():
+        optimizer.zero_grad()
+        value = loss(net(x), y)
+        value.backward()
+        optimizer.step()
+        values.append(value.item())
     assert found["values"] == pytest.approx(values, abs=1e-12)
     for name, p in net.state_dict().items():
         assert torch.allclose(found["state"][name], p, rtol=0, atol=1e-10)

@@ -515,7 +515,7 @@ def _ray(q: Constraints, g: Vector) -> Vector | None:
     lower, upper = np.where(np.isfinite(q.lower), 0.0, -1.0), np.where(np.isfinite(q.upper), 0.0, 1.0)
     result = _over(Constraints(lower, upper, q.C, np.zeros(q.c.size), q.G, np.zeros(q.b.size)), g)
     _expect_solved(result)
-    return np.asarray(result.x) if result.fun < -1e-9 else None
+    return np.asarray(result.x) if result.fun < 0.0 else None  # HiGHS calls a fall of 1e-10 unbounded, too
 
 
 def _over(q: Constraints, g: Vector) -> Any:
