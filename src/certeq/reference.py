@@ -13,7 +13,7 @@ import numpy as np
 
 from certeq.utilities import Utility
 
-__all__ = ["Iterate", "oce_sb", "oce_sg"]
+__all__ = ["Iteration", "oce_sb", "oce_sg"]
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -95,7 +95,7 @@ def _doubled(end: float, line: int) -> float:
     return 2.0 * end
 
 
-class Iterate(NamedTuple):
+class Iteration(NamedTuple):
     """One iteration of `oce_sg`.
 
     Attributes
@@ -118,8 +118,8 @@ class Iterate(NamedTuple):
 
     Examples
     --------
-    >>> from certeq.reference import Iterate
-    >>> Iterate._fields
+    >>> from certeq.reference import Iteration
+    >>> Iteration._fields
     ('k', 'theta', 't', 'q', 'm')
     """
 
@@ -142,7 +142,7 @@ def oce_sg(
     project: Callable[[Array], Any] = np.asarray,
     *,
     corrected: bool = True,
-) -> Iterator[Iterate]:
+) -> Iterator[Iteration]:
     r"""Minimize the OCE of a loss over theta by Algorithm 2, OCE-SG, and yield each iteration.
 
     Parameters
@@ -167,7 +167,7 @@ def oce_sg(
 
     Yields
     ------
-    Iterate
+    Iteration
         (k, theta, t, q, m).
 
     See Also
@@ -208,4 +208,4 @@ def oce_sg(
             missing, most = 1.0 - q.sum(), more.sum() - q.sum()
             q = q + (more - q) * (missing / most if most > 0.0 else 0.0)
         theta = np.asarray(project(theta - step(k) * (q @ gradient(theta, Z))))  # lines 4 and 5
-        yield Iterate(k, theta, t, q, m)
+        yield Iteration(k, theta, t, q, m)
