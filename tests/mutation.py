@@ -5,8 +5,9 @@
 
 For each mutant only the tests that execute its line run, the fastest first, up to 60 seconds of their usual time. The
 run stops at the first failure; one that takes three times as long does not end because of the mutant, which counts as
-found. Mutants are drawn by a hash of their text, so that a change of the file leaves the others in the sample. The
-figures are written to tests/mutation.csv, the mutants that were missed are printed.
+found. Mutants are drawn by a hash of their text, so that a change of the file leaves the others in the sample.
+Missed mutants are printed. When a file is done, its figures go to stderr and to tests/mutation.csv, where they replace
+earlier ones of the file and seed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import csv
 import functools
 import hashlib
 import importlib
+import io
 import json
 import multiprocessing
 import os
@@ -58,9 +60,10 @@ PRELOADED = (
     "skfolio",
     "hypothesis",
 )
+NOT_IN: type = type(ast.parse("a not in b", mode="eval").body.ops[0])
 OTHER: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: NOT_IN, NOT_IN: ast.In, ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.MatMult: ast.Mult,
     ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
@@ -229,6 +232,15 @@ def work(jobs: list[tuple[str, int, str, str]], results: Any) -> None:
         results.put(caught(job))
 
 
+def store(name: str, seed: int, count: int, found: int) -> None:
+    """Write the figures of one file to tests/mutation.csv, in place of earlier ones with its name and seed."""
+    path = ROOT / "tests" / "mutation.csv"
+    with open(path, newline="") if path.exists() else io.StringIO() as file:
+        rows = [row for row in csv.reader(file) if row[:2] not in (["file", "seed"], [name, str(seed)])]
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([["file", "seed", "mutants", "caught"], *rows, [name, seed, count, found]])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", metavar="FILE", default=FILES)
@@ -245,22 +257,22 @@ def main() -> None:
         importlib.import_module(module)
     drawn = {name: mutants(ROOT / "src" / "certeq" / name, args.count, args.seed) for name in args.files}
     jobs = [(name, *mutant) for name in args.files for mutant in drawn[name]]
-    found: Counter[str] = Counter()
+    left, found = Counter(job[0] for job in jobs), Counter[str]()
     missed = []
     results: Any = FORK.Queue()
     for part in range(args.workers):
         FORK.Process(target=work, args=(jobs[part :: args.workers], results)).start()
     for _ in jobs:
         name, label, was_caught = results.get()
+        left[name] -= 1
         found[name] += was_caught
         if not was_caught:
             missed.append(f"{name} {label}")
             print("missed", missed[-1], flush=True)
-    with open(ROOT / "tests" / "mutation.csv", "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["file", "seed", "mutants", "caught"])
-        rows.writerows([name, args.seed, len(drawn[name]), found[name]] for name in args.files)
-    (TRACE / "missed.json").write_text(json.dumps(sorted(missed), indent=1))
+            (TRACE / "missed.json").write_text(json.dumps(sorted(missed), indent=1))
+        if not left[name]:
+            print(f"{name}: {found[name]} of {len(drawn[name])} caught", file=sys.stderr, flush=True)
+            store(name, args.seed, len(drawn[name]), found[name])
 
 
 if __name__ == "__main__":

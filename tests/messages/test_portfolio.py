@@ -210,9 +210,9 @@ test_message = messages(MESSAGES | {
     "prices": (fit(x=PRICES), UserWarning, "X looks like prices", "prices_to_returns(X)"),
     "gross returns": (fit(x=1.0 + X), UserWarning, "from gross returns 1 + r subtract 1"),
     "per cent": (fit(x=100.0 * X), UserWarning, "returns in per cent", "Fit on X / 100"),
-    "small losses": (fit(utility=ce.Entropic()), ce.UnitWarning, "hardly sees", "scaled(s)"),
+    "small losses": (fit(utility=ce.Entropic()), ce.UnitWarning, "hardly sees", "scaled(s) with s = "),
     "small losses of a frontier": (
-        fit(utility=ce.Quartic(), efficient_frontier_size=3), ce.UnitWarning, "hardly sees", "scaled(s)",
+        fit(utility=ce.Quartic(), efficient_frontier_size=3), ce.UnitWarning, "hardly sees", "scaled(s) with s = ",
     ),
     # benchmarks
     "a short benchmark": (fit(ARRAY[:400, 0], **TRACKING), ValueError, "one row for each of the 500 rows of X"),
@@ -270,7 +270,7 @@ test_message = messages(MESSAGES | {
 @pytest.mark.parametrize("start", [0.8, 1.0, 1e5])
 @pytest.mark.parametrize("rows", [2, 500])
 @pytest.mark.parametrize("prior", [None, EmpiricalPrior()], ids=["scenarios", "empirical"])
-@pytest.mark.filterwarnings("ignore:The covariance matrix is not positive definite")
+@pytest.mark.filterwarnings("ignore:The covariance matrix is not positive", "ignore::certeq.ReliabilityWarning")
 def test_prices_of_every_size_and_length(start, rows, prior):
     prices = start / 60.0 * PRICES[:rows]
     with pytest.warns(UserWarning, match="X looks like prices") as caught:

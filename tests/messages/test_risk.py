@@ -181,7 +181,7 @@ MESSAGES |= {
     "samples_for": (lambda: FEW.samples_for(0), ValueError, "halfwidth"),
     "samples_for_constants": (lambda: ce.estimate([1.0] * 9, CVAR).samples_for(0.1), ValueError, "width"),
     "dependent_bootstrap": (
-        lambda: ce.estimate(np.cumsum(X), CVAR, dependence="auto").interval(method="bootstrap"),
+        lambda: ce.estimate(X, CVAR, dependence=9).interval(method="bootstrap"),
         ValueError, "bootstrap", "independent",
     ),
     "dependence_text": (lambda: ce.estimate(X, CVAR, dependence="yes"), TypeError, "dependence", "auto", "yes"),
