@@ -20,18 +20,14 @@ from numpy.typing import NDArray
 import certeq as ce
 from certeq.data import TRADING_DAYS
 from certeq.report import METRICS, measure
-from certeq.report.metrics import BLOCK, stationary_indices
 from experiments.common import Job
-from experiments.verdicts import DifferenceInterval
 
 Floats = NDArray[np.float64]
 STEPS = 15_000  # of the paper
 STARTS = 20  # random starts of each row
 LOG_EVERY = 25
-REPLICATES = 500  # of the bootstrap
 LARGEST = 10  # assets that a picture shows one by one
-METRIC = {metric.key: metric for metric in METRICS}
-KEYS = tuple(METRIC)  # the order of the printed tables
+KEYS = tuple(metric.key for metric in METRICS)  # the order of the printed tables
 SHORT = dict(zip(KEYS, ("Return", "Gini MD", "CVaR", "EVaR", "CDaR", "Sharpe", "Sortino"), strict=True))
 NO_NASDAQ = (
     "The prices are part of neither skfolio nor this repository, but a download that was not available, and 1,455 "
@@ -265,46 +261,6 @@ def spread(job: Job, market: str, rows: Sequence[str]) -> dict[str, Floats]:
 def steps_of(row: str, quick: bool) -> int:
     """Return the steps of a row; a quick run has too few to judge by."""
     return (5_000 if row == "cvar" else 1_000) if quick else STEPS
-
-
-# -- differences on the held-out days ---------------------------------------------------------------------------------
-
-
-class HeldOut:
-    """Differences of portfolios on the held-out days of a market, with paired bootstrap errors.
-
-    The stationary bootstrap (Politis and Romano, 1994, doi:10.1080/01621459.1994.10476870) draws the same days for all.
-    """
-
-    def __init__(self, data: Returns, keys: Sequence[str]) -> None:
-        self._data, self._keys = data, tuple(keys)
-        self._days = stationary_indices(len(data.test), REPLICATES, BLOCK, np.random.default_rng(0))
-        self._drawn: dict[bytes, dict[str, tuple[float, Floats]]] = {}
-
-    def less(self, one: Fit, two: Fit) -> dict[str, DifferenceInterval]:
-        """Return the metrics of one portfolio minus those of another, by key."""
-        mine, theirs = self._metrics(one.weights), self._metrics(two.weights)
-        found = {}
-        for key in self._keys:
-            error = float(np.std(mine[key][1] - theirs[key][1], ddof=1))
-            found[key] = DifferenceInterval(mine[key][0] - theirs[key][0], error, math.inf)
-        return found
-
-    def _metrics(self, weights: Floats) -> dict[str, tuple[float, Floats]]:
-        name = weights.tobytes()
-        if name not in self._drawn:
-            days = self._data.held_out(weights)
-            rows = days[self._days]
-            self._drawn[name] = {
-                key: (float(METRIC[key].of(days[None, :], TRADING_DAYS)[0]), METRIC[key].of(rows, TRADING_DAYS))
-                for key in self._keys
-            }
-        return self._drawn[name]
-
-
-def wanted_sign(key: str) -> float:
-    """Return 1 where more is better, -1 where less is."""
-    return 1.0 if METRIC[key].more_is_better else -1.0
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
