@@ -133,7 +133,7 @@ PLANTED = {
     "subadditivity": (ce, "Entropic", lambda _: lambda beta: ce.CVaR(0.5)),
     "bisection-sign": (ce, "threshold", off),
     "bisection-bracket": (_measures, "_residual", lambda function: lambda u, z, t: function(u, z, t + 1.0)),
-    "bisection-stop": (ce, "oce", lambda function: lambda z, u, **rest: function(z, u) + 1e-3 * len(rest)),
+    "bisection-stop": (_measures, "oce_sb", lambda function: lambda *given: (function(*given)[0] + 1e-3, 0.0)),
     "bisection-value": (bounds, "bisection", lambda function: lambda seed: [1.5, 0.0]),
     "gradient-theorem": (ce, "tilt", off),
     "domination": (_optimization.math, "log1p", lambda function: lambda x: x * x),
