@@ -1,0 +1,88 @@
+"""Run the experiments: ``python -m experiments [NAME ...] [--quick] [--seeds 20] [--output DIR]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+from certeq.risk import UnitWarning
+from experiments.common import RESULTS, Experiment, Job, write_failure, write_outcome
+
+# Modules by experiment, in the order of the documentation; imported when they run, as some need more libraries.
+MODULES = {
+    "portfolio-sp500": "portfolios",
+    "portfolio-ftse100": "portfolios",
+    "portfolio-nasdaq": "portfolios",
+    "cvar-solver": "cvar_solver",
+    "classification-breast-cancer": "classification",
+    "classification-heart": "classification",
+    "uncertainty": "uncertainty",
+    "entropic-estimation": "entropic",
+    "entropic-optimization": "entropic",
+    "convergence": "convergence",
+    "bounds": "bounds",
+    "errata": "errata",
+}
+SEEDS, QUICK_SEEDS = 20, 3
+
+
+def find(name: str) -> Experiment:
+    """Return the experiment of this name."""
+    for experiment in import_module(f"experiments.{MODULES[name]}").EXPERIMENTS:
+        if experiment.name == name:
+            return experiment  # type: ignore[no-any-return]
+    raise ImportError(f"experiments.{MODULES[name]} has no experiment {name!r}.")
+
+
+def run(name: str, job: Job, output: Path) -> bool:
+    """Run one experiment, write its results and print its verdicts; return whether it ran to the end."""
+    began = time.perf_counter()
+    experiment = Experiment(name, name, "", lambda job: NotImplemented)
+    try:
+        experiment = find(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnitWarning)
+            outcome = experiment.run(job)
+        write_outcome(output / name, experiment, outcome, job, time.perf_counter() - began)
+    except Exception as error:  # the other experiments can still run
+        traceback.print_exc()
+        write_failure(output / name, experiment, f"{type(error).__name__}: {error}", job, time.perf_counter() - began)
+        return False
+    print(f"\n{experiment.title} ({time.perf_counter() - began:.0f} s)")
+    for claim in outcome.claims:
+        print(f"  {claim.verdict:<15} {claim.text}: printed {claim.printed}, here {claim.ours}")
+    return True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the experiments that were named, or all; return 1 if one failed."""
+    parser = argparse.ArgumentParser(prog="python -m experiments", description="Rerun the paper's tables and figures.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MODULES)}; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="shorter runs and fewer seeds, which judge less")
+    parser.add_argument("--seeds", type=int, help=f"default: {SEEDS}, or {QUICK_SEEDS} with --quick")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="folder of the results; default: experiments/results, or experiments-quick with --quick",
+    )
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in MODULES]:
+        parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(MODULES)}.")
+    if given.seeds is not None and given.seeds < 1:
+        parser.error(f"--seeds must be at least 1; found {given.seeds}.")
+    output = given.output or (Path("experiments-quick") if given.quick else RESULTS)
+    job = Job(given.quick, given.seeds or (QUICK_SEEDS if given.quick else SEEDS))
+    failed = [name for name in MODULES if (not given.names or name in given.names) and not run(name, job, output)]
+    print(f"\nResults are in {output}.")
+    if failed:
+        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
