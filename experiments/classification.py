@@ -60,6 +60,7 @@ from experiments.verdicts import (
     of_table,
     paired,
     scatter,
+    undecided_at,
     verdict_of,
     with_evidence,
     with_rank,
@@ -302,12 +303,9 @@ def network_claims(data: str, activation: str, rows: dict[str, Floats], compared
 
 
 def fair(claim: Claim, losses: Iterable[str]) -> Claim:
-    """Return the claim, undecided if a test speaks against it only at parameters that the paper does not state."""
-    names = {UNSTATED.get(loss) for loss in losses} or {None}
-    if claim.verdict != "not reproduced" or None in names:
-        return claim
-    why = f"{claim.why} The paper does not state {' and '.join(sorted(map(str, names)))}; another value may do better."
-    return replace(claim, verdict="undecided", why=why)
+    """Return the claim, undecided if a test speaks against it only for losses of an unstated parameter."""
+    names = {UNSTATED.get(loss, "") for loss in losses}
+    return claim if "" in names else undecided_at(claim, *sorted(names))
 
 
 def _better(

@@ -263,6 +263,14 @@ def unchecked(claim: Claim, why: str) -> Claim:
     return replace(claim, verdict="not checked", why=why)
 
 
+def undecided_at(claim: Claim, *parameters: str) -> Claim:
+    """Return a claim on a risk whose parameters the paper does not state, undecided if a test speaks against it."""
+    if claim.verdict != "not reproduced" or not parameters:
+        return claim
+    why = f"{claim.why} The paper does not state {' and '.join(parameters)}; at another value the claim may hold."
+    return replace(claim, verdict="undecided", why=why)
+
+
 @dataclass(frozen=True)
 class DifferenceInterval:
     """A difference, its standard error and the degrees of freedom of that."""
