@@ -281,7 +281,9 @@ def network_claims(data: str, activation: str, rows: dict[str, Floats], compared
         claim, worse = _comparable(data, compared, activation, other)
         claims.append(claim)
         losses.append(worse)
-    tested = [fair(claim, names) for claim, names in zip(controlled(claims), losses, strict=True)]
+    whose: Whose = "paper" if activation == "tanh" else "again"
+    judged = controlled(replace(claim, whose=whose) for claim in claims)
+    tested = [fair(claim, names) for claim, names in zip(judged, losses, strict=True)]
     ranks = of_table({loss: printed(data)[loss] for loss in LOSSES}, rows, tuple(UNSTATED))
     for loss, ranked in ranks.items():
         missed = ", ".join(np.array(METRICS)[ranked.outside])
@@ -292,14 +294,14 @@ def network_claims(data: str, activation: str, rows: dict[str, Floats], compared
             ranked.verdict,
             scatter(rows[loss], "seeds"),
             " ".join(
-                [f"Outside the range of all seeds: {missed}."] * bool(missed)
+                [f"Not reached: {missed}."] * bool(missed)
                 + ["The printed utility is risk neutral, and the row is judged by that network."] * (loss == SMOOTH)
             ),
+            whose=whose,
             **row_of(data, loss),
         )
         tested.append(with_rank(claim, ranked))
-    whose: Whose = "paper" if activation == "tanh" else "again"
-    return [replace(claim, whose=whose) for claim in tested]
+    return tested
 
 
 def fair(claim: Claim, losses: Iterable[str]) -> Claim:
