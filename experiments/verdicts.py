@@ -64,7 +64,8 @@ RULES = (
         "The difference is taken in pairs (equal seed, split, data set or days). Reproduced if it has the claimed sign "
         "and is significant; not reproduced if it has the other sign and is significant, or is 0 by construction; "
         "otherwise undecided. If several differences carry one claim (over seeds and over splits), all must have the "
-        "sign and the weakest decides; evidence against the claim is the strongest, its p times their number.",
+        "sign and the weakest decides; evidence against the claim is the strongest, its p times their number. Evidence "
+        "against a claim on a risk whose alpha or beta the paper does not state leaves it undecided.",
     ),
     (
         LIKE,
