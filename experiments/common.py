@@ -41,7 +41,7 @@ Cell = str | float | int | None
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch", "skorch", "uncertainty-toolbox")
+LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch")
 COLORS = ("#0072b2", "#d55e00", "#008a63", "#b35a8c", "#cf8d00", "#3b9edb", "#8a7f00", "#5b4db0")
 STYLE: dict[Any, Any] = {
     "font.size": 9,

@@ -64,7 +64,8 @@ RULES = (
         "The difference is taken in pairs (equal seed, split, data set or days). Reproduced if it has the claimed sign "
         "and is significant; not reproduced if it has the other sign and is significant, or is 0 by construction; "
         "otherwise undecided. If several differences carry one claim (over seeds and over splits), all must have the "
-        "sign and the weakest decides; evidence against the claim is the strongest, its p times their number.",
+        "sign and the weakest decides; evidence against the claim is the strongest, its p times their number. Evidence "
+        "against a claim on a risk whose alpha or beta the paper does not state leaves it undecided.",
     ),
     (
         LIKE,
@@ -261,6 +262,14 @@ def scatter(values: Floats, over: str) -> str:
 def unchecked(claim: Claim, why: str) -> Claim:
     """Return the claim with its figures, the verdict "not checked" and the reason."""
     return replace(claim, verdict="not checked", why=why)
+
+
+def undecided_at(claim: Claim, *parameters: str) -> Claim:
+    """Return a claim on a risk whose parameters the paper does not state, undecided if a test speaks against it."""
+    if claim.verdict != "not reproduced" or not parameters:
+        return claim
+    why = f"{claim.why} The paper does not state {' and '.join(parameters)}; at another value the claim may hold."
+    return replace(claim, verdict="undecided", why=why)
 
 
 @dataclass(frozen=True)
