@@ -161,7 +161,8 @@ def _fit(data: Returns, weights: Any, **more: Any) -> Fit:
 def fit_sg(*, market: str, row: str, steps: int, start: int | None = None, step: float | None = None) -> Fit:
     """Fit by OCE-SG as the paper runs it: all training days in each step, step 1/sqrt(M), the last iterate.
 
-    ``start`` None begins at equal weights; a number seeds a start drawn uniformly from the simplex.
+    ``start`` None begins at equal weights; a number seeds a start drawn uniformly from the simplex, whose values along
+    the way are not recorded.
     """
     data = load(market)
     assets = data.train.shape[1]
@@ -175,8 +176,8 @@ def fit_sg(*, market: str, row: str, steps: int, start: int | None = None, step:
 
     found = ce.minimize(
         ce.LinearLoss(data.losses), ROWS[row].utility, domain=ce.Simplex(), theta0=begin, method="sg", batch="full",
-        step=step or data.step, average="last", iterations=steps, log_every=LOG_EVERY, callback=keep, rng=0,
-        progress=False,
+        step=step or data.step, average="last", iterations=steps, log_every=LOG_EVERY if start is None else steps,
+        callback=keep, rng=0, progress=False,
     )  # fmt: skip
     values = list(zip(found.trace.iteration.tolist(), found.trace.value.tolist(), strict=True))
     return _fit(data, found.theta, value=found.value, gap=found.gap, values=values, path=path)
