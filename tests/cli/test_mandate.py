@@ -146,24 +146,6 @@ def test_ratio_and_utility(certeq, prices, returns, csv):
     assert utility["objective"] == pytest.approx(best.objective_, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("objective", "name", "title"),
-    [
-        ("risk", "CVaR", "CVaR portfolio"),
-        ("return", "Largest return", "Portfolio of largest return"),
-        ("ratio", "Largest return/CVaR", "Portfolio of largest return/CVaR"),
-        ("utility", "Largest utility, CVaR", "Portfolio of largest utility, CVaR"),
-    ],
-)
-def test_a_portfolio_is_called_by_its_goal(certeq, prices, csv, objective, name, title):
-    path, limits = csv(prices), ["--objective", objective, "--max-weight", "0.5"]
-    limits += ["--risk-free-rate", "-1"] if objective == "ratio" else []  # one of the fits has falling prices
-    said = certeq("portfolio", path, *limits, "-r", "r.html").out
-    assert f"{name}: weights" in said
-    assert f"{title}: prices.csv" in (certeq.folder / "r.html").read_text()
-    assert f"{name}, walking forward: prices.csv" in certeq("portfolio", path, *limits, *WALK).out
-
-
 def test_figures_are_named_and_missing_ones_are_not_nan(certeq, prices, csv):
     said = certeq("portfolio", csv(prices)).out
     assert re.search(r"Return [\d.-]+ % a year, CVaR 95 % [\d.]+ % a day, Sharpe ", said)

@@ -77,18 +77,6 @@ class TestReproduced:
 class TestMeasured:
     measured = extension("measured")
 
-    @pytest.mark.parametrize(
-        ("function", "value", "said"),
-        [
-            ("seconds", 0.0103, "10.3 ms"), ("seconds", 2.5, "2.5 s"), ("seconds", 3e-5, "30 µs"),
-            ("seconds", float("nan"), "failed"), ("as_text", 10_000_000, "10,000,000"), ("as_text", 1.6e-15, "1.6e-15"),
-            ("as_text", 0.7433, "0.743"), ("as_text", None, "–"), ("as_text", True, "yes"), ("ratio", 88.4, "88×"),
-            ("ratio", 0.743, "0.74×"), ("ratio", 1.26, "1.3×"),
-        ],
-    )  # fmt: skip
-    def test_numbers(self, function, value, said):
-        assert getattr(self.measured, function)(value).replace("\N{NO-BREAK SPACE}", " ") == said
-
     def test_every_group_says_where_it_comes_from(self):
         groups = json.loads((DOCS / "_data" / "benchmarks.json").read_text())["groups"]
         assert {"core", "exact", "learn", "portfolio", "sg", "torch"} <= set(groups)
@@ -126,30 +114,6 @@ class TestMeasured:
             assert (task, other.strip("`")) == (line.task, line.other)
             assert self.measured.faster(*line.times(groups)) == f"{number}× {way}"
 
-    def test_results_become_groups(self, tmp_path, monkeypatch, capsys):
-        collect = extension("collect", "_data")
-        monkeypatch.setattr(collect, "TARGET", tmp_path / "benchmarks.json")
-        monkeypatch.setattr(collect, "RESULTS", tmp_path / "results")
-        with pytest.raises(SystemExit):
-            collect.main([])
-        assert "run make bench first" in capsys.readouterr().err
-        (tmp_path / "results").mkdir()
-        machine = {"cpu": "one", "cores": 2, "python": "3", "packages": {}, "date": "2026-01-02"}
-        for name, more in (("exact", {}), ("torch", {"quick": True}), ("core", {"command": "mine"})):
-            content = {"machine": machine, "rows": [{"ratio": 1.23456}], **more}
-            (tmp_path / "results" / f"{name}.json").write_text(json.dumps(content))
-        collect.main([])
-        groups = json.loads((tmp_path / "benchmarks.json").read_text())["groups"]
-        assert [groups[name]["command"] for name in ("core", "exact", "torch")] == [
-            "mine", "python -m benchmarks exact", "python -m benchmarks --quick torch",
-        ]  # fmt: skip
-        assert groups["exact"]["machine"] == machine
-        assert groups["exact"]["rows"] == [{"ratio": 1.235}]
-        collect.main(["--quick", f"exact={tmp_path / 'results' / 'exact.json'}"])
-        groups = json.loads((tmp_path / "benchmarks.json").read_text())["groups"]
-        assert groups["exact"]["command"] == "python -m benchmarks --quick exact"
-        assert set(groups) == {"core", "exact", "torch"}
-
 
 class TestMathml:
     mathml = extension("mathml")
@@ -171,17 +135,6 @@ class TestMathml:
         }.items():
             assert self.mathml.convert(formula, block=False) == self.mathml.convert(braced, block=False)
 
-    @pytest.mark.parametrize(
-        "formula, parts",
-        [
-            (r"a = b, \qquad c = d", ["a = b, ", " c = d"]),
-            (r"\frac{a \qquad b}{c}", [r"\frac{a \qquad b}{c}"]),
-            (r"a &= b \qquad c \\ d &= e", [r"a &= b \qquad c \\ d &= e"]),
-        ],
-    )
-    def test_statements_side_by_side(self, formula, parts):
-        assert self.mathml.side_by_side(formula) == parts
-
 
 class TestDocstrings:
     docstrings = extension("docstrings")
@@ -192,12 +145,6 @@ class TestDocstrings:
         self.docstrings.escape_bars(lines)
         changed = {0: r"\|x\| and ``|y|`` and :math:`|a +", 9: r"\|w\|"}
         assert lines == [changed.get(number, line) for number, line in enumerate(before)]
-
-    def test_links_back_from_the_source(self):
-        body = '<a href="p.html#a.One">[docs]</a> <a href="q.html#a.Two">[docs]</a>'
-        pages = {"a.One": "p", "a.b.Two": "q", "c.Two": "r"}
-        found = self.docstrings.true_backlinks(body, "a", {"One": "p", "Two": "q"}, pages)
-        assert found == body.replace("#a.Two", "#a.b.Two")
 
 
 def test_the_changelog_becomes_a_page():
@@ -233,8 +180,3 @@ def test_pictures_are_drawn(name, monkeypatch):
         assert all(axis.has_data() for axis in figure.axes)
         figure.canvas.draw()
         plt.close("all")
-
-
-def test_the_front_picture_is_committed():
-    for name in ("hero.png", "hero-tall.png"):
-        assert (DOCS / "_static" / name).read_bytes().startswith(b"\x89PNG")

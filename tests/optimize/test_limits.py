@@ -147,50 +147,7 @@ def test_the_minimum_risk_as_the_limit_and_a_loose_limit(A):
     assert loose.limit_multipliers.tolist() == [0.0]
 
 
-def test_limits_against_a_benchmark(A):
-    """Offsets: the underperformance and the tracking error against other returns, in one problem."""
-    A = A[:1500]
-    y, n = -A[:, :7].mean(axis=1), np.full(len(A), 1.0 / len(A))
-    beside = ce.LinearLoss(A, offset=y)
-    limits = [ce.Limit(beside, ce.CVaR(0.05), 0.011), ce.Limit(beside, ce.RootMeanSquare(), 0.0055)]
-    found = ce.minimize(ce.LinearLoss(A), ce.Mean(), domain=ce.Simplex(), limits=limits)
-    assert found.converged
-    at = [value_of(risk, A @ found.theta + y, n) for risk in (ce.CVaR(0.05), ce.RootMeanSquare())]
-    assert found.limit_values == pytest.approx(at, rel=1e-12)
-    assert (found.limit_values <= np.array([0.011, 0.0055]) * (1.0 + 1e-9)).all()
-    data = (100.0 * A, 100.0 * y, n)
-    both = [(ce.CVaR(0.05), data, 1.1), (ce.RootMeanSquare(), data, 0.55)]
-    expected = by_cones([(1.0, ce.Mean(), (100.0 * A, 0.0 * y, n))], both, A.shape[1])
-    assert 100.0 * found.value == pytest.approx(expected, abs=1e-6)
-    # The risk of the underperformance as the objective.
-    least = ce.minimize([ce.RiskTerm(beside, ce.EVaR(0.05))], domain=ce.Simplex(), limits=limits[1:])
-    assert least.converged
-    assert least.value == pytest.approx(float(ce.oce(A @ least.theta + y, ce.EVaR(0.05))), rel=1e-12)
-
-
 # -- sets and weights -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [ce.LongShort(1.3, 0.3), ce.CappedSimplex(upper=0.4), ce.L1Ball(1.0, np.full(5, 0.2)), ce.Box(-1.0, 1.0)],
-    ids=repr,
-)
-@pytest.mark.parametrize("risk", [ce.CVaR(0.1), ce.EVaR(0.1)], ids=repr)
-def test_no_point_that_keeps_the_limit_is_better(domain, risk):
-    A = 100.0 * returns(300, 5, 11) - [0.1, 0.2, 0.3, 0.4, 0.5]
-    least, most = (ce.minimize(ce.LinearLoss(A), each, domain=domain) for each in (risk, ce.Mean()))
-    level = 0.7 * least.value + 0.3 * float(ce.oce(A @ most.theta, risk))
-    found = limited(A, (risk, level), domain=domain)
-    assert found.converged
-    assert domain.contains(found.theta, 1e-12)
-    assert float(ce.oce(A @ found.theta, risk)) <= level * (1.0 + 1e-9)
-    assert found.value == pytest.approx(float(np.mean(A @ found.theta)), rel=1e-12)
-    assert found.binding == (0,)
-    toward = found.theta + np.linspace(0.0, 1.0, 200)[:, None] * (least.theta - found.theta)
-    others = domain.project(toward + 0.1 * np.random.default_rng(0).normal(size=(200, 5)))
-    kept = [float(np.mean(A @ other)) for other in others if float(ce.oce(A @ other, risk)) <= level]
-    assert min(kept) >= found.value - found.gap - 1e-12
 
 
 def test_weights_are_those_of_limits_without_their_own():

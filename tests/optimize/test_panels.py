@@ -52,43 +52,6 @@ def simplex(losses, **more):
 # -- hard panels ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "risk, kind",
-    [
-        (ce.CVaR(0.1), "hold nothing"),
-        (ce.EVaR(0.05), "hold nothing"),
-        (ce.HMCR(1.5, 0.1), "no risk"),
-        (ce.MonotoneMeanVariance(2).ball(0.5), "no risk"),
-        (ce.Mixture([0.5, 0.5], [ce.EVaR(0.2), ce.CVaR(0.1).ball(1.0)]), "free"),
-        (ce.Entropic(0.5), "free"),
-        (RISKS[3], "box"),
-        (ce.LeakyCVaR(0.1).ball(0.3), "costs"),
-        (UTILITIES["two_kinks"], "costs"),
-    ],
-    ids=repr,
-)
-def test_sets_as_in_memory(risk, kind, in_blocks):
-    losses = A.copy()
-    limits = {
-        "hold nothing": {"lower": -1.0, "upper": 1.0},
-        "no risk": simplex(A),
-        "free": {"C": np.ones(D), "c": 1.0},
-        "box": simplex(A, lower=-0.5, upper=0.7),
-        "costs": simplex(A, linear=np.linspace(0.0, 0.5, D)),
-    }[kind]
-    if kind == "no risk":
-        losses += 1.0
-        losses[:, 2] = 0.0
-    known, found = solve_exact(losses, risk, **limits), solve_panel(Counted(losses), risk, **limits)
-    assert found.status == "optimal"
-    assert found.relative_gap <= 1e-9 or found.gap <= 1e-12
-    assert abs(found.value - known.value) <= found.gap + known.gap
-    assert np.shape(found.threshold) == np.shape(known.threshold)
-    if kind == "no risk":
-        assert abs(found.value) <= 1e-12
-        assert found.theta[2] >= 1.0 - 1e-9
-
-
 def test_few_rows_come_back(in_blocks):
     """Of rows far from the kink only sums are known: the solver keeps a small part of the panel."""
     big = np.random.default_rng(1).normal(size=(60_000, 4))
@@ -167,22 +130,6 @@ def test_panels_that_once_failed(name, in_blocks):
 
 
 # -- OCE-SG -----------------------------------------------------------------------------------------------------------
-
-
-@mapped
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize(
-    "batch, utility",
-    [("full", ce.CVaR(0.1)), ("full", ce.Entropic(0.5)), (50, ce.Entropic(0.2)), (50, ce.CVaR(0.4))],
-)
-def test_stochastic_steps_as_in_memory(stored, batch, weighted, utility):
-    """If many samples carry the risk: samples in blocks are drawn evenly if few do, arrays are not."""
-    settings = {"domain": ce.Simplex(), "method": "sg", "batch": batch, "iterations": 6, "rng": 1, "log_every": 3}
-    w = WEIGHTS if weighted else None
-    there, here = (ce.minimize(ce.LinearLoss(x), utility, weights=w, **settings) for x in (stored, A))
-    assert there.theta == pytest.approx(here.theta, abs=1e-12)
-    assert there.value == pytest.approx(here.value, rel=1e-12)
-    assert there.gap == pytest.approx(here.gap, rel=1e-9, abs=1e-12)
 
 
 @mapped

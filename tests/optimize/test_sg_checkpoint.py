@@ -492,24 +492,6 @@ def test_a_full_disk_keeps_the_earlier_file_and_names_it(tmp_path):
     assert os.listdir(tmp_path) == ["run.npz"]
 
 
-@pytest.mark.parametrize("where", ["os.fsync", "os.replace", "numpy.lib.format.write_array"])
-def test_ctrl_c_in_the_middle_leaves_the_earlier_file(tmp_path, monkeypatch, where):
-    path = tmp_path / "run.npz"
-    run(path)
-    before = path.read_bytes()
-
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as moment:
-        moment.setattr(where, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run(path, iterations=80)
-    assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["run.npz"]
-    assert run(path, iterations=80).theta.tobytes() == run(iterations=80).theta.tobytes()
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_what_is_no_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")

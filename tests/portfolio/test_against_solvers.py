@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from skfolio import RiskMeasure
-from skfolio.optimization import MeanRisk, ObjectiveFunction
-from sklearn.model_selection import train_test_split
+from skfolio.optimization import MeanRisk
 
 import certeq as ce
 from certeq.portfolio import MinimumOCE
@@ -138,54 +137,3 @@ def test_every_risk_agrees_with_cvxpy(risk: Any, goal: str, kind: str, sp500: pd
     again = found["risk"] if goal == "minimize_risk" else 0.3 * found["risk"] - found["expected_return"]
     again += found["regularization"]
     assert again == pytest.approx(model.objective_ if goal == "minimize_risk" else -model.objective_, abs=1e-12)
-
-
-def test_maximum_utility_agrees_with_skfolio(sp500: pd.DataFrame) -> None:
-    X = sp500.iloc[-800:]
-    ours = MinimumOCE(objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_aversion=0.05).fit(X)
-    theirs = MeanRisk(ObjectiveFunction.MAXIMIZE_UTILITY, RiskMeasure.CVAR, risk_aversion=0.05).fit(X)
-    assert ours.objective_ == pytest.approx(theirs.problem_values_["objective"], abs=1e-8)
-
-
-@pytest.mark.parametrize(
-    "utility, value",
-    [
-        (ce.Entropic(50.0), 0.0023021341),
-        (ce.MeanVariance(25.0), 0.0019115557),
-        (ce.MonotoneMeanVariance(2), -0.0010856511),
-        (ce.Quartic(), -0.4730477477),
-        (ce.CVaR(0.05), 0.0222484722),
-    ],
-    ids=repr,
-)
-@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
-def test_known_optima_of_the_training_panel(utility: ce.Utility, value: float, sp500: pd.DataFrame) -> None:
-    train, _ = train_test_split(sp500, shuffle=False)
-    model = MinimumOCE(utility).fit(train)
-    # The known values come from a conic solver, which may stop a little above the minimum.
-    assert value - 4e-10 <= model.objective_ <= value + 1e-10
-    assert model.gap_ < 1e-11
-
-
-@pytest.mark.parametrize(
-    "name, row",
-    [
-        ("sp500", [0.1250, 0.0100, 0.0239, 0.0484, 0.1561, 0.7639, 1.0679]),
-        ("ftse", [0.0987, 0.0102, 0.0229, 0.0405, 0.1870, 0.6378, 0.8744]),
-    ],
-)
-def test_the_papers_row_of_the_cvar_solver(name: str, row: list[float], request: pytest.FixtureRequest) -> None:
-    train, test = train_test_split(request.getfixturevalue(name), shuffle=False)
-    portfolio = MinimumOCE(ce.CVaR(0.05)).fit(train).predict(test)
-    measures = ("annualized_mean", "gini_mean_difference", "cvar", "evar", "cdar", "annualized_sharpe_ratio")
-    found = [getattr(portfolio, each) for each in (*measures, "annualized_sortino_ratio")]
-    np.testing.assert_allclose(found, row, atol=1.001e-4)
-
-
-def test_cvar_agrees_with_skfolio_on_a_long_panel(sp500: pd.DataFrame) -> None:
-    train, _ = train_test_split(sp500, shuffle=False)
-    ours = MinimumOCE(ce.CVaR(0.05)).fit(train)
-    theirs = MeanRisk(risk_measure=RiskMeasure.CVAR).fit(train)
-    assert ours.objective_ == pytest.approx(theirs.problem_values_["objective"], abs=1e-8)
-    assert ours.objective_ <= theirs.problem_values_["objective"] + 1e-14
-    np.testing.assert_allclose(ours.weights_, theirs.weights_, atol=1e-4)

@@ -44,6 +44,7 @@ def test_what_is_taken_in_silence(small: pd.DataFrame) -> None:
     MinimumOCE().fit(np.abs(100.0 * small))  # per cent that never lose
 
 
+@pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")
 def test_one_asset_and_two_rows(small: pd.DataFrame) -> None:
     one = MinimumOCE().fit(small[["GOLD"]])
     assert one.weights_.tolist() == [1.0]

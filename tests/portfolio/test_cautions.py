@@ -19,18 +19,6 @@ X = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize(
-    "utility",
-    [ce.Entropic(), ce.MonotoneMeanVariance(2), ce.Quartic(), ce.LeakyCVaR(0.05), ce.SmoothCVaR(0.05)],
-    ids=repr,
-)
-def test_a_utility_that_sees_no_risk_is_pointed_out(utility):
-    with pytest.warns(ce.UnitWarning, match="hardly sees") as caught:
-        model = MinimumOCE(utility).fit(X)
-    assert 0.0 < caught[0].message.scale < 0.1
-    assert model.gap_ < 1e-9  # exact all the same
-
-
 @pytest.mark.parametrize("risk", [ce.CVaR(0.01), ce.EVaR(0.01), ce.Entropic(5000.0)], ids=repr)
 def test_too_few_scenarios_are_pointed_out(risk):
     with pytest.warns(ce.ReliabilityWarning, match="MinimumOCE depends on too few samples") as caught:

@@ -1,10 +1,7 @@
 """The page in a browser: it renders, says nothing on the console, fetches nothing, and answers hover and legend."""
 
-from dataclasses import replace
-
 import pytest
 
-import certeq as ce
 from certeq.report import save
 
 from .chromium import BINARY, Chromium
@@ -72,12 +69,6 @@ def test_laptop_hover_legend_and_hostile_names(browser, page):
     assert "hare" not in titles
 
 
-LEGENDS_THAT_OVERLAP = """[...document.querySelectorAll('.legend')].flatMap((legend) => {
-  const boxes = [...legend.querySelectorAll('.legendtext')].map((t) => [t.textContent, t.getBoundingClientRect()]);
-  return boxes.filter(([_, a], i) => a.right > innerWidth || boxes.some(([_, b], k) => i < k
-    && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1))
-    .map(([name, _]) => name);
-})"""
 BEYOND = """[...document.querySelectorAll('section td, section th, td small, figcaption, .card, p')].filter((e) => {
   const b = e.getBoundingClientRect(); return b.width && (b.right > innerWidth + 1 || b.left < -1); })
   .map((e) => e.tagName + ': ' + e.textContent.slice(0, 40))"""
@@ -93,27 +84,6 @@ def test_phone_in_the_dark(browser, page):
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
     inks = browser.evaluate("document.querySelector('[data-chart=wealth]').layout.font.color")
     assert inks == "#e6eaef"
-
-
-@pytest.mark.parametrize("width", [390, 1400])
-def test_names_in_a_legend_do_not_run_into_each_other(browser, hostile, tmp_path, width):
-    names = ("Monotone mean-variance", "Hierarchical risk parity (HRP)", "Maximum Sharpe", "Equal weights")
-    mine = replace(hostile.strategies[0], utility=ce.LeakyCVaR(0.05).scaled(0.02).normalized())
-    others = tuple(replace(mine, name=name, utility=None, gap=None) for name in names)
-    browser.open(save(replace(hostile, strategies=(mine, *others)), tmp_path / "names.html"), width=width)
-    shown = browser.evaluate("document.querySelector('[data-chart=wealth]').textContent")
-    assert all(name.split()[0] in shown for name in names)
-    assert browser.evaluate(LEGENDS_THAT_OVERLAP) == []
-    assert browser.evaluate(BEYOND) == []
-
-
-def test_follows_a_change_of_scheme(browser, page):
-    browser.open(page)
-    ink = "document.querySelector('[data-chart=wealth]').layout.font.color"
-    assert browser.evaluate(ink) == "#1b2530"
-    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    browser.wait(f"{ink} === '#e6eaef'", 20)
-    assert browser.complaints() == []
 
 
 def test_printed_on_a4_nothing_is_cut(browser, page):
@@ -138,37 +108,3 @@ def test_printed_on_a4_nothing_is_cut(browser, page):
         browser.call("Emulation.setEmulatedMedia", media="")
     assert browser.complaints() == []
     assert browser.requests() == []
-
-
-def test_on_a_phone_a_value_beside_an_unreliable_interval_stays_on_one_line(browser, hostile, tmp_path):
-    short = replace(hostile, judged_on=hostile.judged_on[:70])  # few days in the tail
-    browser.open(save(short, tmp_path / "short.html"), width=390)
-    assert "(unreliable)" in browser.evaluate("document.getElementById('metrics').textContent")
-    lines = browser.evaluate(
-        "[...document.querySelectorAll('#metrics td .value')].map((e) => {"
-        " const text = document.createRange(); text.selectNodeContents(e); return text.getClientRects().length; })"
-    )
-    assert set(lines) == {1}
-    assert browser.evaluate(BEYOND) == []
-
-
-@pytest.mark.parametrize("width", [390, 1400])
-def test_paper_has_every_chart_at_its_own_width(browser, page, width):
-    """Printing does not wait until charts are drawn one by one, and a chart on paper has nothing of the screen."""
-    browser.open(page, width=width)
-    drawn = browser.evaluate(
-        "dispatchEvent(new Event('beforeprint')); [...document.querySelectorAll('[data-chart]')].map((place) => {"
-        " const svg = place.querySelector('svg.main-svg');"
-        " if (svg === null) return 'nothing';"
-        " return [svg.getAttribute('width'), svg.getAttribute('height') + 'px' === place.style.height]; })"
-    )
-    assert drawn
-    assert all(chart == ["1042", True] for chart in drawn)
-    browser.evaluate("dispatchEvent(new Event('afterprint')); 1")
-    browser.wait("+document.querySelector('svg.main-svg').getAttribute('width') < innerWidth", 20)
-    assert browser.complaints() == []
-
-
-def test_wide_screen(browser, page):
-    browser.open(page, width=1400)
-    sound(browser)

@@ -103,14 +103,6 @@ def test_plotly_accepts_every_trace_and_layout(data):
         go.Figure(filled(chart["traces"]), filled(chart["layout"]))  # raises on an unknown or ill-typed property
 
 
-def test_colors_exist_in_both_palettes(text, data):
-    style = re.search(r"<style>(.*?)</style>", text, re.S)[1]
-    light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
-    for name in set(re.findall(r'"\$css": "(--[\w-]+)"', json.dumps(data))):
-        assert f"{name}:" in light
-        assert f"{name}:" in dark
-
-
 def test_names_become_harmless_labels():
     labels = distinct(HOSTILE)
     assert len(set(labels)) == len(labels)
@@ -226,25 +218,6 @@ def test_one_number_has_one_interval(hostile):
             value, low, high = (-each / study.frequency.periods_per_year for each in (value, high, low))
         wanted = f"{100 * value:.3f} % {100 * low:.3f} to {100 * high:.3f}"
         assert shown[key]["OCE, held out"].removesuffix(" (unreliable)") == wanted
-
-
-def test_dates_under_the_pointer_are_whole(data):
-    dated = [chart["layout"]["xaxis"] for chart in data["charts"] if chart["layout"]["xaxis"].get("type") == "date"]
-    assert len(dated) >= 2
-    assert {axis["hoverformat"] for axis in dated} == {"%Y-%m-%d"}
-
-
-def test_what_the_mouse_can_do_is_not_printed(text):
-    hints = re.findall(r'<figcaption>.*?<span class="hint">(.*?)</span></figcaption>', text)
-    assert any("lick on" in hint for hint in hints)
-    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
-    assert not any("lick on" in caption.partition("<span")[0] for caption in captions)
-    assert re.search(r"@media print \{[^@]*\.hint[^{]*\{ display: none", text)
-
-
-def test_the_first_chart_has_a_short_axis(data):
-    (risk,) = (chart for chart in data["charts"] if chart["key"] == "risk")
-    assert risk["layout"]["xaxis"]["title"]["text"] == "CVaR 95 %, held out"  # a longer one is cut at 390 pixels
 
 
 def test_no_significance_in_sample():

@@ -65,13 +65,3 @@ def test_of_many_writers_one_wins_without_force(tmp_path):
     assert len(won) == 1
     assert path.read_text() == str(won[0]) * 1000
     assert os.listdir(tmp_path) == ["a.txt"]
-
-
-def test_without_hard_links(tmp_path, monkeypatch):
-    def no_links(*_):
-        raise PermissionError("no links here")
-
-    monkeypatch.setattr(os, "link", no_links)
-    assert write_text(tmp_path / "a.txt", "x").read_text() == "x"
-    with pytest.raises(FileExistsError):
-        write_text(tmp_path / "a.txt", "y")

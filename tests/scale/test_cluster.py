@@ -153,19 +153,6 @@ def test_no_worker_left_is_one_clear_error():
             ce.oce(z, ce.Quartic())
 
 
-def test_a_scheduler_that_no_longer_answers_is_one_clear_error(monkeypatch):
-    with start_cluster() as cluster, Client(cluster) as client:
-        z = da.from_array(LOSSES, chunks=3_000).map_blocks(slowly, 1.0, dtype=float)
-        ce.oce(z[:6_000], ce.Mean())  # the workers have begun
-
-        def silent(callback_timeout):
-            raise TimeoutError
-
-        monkeypatch.setattr(client, "nthreads", silent)
-        with pytest.raises(ClusterLost, match="its scheduler has not answered for 30 s"):
-            ce.oce(z, ce.Quartic())
-
-
 def test_a_scheduler_asked_for_by_name_wins_over_the_client(client):
     with dask.config.set(scheduler="sync"):
         found = ce.oce(da.from_array(LOSSES, chunks=7_000), ce.CVaR(0.05))

@@ -4,28 +4,8 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.utilities import Exponential, Logistic, Pieces, Quadratic
 
 Z = np.array([0.3, -1.2, 2.5, 0.7, 0.7, -0.1])
-
-
-@pytest.mark.parametrize(
-    "made, shape, curve",
-    [
-        (ce.Entropic(2.0).normalized().scaled(4.0), Exponential(0.5), None),
-        (ce.MeanVariance(1.0).scaled(4.0), Quadratic(0.5), None),
-        (1.0 * ce.Entropic(2.0), Exponential(2.0), None),
-        (0.5 * ce.Entropic(2.0), None, None),
-        ((0.5 * ce.Mean() + 0.5 * ce.CVaR(0.1)).scaled(3.0), Pieces(0.5, 5.5, 0.0), None),
-        (0.5 * ce.CVaR(0.1) + 0.5 * ce.CVaR(0.2).scaled(2.0), Pieces(0.0, 7.5, 0.0), None),
-        (0.5 * ce.Mean() + 0.5 * ce.MeanVariance(1.0), None, None),  # a quadratic, but nobody adds them up
-        (ce.SmoothCVaR(0.1, 0.5).normalized().scaled(4.0), None, Logistic(0.5, 10.0)),
-        (0.5 * ce.Mean() + 0.5 * ce.SmoothCVaR(0.1), None, None),
-    ],
-    ids=repr,
-)
-def test_shape_and_curve_of_utilities_made_of_others(made, shape, curve):
-    assert (made.shape, made.curve) == (shape, curve)
 
 
 def test_sum_of_mean_and_cvar_is_the_mixture_of_the_risks():
