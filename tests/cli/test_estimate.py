@@ -65,7 +65,7 @@ def test_parquet_gains_and_level(certeq, tmp_path):
     [
         *[(name, True) for name in (
             "pnl", "P&L", "p / l", "Daily P&L (USD)", "Profits", "Returns_2", "dailyReturn", "log ret", "net gains",
-            "net income",
+            "net income", "pnlUSD", "PnLDaily", "returnPct",
         )],
         *[(name, False) for name in ("loss", "x", "returned", "bargains", "profitability", "RETAIL", "pl", "turn")],
     ],

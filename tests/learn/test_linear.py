@@ -184,3 +184,5 @@ def test_perfect_fits():
         assert model.converged_
         np.testing.assert_allclose(model.predict(X), y, atol=1e-4)
     assert OCEClassifier(C=np.inf).fit([[-1.0], [1.0]], [0, 1]).predict([[-1.0], [1.0]]).tolist() == [0, 1]
+    for y in (0.0, 1.0, -1e5):
+        assert OCERegressor().fit(X, np.full(20, y)).predict(X) == pytest.approx(y)

@@ -111,6 +111,9 @@ class TestScorer:
         assert oce_scorer(ce.CVaR(0.1))(sure, X[30:], label[30:]) == pytest.approx(np.log(np.finfo(float).eps))
         clipped = oce_scorer(ce.Mean())(sure, X[30:], label[30:])
         assert clipped == pytest.approx(-log_loss(label[30:], sure.predict_proba(X[30:])))
+        whole = sure.predict_proba(X).astype(int)
+        sure.predict_proba = lambda X: whole[30:]
+        assert oce_scorer(ce.Mean())(sure, X[30:], label[30:]) == pytest.approx(clipped)
         infinite = oce_scorer(ce.Mean(), losses=lambda model, X, y: np.array([0.0, np.inf]))
         assert infinite(sure, X[30:], label[30:]) == -np.inf
 

@@ -73,6 +73,7 @@ MESSAGES = {
     "weights of a mixture": ("portfolio -u '0.5 cvar + 0.6 evar'", 2, "sum to 1"),
     "alpha twice": ("estimate losses.csv -u 'cvar alpha=0.05 alpha=0.1'", 2, "--utility", "twice: 0.05 and 0.1"),
     "alpha and --alpha": ("estimate losses.csv -u 'cvar alpha=0.05' --alpha 0.1", 2, "alpha is given twice"),
+    "--beta twice": ("estimate losses.csv -u entropic --beta 1 --beta 2", 2, "beta is given twice: 1 and 2"),
     "alpha twice in a mixture": ("estimate losses.csv -u '1 cvar alpha=0.05 alpha=0.1'", 2, "alpha is given twice"),
     "alpha in per cent": ("estimate losses.csv --alpha 5", 2, "Did you mean 0.05"),
     "a level for alpha": ("portfolio p.csv --alpha 95", 2, "Did you mean 0.05"),

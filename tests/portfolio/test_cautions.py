@@ -24,6 +24,11 @@ def test_too_few_scenarios_are_pointed_out(risk):
     with pytest.warns(ce.ReliabilityWarning, match="MinimumOCE depends on too few samples") as caught:
         MinimumOCE(risk).fit(X.iloc[:50])
     assert caught[0].filename == __file__
+    many = pd.concat(
+        [X.iloc[50 * k : 50 * (k + 1)].reset_index(drop=True) for k in range(5)], axis=1, ignore_index=True
+    )
+    with pytest.warns(ce.ReliabilityWarning, match="too few samples"):  # 25 assets make most losses equal
+        MinimumOCE(ce.CVaR(0.01)).fit(many)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ce.ReliabilityWarning)
         MinimumOCE(ce.CVaR(0.1)).fit(X.iloc[:100])

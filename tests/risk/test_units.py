@@ -1,6 +1,8 @@
 """Utilities that are blind at the scale of the losses: where it is said, where it is not, and that the remedy works."""
 
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -149,6 +151,18 @@ def test_other_losses_are_judged_at_the_minimum():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ce.UnitWarning)
         ce.minimize(loss, ce.Entropic(200.0), domain=ce.Free(), method="lbfgs")
+
+
+def test_a_warning_is_shown_once_per_process():
+    code = """if True:
+        import numpy as np, certeq as ce
+        from certeq.learn import OCERegressor
+        from sklearn.model_selection import cross_val_score
+        X = np.random.default_rng(0).normal(size=(200, 3))
+        cross_val_score(OCERegressor(ce.Entropic()), X, 1e-3 * X.sum(axis=1))
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr.count("UnitWarning: Entropic") == 1
 
 
 def test_what_says_nothing_of_the_unit_is_left_alone():

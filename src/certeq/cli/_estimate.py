@@ -47,10 +47,11 @@ EXAMPLES = (
     "certeq estimate 'folder/*.parquet' --column loss --cluster tcp://host:8786",
 )
 # Names of columns that may hold gains. Letters may not continue the word, so "returned" and "again" do not match; a
-# capital letter starts a word in "dailyReturn".
+# capital letter starts a word in "dailyReturn" and "PnLDaily".
 _GAINS = re.compile(
     r"((?<![^\W\d_])|(?-i:(?<=[a-z])(?=[A-Z])))"
-    r"(p ?[&n/] ?l|profits?|returns?|rets?|gains?|earnings|income|payoffs?)(?![^\W\d_])",
+    r"(p ?[&n/] ?l|profits?|returns?|rets?|gains?|earnings|income|payoffs?)"
+    r"((?![^\W\d_])|(?-i:(?<=[a-z])(?=[A-Z])|(?=[A-Z][a-z])))",
     re.IGNORECASE,
 )
 

@@ -264,13 +264,19 @@ UtilityName = Annotated[
         autocompletion=complete,
     ),
 ]
-Alpha = Annotated[
-    float | None, typer.Option(help="Tail mass: 0.05 is the worst 5 % (cvar, leaky-cvar, smooth-cvar, evar, hmcr).")
-]
-Beta = Annotated[float | None, typer.Option(help="Risk aversion per unit of loss (entropic, mean-variance).")]
-Power = Annotated[float | None, typer.Option("--a", help="Power, at least 2 (monotone-mean-variance).")]
-Tau = Annotated[float | None, typer.Option(help="Width of the smoothing, in units of the loss (smooth-cvar).")]
-Scale = Annotated[float | None, typer.Option(help="The size of a loss that matters, in units of the loss.")]
+
+
+def _parameter(text: str, *names: str) -> Any:
+    """Return an option for a parameter of the utility; all values given are kept, so that two can be refused."""
+    return typer.Option(*names, metavar="NUMBER", help=text)
+
+
+Numbers = list[str] | None
+Alpha = Annotated[Numbers, _parameter("Tail mass: 0.05 is the worst 5 % (cvar, leaky-cvar, smooth-cvar, evar, hmcr).")]
+Beta = Annotated[Numbers, _parameter("Risk aversion per unit of loss (entropic, mean-variance).")]
+Power = Annotated[Numbers, _parameter("Power, at least 2 (monotone-mean-variance).", "--a")]
+Tau = Annotated[Numbers, _parameter("Width of the smoothing, in units of the loss (smooth-cvar).")]
+Scale = Annotated[Numbers, _parameter("The size of a loss that matters, in units of the loss.")]
 Normalized = Annotated[bool, typer.Option("--normalized", help="Shift the utility so that a loss of 0 has OCE 0.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable result on standard output, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist.")]
@@ -367,14 +373,14 @@ def check_entries(option: str, entries: list[str] | None, *, least: float = -np.
 
 
 def chosen(
-    name: str, alpha: float | None, beta: float | None, a: float | None, tau: float | None, scale: float | None,
+    name: str, alpha: Numbers, beta: Numbers, a: Numbers, tau: Numbers, scale: Numbers,
     *, daily: bool, option: str = "--utility",
 ) -> tuple[Choice, dict[str, float]]:  # fmt: skip
     """The utility asked for and its parameters; a bad name, parameter or value is bad usage (exit code 2)."""
     try:
         choice, inside = parse(name)
         asked = {"alpha": alpha, "beta": beta, "a": a, "tau": tau, "scale": scale}
-        apart = [(key, value) for key, value in asked.items() if value is not None]
+        apart = [(key, _number(f"--{key}", text)) for key, texts in asked.items() for text in texts or []]
         given = settle(choice, once([*inside.items(), *apart]), daily=daily)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are said when it is built for use
@@ -433,7 +439,8 @@ def check_bounds(low: NDArray[np.float64], high: NDArray[np.float64], budget: fl
         )
 
 
-def _number(option: str, text: str, entry: str) -> float:
+def _number(option: str, text: str, entry: str | None = None) -> float:
+    """Return the number in `text`, which is all of an option or the end of an entry NAME=NUMBER."""
     try:
         value = float(text)
     except ValueError:
@@ -441,8 +448,8 @@ def _number(option: str, text: str, entry: str) -> float:
         percent = text.strip().endswith("%") and bare.replace(".", "", 1).isdigit()
         hint = f" {bare} % is {float(bare) / 100.0:g}." if percent else ""
         raise typer.BadParameter(
-            f"must be a number or NAME=NUMBER; found {entry!r}.{hint}", param_hint=option
+            f"must be a number{' or NAME=NUMBER' if entry else ''}; found {entry or text!r}.{hint}", param_hint=option
         ) from None
     if not np.isfinite(value):
-        raise typer.BadParameter(f"must be finite; found {entry!r}.", param_hint=option)
+        raise typer.BadParameter(f"must be finite; found {entry or text!r}.", param_hint=option)
     return value

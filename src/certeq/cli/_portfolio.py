@@ -268,10 +268,10 @@ def split_rows(panel: PriceData, test_size: float) -> tuple[Any, Any]:
     return panel.returns.iloc[:-held_out], panel.returns.iloc[-held_out:]
 
 
-def not_daily(panel: PriceData, choice: Choice, asked: dict[str, float | None]) -> list[str]:
+def not_daily(panel: PriceData, choice: Choice, asked: dict[str, Any]) -> list[str]:
     """That defaults in the unit of daily returns were taken for returns of longer or shorter periods."""
     unit = {name: value for name, value in choice.daily.items() if name in ("beta", "tau", "scale")}
-    if panel.frequency.period == "day" or not unit or any(asked.get(name) is not None for name in unit):
+    if panel.frequency.period == "day" or not unit or any(asked.get(name) for name in unit):
         return []
     defaults = ", ".join(f"--{name} {value:g}" for name, value in unit.items())
     return [

@@ -26,7 +26,7 @@ from certeq.learn._checks import (
 from certeq.optimize.newton import solve_linear
 from certeq.optimize.predictor import Floats, LinearObjective, LogisticScore, ScoreLoss, SoftmaxScore, SquaredScore
 from certeq.risk import UnitWarning, oce, tilt
-from certeq.risk.solvers import blindness_of, depends_on_unit, warn_of_few_samples
+from certeq.risk.solvers import blindness_of, depends_on_unit, warn_of_few_samples, warn_of_unit
 from certeq.utilities import Mixture, Risk, Utility
 
 _PER_PARAMETER = 5  # samples for each from which on a fit should rest on more of them than it has parameters
@@ -85,7 +85,8 @@ class _LinearEstimator(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        warn_of_few_samples(objective.evaluate(fitted.theta).tilt, type(self).__name__, stacklevel=3)
+        losses = objective.loss.evaluate(objective.scores(fitted.theta))[0]
+        warn_of_few_samples(losses, utility, objective.weights, type(self).__name__, stacklevel=3)
         self.n_iter_ = fitted.iterations
         self.gradient_norm_ = gradient_norm
         self.gap_ = fitted.gap
@@ -306,8 +307,7 @@ def warn_of_units(utility: Risk, constant: Floats, fitted: Floats, weight: Float
             "are in the unit of the losses. Use utility.scaled(s) with s the mean of the losses, or standardize y."
         )
         reason.scale = float(f"{scale:.2g}")
-    if reason is not None:
-        warnings.warn(reason, UnitWarning, stacklevel=3)
+    warn_of_unit(reason, stacklevel=3)
 
 
 def _effective_number(losses: Floats, utility: Risk, shares: Floats | None) -> float:

@@ -73,6 +73,7 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
         return np.asarray(estimator.losses(X, y), dtype=np.float64)
     if is_classifier(estimator) and hasattr(estimator, "predict_proba"):
         p = np.asarray(estimator.predict_proba(X))
+        p = p if p.dtype.kind == "f" else p.astype(np.float64)
         p = p[np.arange(len(p)), positions(y, estimator.classes_, len(p))]
         eps = np.finfo(p.dtype).eps
         return np.asarray(-np.log(np.clip(p, eps, 1 - eps)), dtype=np.float64)

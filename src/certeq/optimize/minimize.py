@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -27,7 +26,7 @@ from certeq.optimize.sg._minimize import check_problem, check_start
 from certeq.optimize.solution import Solution, Trace
 from certeq.optimize.terms import Limit, RiskTerm, minimize_terms
 from certeq.risk import UnitWarning
-from certeq.risk.solvers import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
+from certeq.risk.solvers import blindness_at, blindness_of, depends_on_unit, tilt_is_steep, warn_of_unit
 from certeq.utilities import Risk, Utility
 
 
@@ -201,9 +200,7 @@ def minimize(
     if reason is not None:
         found = replace(found, reason=f"method='auto': {reason}")
     if isinstance(utility, Utility) and depends_on_unit(utility):
-        warning = _blindness(loss, utility, samples, weights, found)
-        if warning is not None:
-            warnings.warn(warning, UnitWarning, stacklevel=2)
+        warn_of_unit(_blindness(loss, utility, samples, weights, found), stacklevel=2)
     return found
 
 

@@ -25,6 +25,7 @@ from certeq._threads import one_blas_thread
 from certeq.optimize.exact._risk import alone, has_kinks, scales_of, thresholds_of, with_least
 from certeq.optimize.predictor import (
     DENSE,
+    ROUNDING,
     At,
     Curvature,
     Floats,
@@ -77,6 +78,7 @@ def solve_linear(
             )
             return replace(fitted, theta=theta, gradient=gradient)
         least = 1e-9 * spread(objective, objective.loss.evaluate(objective.scores(theta))[0])
+        least = max(least, ROUNDING * objective.loss.unit / tol)
         solve, spent = None, 0
         if not warm and (has_kinks(objective.inner) or scales_of(objective.inner)):
             theta, spent = _least_mean(objective, theta, max_iter // 4)

@@ -42,7 +42,7 @@ _NARROW = 32  # columns up to which the product of two matrices is faster than t
 _PARTS = 16  # parts of X that threads share
 _MANY = 1 << 24  # multiplications below which one thread does it all
 DENSE = 5000  # parameters up to which a Hessian is formed (200 MB) and factored; beyond, conjugate gradients
-_ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # of sums over samples, relative to the sizes of their terms
+ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # of sums over samples, relative to the sizes of their terms
 _SUM = 1e-12  # how far a tilt's sum may be from 1 before it is no tilt
 
 
@@ -339,7 +339,8 @@ def smooth_gap(objective: LinearObjective, at: At, further: Floats | None) -> fl
 
 def gap_of(objective: LinearObjective, value: float, bound: float, losses: Floats) -> float:
     """The value less the bound; +inf where there is none."""
-    return proved_gap(value, bound, _ROUNDING * (abs(value) + float(objective.shares() @ np.abs(losses))))
+    size = abs(value) + float(objective.shares() @ np.abs(losses)) + objective.loss.unit
+    return proved_gap(value, bound, ROUNDING * size)
 
 
 def lower_bound(objective: LinearObjective, q: Floats, plane: float, losses: Floats, slopes: Floats) -> float:
@@ -367,15 +368,15 @@ def lower_bound(objective: LinearObjective, q: Floats, plane: float, losses: Flo
     if not (float(q.min()) >= 0.0 and abs(1.0 - float(q.sum())) <= _SUM):
         return -np.inf
     size = abs(plane) + float(q @ np.abs(losses)) + objective.loss.unit
-    least = plane - float(q @ losses) - _ROUNDING * size  # no loss is below 0
+    least = plane - float(q @ losses) - ROUNDING * size  # no loss is below 0
     if objective.penalty > 0.0:
         a, conjugate = objective.loss.dual(slopes, q, objective.intercept)
         Z = objective.weighted_sum(q[:, None] * a)[:, : objective.columns]
         quadratic = float(np.vdot(Z, Z)) / (2.0 * objective.penalty)
         bound = plane - float(q @ (losses + conjugate)) - quadratic
-        return max(least, bound - _ROUNDING * (size + float(q @ np.abs(conjugate)) + quadratic))
+        return max(least, bound - ROUNDING * (size + float(q @ np.abs(conjugate)) + quadratic))
     if isinstance(objective.loss, SquaredScore) and objective.size <= DENSE:
-        return max(least, plane - _ROUNDING * size - _below(objective, q, slopes))
+        return max(least, plane - ROUNDING * size - _below(objective, q, slopes))
     return least
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,8 @@ from certeq.portfolio._solve import (
     solve,
     sweep,
 )
-from certeq.risk import UnitWarning
 from certeq.risk import tilt as tilt_of
-from certeq.risk.solvers import blindness_at, warn_of_few_samples
+from certeq.risk.solvers import blindness_at, warn_of_few_samples, warn_of_unit
 from certeq.utilities import Risk, Utility
 
 Floats = NDArray[np.float64]
@@ -302,14 +300,12 @@ class MinimumOCE(BaseOCE):
             weights = weights[self.investable_mask_]
         used = [(self.utility_, problem.A)] if problem.counts_risk else []
         for utility, A in [*used, *((limit.risk, limit.A) for limit in problem.limits if limit.y is None)]:
+            if isinstance(utility, Risk):
+                warn_of_few_samples(A @ weights, utility, problem.weights, type(self).__name__, stacklevel=6)
             if not isinstance(utility, Utility):  # a scale s takes the units of the losses
                 continue
             at_w = tilt if utility is self.utility_ else tilt_of(A @ weights, utility, problem.weights)
-            reason = blindness_at(A, weights, problem.weights, utility, at_w)
-            if reason is not None:
-                warnings.warn(reason, UnitWarning, stacklevel=6)
-        if problem.counts_risk:
-            warn_of_few_samples(tilt, type(self).__name__, stacklevel=6)
+            warn_of_unit(blindness_at(A, weights, problem.weights, utility, at_w), stacklevel=6)
         if self.prior_estimator is not None and not self._covariance_said:
             self._covariance_said = warn_of_covariance(distribution, self.recenter)
 

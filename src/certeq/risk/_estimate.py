@@ -97,14 +97,16 @@ class ReliabilityWarning(UserWarning):
     """
 
 
-def warn_of_few_samples(tilt: Floats, what: str, stacklevel: int) -> None:
+def warn_of_few_samples(losses: Floats, risk: Risk, weights: Floats | None, what: str, stacklevel: int) -> None:
     """Warn that a minimizer, named ``what``, was chosen by too few samples to be good on others.
 
-    The effective sample size 1 / sum(q**2) of its worst-case weights q is compared with the one that `estimate` needs.
-    The message holds no figure of the sample, so that Python's filter shows it once for many fits. ``stacklevel``
-    counts from the caller, as in `warnings.warn`.
+    The effective sample size 1 / sum(q**2) of the worst-case weights q of its losses is compared with the one that
+    `estimate` needs. ``stacklevel`` counts from the caller, as in `warnings.warn`.
     """
-    if 1.0 / float(np.square(tilt).sum()) < (1.0 - 1e-9) * ENOUGH:
+    # Minimization makes losses equal, which would share the weight of the tail; those of other samples differ.
+    size = float(np.ptp(losses)) or float(np.abs(losses).max()) or 1.0
+    q = tilt(losses + np.linspace(0.0, 1e-9 * size, len(losses)), risk, weights)
+    if 1.0 / float(np.square(q).sum()) < (1.0 - 1e-9) * ENOUGH:
         warnings.warn(
             f"{what} depends on too few samples: the effective sample size of its worst-case weights is below "
             f"{ENOUGH:g}. Use more samples, or a milder risk such as a CVaR of a larger tail.",

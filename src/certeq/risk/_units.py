@@ -7,6 +7,7 @@ largest mean. That is a mistake in the unit far more often than it is meant.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -30,8 +31,8 @@ class UnitWarning(UserWarning):
     """A utility does not suit the size of the losses: OCE is nearly their mean, or nearly the largest of them.
 
     Not about the number, which is exact, but about the question: choose the parameter in the unit of the losses, or
-    use ``scaled``. The text holds no figure of the losses, so that Python shows it once for all folds of a
-    cross-validation; the attribute ``scale`` is the number to scale by for these losses.
+    use ``scaled``. Each text is shown once per process, unless a filter of `warnings` says otherwise. The attribute
+    ``scale`` is the number to scale by for these losses.
 
     See Also
     --------
@@ -56,6 +57,21 @@ class UnitWarning(UserWarning):
     def with_scale(self) -> str:
         """Return the text and the number to scale by."""
         return f"{self} Here s = {self.scale:g} (on the command line --scale {self.scale:g})."
+
+
+_shown: set[str] = set()
+
+
+def warn_of_unit(reason: UnitWarning | None, stacklevel: int) -> None:
+    """Show a warning, once per process for each text unless the user has a filter for it.
+
+    Python's own filters show it again after every change of the filters, and scikit-learn changes them in each fit.
+    ``stacklevel`` counts from the caller, as in `warnings.warn`.
+    """
+    filtered = any(issubclass(UnitWarning, f[2]) and f[1] is None and f[3] is None for f in warnings.filters)
+    if reason is not None and (filtered or str(reason) not in _shown):
+        _shown.add(str(reason))
+        warnings.warn(reason, UnitWarning, stacklevel=stacklevel + 1)
 
 
 def depends_on_unit(utility: Utility) -> bool:

@@ -20,7 +20,7 @@ from certeq.risk._input import check_risk, check_utility
 from certeq.risk._long import LongSolved, TiltKernel, solve_long, solve_table
 from certeq.risk._long_inner import LongRisk, RiskTiltKernel, solve_long_inner, solve_long_risk
 from certeq.risk._rows import SolvedRows, solve_rows
-from certeq.risk._units import blindness_at, blindness_of, depends_on_unit, tilt_is_steep
+from certeq.risk._units import blindness_at, blindness_of, depends_on_unit, tilt_is_steep, warn_of_unit
 from certeq.risk._vector import (
     SMALL,
     Solved,
@@ -68,4 +68,5 @@ __all__ = [
     "value_near",
     "value_of_vector",
     "warn_of_few_samples",
+    "warn_of_unit",
 ]

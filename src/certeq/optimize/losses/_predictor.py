@@ -53,6 +53,8 @@ class SquaredScore(ScoreLoss):
 
     def __init__(self, y: Floats) -> None:
         self.y = y
+        # Residuals are known to the rounding of y; products of two smaller squares would underflow.
+        self.unit = max(float(np.finfo(np.float64).eps * np.square(y).max()), 1e-100)
 
     def evaluate(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return squared residuals and twice the residuals."""
