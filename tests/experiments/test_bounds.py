@@ -107,7 +107,7 @@ def test_errata(name):
         (
             "borrowed-allocations",
             (errata, "printed"),
-            lambda table: dict.fromkeys(("cvar", "leaky", "smooth"), [0] * 7),
+            lambda table: dict.fromkeys(ROWS, [0.0] * WIDTH[table]),
         ),
         ("smoothness", (errata, "oce_smoothness"), lambda *_: 0.0),
     ],
