@@ -1,7 +1,5 @@
 """Run the experiments: ``python -m experiments [NAME ...] [--quick] [--seeds 20] [--output DIR]``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
