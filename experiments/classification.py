@@ -155,7 +155,8 @@ def train(data: str, loss: str, activation: str, pairs: list[tuple[int, int]], e
         with seeded(int(check_random_state(seed).randint(2**31 - 1))):
             networks.append(perceptron(sizes, activation))
             orders.append(torch.stack([torch.randperm(n) for _ in range(epochs)]))
-    stack, order = Stack(networks), torch.stack(orders)
+    stack = Stack(networks)
+    order: Any = torch.stack(orders)
     criterion = OCELoss(LOSSES[loss], base=torch.nn.BCEWithLogitsLoss(reduction="none"), dim=1)
     adam, rows = torch.optim.Adam(stack.parameters(), lr=STEP), torch.arange(len(pairs))[:, None]
     found = []

@@ -160,7 +160,7 @@ def trained(recipe: Recipe, seed: int, toy: Toy, inputs: Sequence[Floats], short
                     optimizer.zero_grad()
                     output = net(X[batch])
                     if epoch < recipe.burn_in:
-                        loss = torch.square(output[:, 0] - y[batch]).mean()
+                        loss: Any = torch.square(output[:, 0] - y[batch]).mean()
                     else:
                         losses = likelihood(output, y[batch])
                         if not bool(torch.isfinite(losses).all()):
@@ -183,7 +183,7 @@ def whole_number() -> int:
     return int(torch.empty((), dtype=torch.int64).random_())
 
 
-def loader_order(n: int) -> Tensor:
+def loader_order(n: int) -> Any:
     """Return the permutation that a shuffling ``torch.utils.data.DataLoader`` would take, from the same draws.
 
     It draws two numbers an epoch, one for its workers and one to seed the permutation; a validation loop (in the

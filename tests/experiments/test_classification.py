@@ -69,6 +69,8 @@ def test_better_needs_seeds_and_splits_and_is_refuted_only_at_stated_parameters(
     assert (lower["MMV"].verdict, lower["Entropic"].verdict) == (stated, unstated)
     # The printed S-CVaR is the risk-neutral network, whatever the corrected one does.
     assert said["S-CVaR: ECE lower than the risk-neutral network (tanh)"].verdict == "not reproduced"
+    smooth, neutral = (said[f"{loss}: the printed row (Acc, F1, ECE, AUROC), tanh"] for loss in ("S-CVaR", "NN BCE"))
+    assert smooth.ours == neutral.ours
 
 
 def test_rows_that_no_run_reaches_are_not_within_noise():
