@@ -16,7 +16,6 @@ from experiments.networks import perceptron, seeded  # noqa: E402
 def test_the_truth_is_calibrated_on_new_points_only():
     true = paper.truth(42, 2_000)
     assert true["test"].round(4).tolist() == [0.0656, 0.0817, 0.0660]  # by uncertainty-toolbox
-    assert printed("uncertainty")["MVE with OCE"][0] < 0.5 * true["test"][0]
     assert true["fresh"][0] < 0.01
 
 
