@@ -90,7 +90,6 @@ def test_memory_of_other_functions(mapped):
     for name, call, limit in (
         ("estimate", lambda: ce.estimate(mapped, ce.CVaR(0.05)), 16e6),
         ("ubsr", lambda: ce.ubsr(mapped, np.exp, 1.0), 8e6),
-        ("bisect", lambda: ce.oce(mapped, ce.Entropic(1.0), method="bisect"), 8e6),
         ("tilt", lambda: ce.tilt(mapped, ce.CVaR(0.05)), 12e6 + 12e6),  # the answer itself is 12 MB
     ):
         assert peak_of(call)[1] < limit, name

@@ -83,13 +83,11 @@ def test_hard_samples(sample):
                 assert lazy.passes <= 8, name
 
 
-def test_ubsr_and_bisection(kept):
+def test_ubsr(kept):
     z, w = da.from_array(LOSSES, chunks=3_000), da.from_array(WEIGHTS, chunks=3_000)
     for loss, level in ((np.exp, 1.0), (ce.Quartic(), 0.3), (lambda x: (x > 0).astype(float), 0.1)):
         close(ce.ubsr(z, loss, level), ce.ubsr(LOSSES, loss, level))
         close(ce.ubsr(z, loss, level, weights=w), ce.ubsr(LOSSES, loss, level, weights=WEIGHTS))
-    found = ce.oce(z, ce.Quartic(), w, method="bisect")
-    assert found == pytest.approx(ce.oce(LOSSES, ce.Quartic(), WEIGHTS), abs=1e-9)
 
 
 @pytest.mark.parametrize("chunks", [(700, 8), (1_000, 3)], ids=["rows", "rows and columns"])

@@ -17,6 +17,7 @@ import certeq as ce
 from certeq.paper import constants
 from certeq.paper._experiment import Claim, Experiment, Figure, Job, Outcome, Panel, ResultTable, Series, Verdict, Whose
 from certeq.paper._statistics import STATEMENT, verdict_of
+from certeq.reference import oce_sb
 from certeq.risk import bounds
 
 Floats = NDArray[np.float64]
@@ -366,7 +367,7 @@ RESIDUAL = 20.0  # |g| of CVaR 0.05 is never more: a tolerance that bisection me
 def bisected(m: int, repetitions: int, seed: int) -> list[float]:
     """Mean absolute and mean squared error of s_hat of CVaR 0.05 of N(-1, 4), delta = 1/sqrt(m)."""
     rows = np.random.default_rng([seed, m]).normal(MEAN, DEVIATION, size=(repetitions, m))
-    found = [ce.oce(z, ce.CVaR(ALPHA), method="bisect", delta=m**-0.5, epsilon=RESIDUAL) - cvar_true() for z in rows]
+    found = [oce_sb(z, ce.CVaR(ALPHA), m**-0.5, RESIDUAL)[0] - cvar_true() for z in rows]
     return [float(np.abs(found).mean()), float(np.square(found).mean())]
 
 
@@ -430,7 +431,7 @@ def bisection(seed: int) -> list[float]:
     for utility in (ce.Entropic(1.0), ce.CVaR(0.15), ce.MonotoneMeanVariance(2), ce.SmoothCVaR(0.1), ce.Quartic()):
         for delta in (0.5, 0.05, 0.005):
             z = rng.standard_t(5, size=50)
-            exact, found = ce.oce(z, utility), ce.oce(z, utility, method="bisect", delta=delta, epsilon=10.0)
+            exact, found = ce.oce(z, utility), oce_sb(z, utility, delta, 10.0)[0]
             t = float(ce.threshold(z, utility))
             # With a bracket of delta the worst residual in reach of t* bounds the one that was left.
             near = t + delta * np.linspace(0.0, 1.0, 201)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,14 +36,13 @@ from certeq.risk._input import (
 from certeq.risk._long import (
     LONG,
     NotFinite,
-    bisect_long,
     raise_not_finite,
     solve_long,
     solve_rising,
     solve_table,
 )
 from certeq.risk._long_inner import solve_long_risk, solve_sample
-from certeq.risk._rows import bisect_rows, solve_rising_rows, solve_rows, values_of_rows
+from certeq.risk._rows import solve_rising_rows, solve_rows, values_of_rows
 from certeq.risk._search import Rising
 from certeq.risk._vector import few_passes, is_selection, solve_vector, value_of_vector
 from certeq.utilities import Mixture, Risk, Utility
@@ -60,10 +58,6 @@ def oce(
     utility: Risk,
     weights: ArrayLike | None = None,
     axis: Axis = None,
-    *,
-    method: str = "auto",
-    delta: float = 1e-6,
-    epsilon: float = 1e-6,
 ) -> Any:
     r"""Optimized certainty equivalent of losses: :math:`\min_t\, t + \sum_i w_i u(x_i - t)`.
 
@@ -85,12 +79,6 @@ def oce(
     axis : int, tuple of int or None
         Where the samples run; all axes by default. Of a DataFrame None is 0: the samples are its rows, and 1 gives a
         number for each row. A Dask array of several dimensions is reduced as a whole, axis=None, and not along one.
-    method : {"auto", "bisect"}
-        "auto" is exact: a closed form, or Newton in a guaranteed bracket to rounding. "bisect" is the paper's OCE-SB,
-        corrected, which stops at a bracket of width ``delta`` and a residual of ``epsilon``; its answer exceeds the
-        exact one by at most ``delta * |residual|``.
-    delta, epsilon : float
-        Tolerances of "bisect".
 
     Returns
     -------
@@ -105,6 +93,8 @@ def oce(
         The minimizer t* of OCE; the value at risk for CVaR.
     tilt
         The worst-case weights of the losses.
+    certeq.reference.oce_sb
+        The paper's OCE-SB, a bisection with tolerances for t and for its equation.
     certeq.torch.oce
         OCE of a tensor of losses, with gradients.
 
@@ -131,40 +121,24 @@ def oce(
     >>> ce.oce(stats.lognorm(1.0), ce.Entropic())
     inf
     """
-    if type(x) is np.ndarray and weights is None and method == "auto":
+    if type(x) is np.ndarray and weights is None:
         found = _of_vector(x, utility, axis)
         if found is not None and math.isfinite(found[0]):
             return found[0]
-    return _oce(x, utility, weights, axis, method, delta, epsilon)
+    return _oce(x, utility, weights, axis)
 
 
 @free_to_overflow
-def _oce(x: Any, utility: Risk, weights: Any, axis: Axis, method: str, delta: float, epsilon: float) -> Any:
+def _oce(x: Any, utility: Risk, weights: Any, axis: Axis) -> Any:
     if is_distribution(x):
-        refuse_sample_arguments(weights=weights, axis=axis, method=None if method == "auto" else method)
+        refuse_sample_arguments(weights=weights, axis=axis)
         return risk_of_distribution(x, check_risk(utility))
     if is_frame(x):
-        settings: dict[str, Any] = {"method": method, "delta": delta, "epsilon": epsilon}
-        return by_label(lambda z, w, along: oce(z, utility, w, along, **settings), x, weights, axis)
-    if method not in ("auto", "bisect"):
-        raise ValueError(f'method must be "auto" or "bisect"; found {shown(method)}.')
+        return by_label(lambda z, w, along: oce(z, utility, w, along), x, weights, axis)
     table = as_sample(x, weights, axis)
     known = check_risk(utility)
     if not isinstance(known, Utility):
-        if method != "auto":
-            raise ValueError(
-                f'method must be "auto" for {utility!r}, as bisection finds t alone; found {shown(method)}.'
-            )
         return check_answer("risk", _of_risk(x, known, weights, axis, table, lambda found: found.value), known)
-    if method == "bisect":
-        _check_slopes(known)
-        bisection = partial(bisect_long, utility=known, delta=delta, epsilon=epsilon)
-        if table is not None:
-            return _named_by_table(lambda: float(bisection(table).value[0]), table)
-        value = _Samples(x, weights, axis).collect(
-            lambda z, w: bisect_rows(z, w, known, delta, epsilon).value, lambda row: bisection(row).value[0]
-        )
-        return check_answer("OCE", value, known)
     if table is not None:
         return check_answer("OCE", solve_table(table, known).value, known)
     _check_slopes(known)

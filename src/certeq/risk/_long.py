@@ -12,7 +12,7 @@ range, already does the work of a closed form or of a first Newton step. What fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +24,6 @@ from certeq.risk import _compiled
 from certeq.risk._input import check_utility, not_finite
 from certeq.risk._quantile import upper_quantile
 from certeq.risk._rows import (
-    Bisection,
-    bisect,
-    check_tolerances,
     solve_rising_rows,
     solve_rows,
     step_of,
@@ -475,22 +472,3 @@ def _around_draw(draw: Draw, rising: Rising) -> tuple[float, ...]:
         fall = float((shares * (left - right)).sum()) / (2.0 * reach) if reach > 0.0 else 0.0
         off = 5.0 * noise / fall if fall > 0.0 else reach
     return (t - off, t, t + off) if np.isfinite(off) and off > 0.0 else (t,)
-
-
-# -- the paper's bisection ---------------------------------------------------------------------------------------------
-
-
-def bisect_long(table: Table, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6) -> Bisection:
-    """OCE-SB of one long sample, a pass over its blocks for every step."""
-    check_tolerances(delta, epsilon)
-    size, _ = summarize(table)
-
-    def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
-        def sums(z: Floats, w: Floats | None) -> tuple[float]:
-            with np.errstate(over="ignore"):
-                return (weighted_sum(np.asarray(function((z - size.high) - t[0])), w),)
-
-        return np.array(table.reduce(SumKernel(sums))) / size.mass
-
-    low = np.array([size.low - size.high - utility.anchor])
-    return bisect(means, np.array([size.high]), low, utility, delta, epsilon)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._checks import check_number
 from certeq.risk._breakpoints import bracket_by_breakpoints
 from certeq.risk._vector import ONE, furthest, rank_of, solve_each
 from certeq.utilities import Exponential, Pieces, Quadratic, Utility
@@ -25,7 +24,6 @@ from certeq.utilities.forms import form as form_of
 Floats = NDArray[np.float64]
 # (t of the rows still open, their indices) -> mean slope and mean curvature there
 MeanSlope = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
-Means = Callable[[Callable[[Floats], Floats], Floats], Floats]  # of a function of the losses less t
 
 _EPS = float(np.finfo(np.float64).eps)
 _NOISE = 4.0 * _EPS  # a mean may be so many of its terms' mean sizes above the level and still be level
@@ -321,71 +319,6 @@ def step_of(m: Any, h: Any, growth: float = 1.0, target: float = 1.0) -> Any:
     if growth == 1.0:
         return (m - target) / h
     return growth * m * (1.0 - (m / target) ** (-1.0 / growth)) / h
-
-
-# -- the paper's bisection, OCE-SB, with its bracket, sign and stopping rule corrected --------------------------------
-
-
-@dataclass
-class Bisection:
-    """What OCE-SB reached for each row; ``value`` exceeds the exact OCE by at most ``width * |residual|``."""
-
-    value: Floats
-    threshold: Floats
-    residual: Floats
-    width: Floats
-    iterations: int
-
-
-def bisect_rows(
-    z: Floats, weights: Floats | None, utility: Utility, delta: float = 1e-6, epsilon: float = 1e-6
-) -> Bisection:
-    """Bisect mean u'(z - t) = 1 on [min z - x0, max z - x0] to a bracket of ``delta`` and a residual of ``epsilon``.
-
-    The printed rule asks for both whatever the utility; for CVaR the residual may never get there (m = 10, alpha = 0.15
-    leaves 1/3), so a bracket of two neighboring floats ends it too.
-    """
-    check_tolerances(delta, epsilon)
-    counted = z if weights is None else np.where(weights > 0, z, np.nan)
-    center = np.nanmax(counted, axis=1)
-    y = z - center[:, None]
-    if weights is not None:
-        y = with_least_for_zero_weight(y, weights)
-
-    def means(function: Callable[[Floats], Floats], t: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            return mean(np.asarray(function(y - t[:, None])), weights)
-
-    low = np.nanmin(counted, axis=1) - center - utility.anchor
-    return bisect(means, center, low, utility, delta, epsilon)
-
-
-def check_tolerances(delta: float, epsilon: float) -> None:
-    """Refuse tolerances that are not above 0."""
-    check_number("delta", delta, above=0.0, finite=False)
-    check_number("epsilon", epsilon, above=0.0, finite=False)
-
-
-def bisect(means: Means, center: Floats, low: Floats, utility: Utility, delta: float, epsilon: float) -> Bisection:
-    """Bisect in (low, -anchor], all less the center; ``means`` of a function of the losses less t."""
-    # One float below the least possible threshold, so that the slope there exceeds 1 strictly.
-    low = np.nextafter(low, -np.inf)
-    high = np.full(len(low), -utility.anchor)
-    residual = means(utility.slope, high) - 1.0
-    iterations = 0
-    while True:
-        middle = 0.5 * (low + high)
-        split = (middle > low) & (middle < high)
-        open_ = split & ((high - low > delta) | (np.abs(residual) > epsilon))
-        if not np.any(open_):
-            break
-        g = means(utility.slope, middle) - 1.0
-        iterations += 1
-        low = np.where(open_ & (g > 0), middle, low)
-        high = np.where(open_ & (g <= 0), middle, high)
-        residual = np.where(open_ & (g <= 0), g, residual)
-    value = center + (high + means(utility.value, high))
-    return Bisection(value, center + high, residual, high - low, iterations)
 
 
 # -- an opaque increasing function ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 import certeq as ce
 from certeq.paper import bounds as paper
+from certeq.reference import oce_sb
 from certeq.risk import bounds
 
 SAMPLE = np.random.default_rng(7).standard_t(5, size=200)
@@ -343,12 +344,12 @@ def bisection_stop() -> Finding:
     """|g| <= eps may be out of reach: at atoms, and where t has no digits left."""
     z, utility = np.arange(10.0), ce.CVaR(0.15)
     least = min(abs(float(np.mean(utility.slope(z - t))) - 1.0) for t in np.linspace(-1.0, 10.0, 4401))
-    ends = float(ce.oce(z, utility, method="bisect", delta=1e-12, epsilon=1e-12))
+    ends = oce_sb(z, utility, 1e-12, 1e-12)[0]
     # At an offset of 1e9 the neighboring floats of t are 1.2e-7 apart and g jumps by as much.
     far, entropic = NORMAL + 1e9, ce.Entropic(1.0)
     t = float(ce.threshold(far, entropic))
     jump = min(abs(float(np.mean(np.exp(far - at))) - 1.0) for at in (np.nextafter(t, 0.0), t, np.nextafter(t, 2e9)))
-    settled = float(ce.oce(far, entropic, method="bisect", delta=1e-12, epsilon=1e-12)) - 1e9
+    settled = oce_sb(far, entropic, 1e-12, 1e-12)[0] - 1e9
     return Finding(
         "OCE-SB, stopping rule",
         "stop as well when no float is left between the ends",
