@@ -206,9 +206,7 @@ def train(model: str, seed: int, data: int, fresh: int, shorten: int = 1) -> Sco
     found = trained(MODELS[model], seed, toy, (toy.X_test, X, toy.grid), shorten)
     if found is None:
         return {}
-    return {
-        "test": calibration(toy.y_test, *found[0]), "fresh": calibration(y, *found[1]), "band": np.array(found[2])
-    }  # fmt: skip
+    return {"test": calibration(toy.y_test, *found[0]), "fresh": calibration(y, *found[1]), "band": np.array(found[2])}
 
 
 def truth(data: int, fresh: int) -> Scores:
@@ -216,8 +214,9 @@ def truth(data: int, fresh: int) -> Scores:
     toy = Toy(data)
     X, y = toy.draw(fresh, 10_000 + data)
     return {
-        "test": calibration(toy.y_test, *toy.truth(toy.X_test)), "fresh": calibration(y, *toy.truth(X)),
-    }  # fmt: skip
+        "test": calibration(toy.y_test, *toy.truth(toy.X_test)),
+        "fresh": calibration(y, *toy.truth(X)),
+    }
 
 
 # -- the experiment ---------------------------------------------------------------------------------------------------
@@ -287,9 +286,14 @@ def _row(
     row: str, target: tuple[float, ...], first: Scores | None, values: Floats, ranked: Ranked | None, true: float
 ) -> Claim:
     claim = Claim(
-        f"{row}: {', '.join(METRICS)}", digits(target), "diverged", "not checked", rule=FIXED,
-        why="Fewer than two runs did not diverge.", **row_of("uncertainty", row),
-    )  # fmt: skip
+        f"{row}: {', '.join(METRICS)}",
+        digits(target),
+        "diverged",
+        "not checked",
+        rule=FIXED,
+        why="Fewer than two runs did not diverge.",
+        **row_of("uncertainty", row),
+    )
     if ranked is None:
         return claim
     claim = replace(claim, spread=scatter(values, "seeds"))
@@ -354,10 +358,18 @@ def seed_table(first: dict[str, Scores], over_seeds: dict[str, list[Scores]], tr
             rows.append((f"{model}: diverged", *(None,) * 9))
             continue
         mace = test[:, 0]
-        rows.append((
-            f"{model}, mean over {len(test)} seeds", *test.mean(axis=0), mace.std(ddof=1), mace.min(), mace.max(),
-            (mace <= table[OCE_ROW][0]).mean(), fresh.mean(), fresh.std(ddof=1),
-        ))  # fmt: skip
+        rows.append(
+            (
+                f"{model}, mean over {len(test)} seeds",
+                *test.mean(axis=0),
+                mace.std(ddof=1),
+                mace.min(),
+                mace.max(),
+                (mace <= table[OCE_ROW][0]).mean(),
+                fresh.mean(),
+                fresh.std(ddof=1),
+            )
+        )
     columns = ("Model", *METRICS, "MACE sd", "least", "most", "share <= 0.0285", "MACE fresh", "MACE fresh sd")
     return Table("seeds", "Calibration on the paper's data set, over seeds", columns, _plain(rows))
 
