@@ -232,7 +232,8 @@ def fits(job: Job, function: Callable[..., Fit], items: Sequence[dict[str, Any]]
     """Return [function(**item) for item in items]; what another experiment has computed is not computed again."""
     keys = [(function, *sorted(item.items(), key=lambda pair: pair[0])) for item in items]
     new = {key: item for key, item in zip(keys, items, strict=True) if key not in _done}
-    _done.update(zip(new, job.map(function, list(new.values())), strict=True))
+    if new:
+        _done.update(zip(new, job.map(function, list(new.values())), strict=True))
     return [_done[key] for key in keys]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import markets
-from experiments.common import Claim, Experiment, Job, Outcome, Picture, Table, printed, quoted
+from experiments.common import Cell, Claim, Experiment, Job, Outcome, Picture, Table, printed, quoted
 from experiments.markets import KEYS, MARKETS, ROWS, SHORT, STEPS, Fit, Returns, judge_of, steps_of, title_of
 from experiments.verdicts import (
     BETTER,
@@ -298,8 +298,8 @@ def main_table(
     market: str, fitted: dict[str, Fit], ours: dict[str, Fit], best: dict[str, Fit], unweighted: Fit, quick: bool
 ) -> Table:
     """Return each row as printed, by the paper's protocol, and at the true optimum."""
-    table, rows = printed(market), []
-    nothing = (None, None, None, None)
+    table, nothing = printed(market), (None, None, None, None)
+    rows: list[tuple[Cell, ...]] = []
 
     def add(row: str, which: str, fit: Fit, optimum: Fit | None) -> None:
         above = None if optimum is None else max(0.0, fit.value - optimum.value)
@@ -325,7 +325,7 @@ def main_table(
 
 def starts_table(spread: dict[str, Any]) -> Table:
     """Return OCE-SG over random starts."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (ROWS[row].title, name, *map(float, values))
         for row, found in spread.items()
         for name, values in (
@@ -339,7 +339,7 @@ def starts_table(spread: dict[str, Any]) -> Table:
 
 def difference_table(differences: Differences) -> Table:
     """Return OCE portfolios minus benchmarks on the held-out days."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (ROWS[row].title, ROWS[other].title, *(x for d in by_key.values() for x in (d.value, d.low, d.high)))
         for (row, other), by_key in differences.items()
     ]
