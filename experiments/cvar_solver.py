@@ -7,7 +7,6 @@ to rounding. The paper makes its statements for the S&P 500; it prints the same 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -331,8 +330,9 @@ def composition_picture(market: Solved) -> Picture:
     """Draw the solver's weights beside ours, and the distance between them over the steps."""
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    shown: dict[str, Any] = {row: market.ours[row] for row in VARIANTS}
-    markets.draw_weights(left, market.data, {"solver": market.solver, **shown}, "Compositions")
+    shown = {row: market.ours[row] for row in VARIANTS}
+    bars = {"solver": market.solver, **shown}
+    markets.draw_weights(left, market.data, bars, markets.largest(list(bars.values())), "Compositions")
     markets.draw_distances(right, shown, dict.fromkeys(shown, market.exact))
     right.set(title="Distance to the exact optimum of CVaR")
     alt = (

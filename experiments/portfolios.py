@@ -363,7 +363,7 @@ def returns_picture(
             path = np.cumsum(data.held_out(fit.weights))
             axes.plot(data.test.index, path, "--" if row in fitted else "-", label=ROWS[row].title, linewidth=1)
         axes.set(title=title, ylabel="Cumulative return")
-        axes.legend(fontsize=7, ncols=2)
+        axes.legend(ncols=2)
     final = {ROWS[row].title: float(data.held_out(ours[row].weights).sum()) for row in OCES}
     top, low = max(final, key=lambda name: final[name]), min(final, key=lambda name: final[name])
     alt = (
@@ -381,8 +381,10 @@ def composition_picture(
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     optima = {row: best[row] for row in OCES}
-    markets.draw_weights(left, data, {**fitted, **{row: ours[row] for row in OCES}}, "OCE-SG and benchmarks")
-    markets.draw_weights(right, data, optima, "True optima")
+    protocol = {**fitted, **{row: ours[row] for row in OCES}}
+    columns = markets.largest([*protocol.values(), *optima.values()])
+    markets.draw_weights(left, data, protocol, columns, "OCE-SG and benchmarks")
+    markets.draw_weights(right, data, optima, columns, "True optima")
     held = ", ".join(f"{int((fit.weights > 1e-6).sum())} ({ROWS[row].title})" for row, fit in optima.items())
     alt = f"Stacked weights. At the true optima the number of assets held is {held}."
     return Picture("composition", f"Portfolio composition, {MARKETS[market].title}", alt, figure)
