@@ -28,10 +28,7 @@ STARTS = 20  # random starts of each row
 LOG_EVERY = 25
 KEYS = tuple(metric.key for metric in METRICS)  # the order of the printed tables
 SHORT = dict(zip(KEYS, ("Return", "Gini MD", "CVaR", "EVaR", "CDaR", "Sharpe", "Sortino"), strict=True))
-NO_NASDAQ = (
-    "The prices are part of neither skfolio nor this repository, but a download that was not available, and 1,455 "
-    "assets take hours: nothing was run."
-)
+NO_NASDAQ = "Not run: skfolio offers these prices only as a download, which was not available."
 
 
 @dataclass(frozen=True)
