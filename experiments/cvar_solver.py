@@ -19,6 +19,7 @@ from experiments.verdicts import (
     BETTER,
     FIXED,
     ROUNDING,
+    ROW,
     STATEMENT,
     HeldOut,
     controlled,
@@ -275,7 +276,7 @@ def nasdaq_claims() -> list[Claim]:
     return [
         Claim(
             f"Nasdaq: {title_of(row)} row", digits(values), "not run", "not checked", why=markets.NO_NASDAQ,
-            **quoted(f"solver, nasdaq/{row}"),
+            rule=FIXED if row == "solver" else ROW, **quoted(f"solver, nasdaq/{row}"),
         )
         for row, values in printed("solver, nasdaq").items()
     ]  # fmt: skip

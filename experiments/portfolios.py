@@ -22,6 +22,7 @@ from experiments.verdicts import (
     FIXED,
     LIKE,
     ROUNDING,
+    ROW,
     SHARPE_MARGIN,
     STATEMENT,
     HeldOut,
@@ -407,15 +408,15 @@ def convergence_picture(market: str, data: Returns, ours: dict[str, Fit], best: 
 def run_nasdaq(job: Job) -> Outcome:
     """Return the claims on the Nasdaq panel, none of which is checked."""
     texts = {
-        "nasdaq/hrp": "Benchmarks: HRP, Equal weights, Maximum Sharpe, seven figures each",
-        **{f"nasdaq/{row}": f"{title_of(row)} row by OCE-SG" for row in OCES},
-        "cvar metric": "The CVaR portfolio has the smallest CVaR on the held-out days",
-        "falling": "Falling market: CVaR outperforms the benchmarks in return, Sharpe and Sortino ratio",
-        "comparable": "OCE portfolios are comparable to the benchmarks in Sharpe ratio, or better",
+        "nasdaq/hrp": ("Benchmarks: HRP, Equal weights, Maximum Sharpe, seven figures each", FIXED),
+        **{f"nasdaq/{row}": (f"{title_of(row)} row by OCE-SG", ROW) for row in OCES},
+        "cvar metric": ("The CVaR portfolio has the smallest CVaR on the held-out days", STATEMENT),
+        "falling": ("Falling market: CVaR outperforms the benchmarks in return, Sharpe and Sortino ratio", BETTER),
+        "comparable": ("OCE portfolios are comparable to the benchmarks in Sharpe ratio, or better", LIKE),
     }
     claims = (
-        Claim(text, "as in the table", "not run", "not checked", why=markets.NO_NASDAQ, **quoted(key))
-        for key, text in texts.items()
+        Claim(text, "as in the table", "not run", "not checked", why=markets.NO_NASDAQ, rule=rule, **quoted(key))
+        for key, (text, rule) in texts.items()
     )
     return Outcome(claims=tuple(claims), notes=(markets.NO_NASDAQ,))
 
