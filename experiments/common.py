@@ -41,7 +41,7 @@ Cell = str | float | int | None
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch", "skorch", "uncertainty-toolbox")
+LIBRARIES = ("certeq", "numpy", "scipy", "pandas", "scikit-learn", "skfolio", "torch")
 COLORS = ("#0072b2", "#d55e00", "#008a63", "#b35a8c", "#cf8d00", "#3b9edb", "#8a7f00", "#5b4db0")
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -144,12 +144,12 @@ class Job:
         processes = min(self.processes or joblib.cpu_count(), len(every))
         label = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
         if processes < 2:
-            return [_without_unit_warnings(function, item) for item in tqdm(every, label, leave=False)]
+            return [_without_unit_warnings(function, item) for item in tqdm(every, label, leave=False, mininterval=1)]
         with joblib.parallel_config("loky", inner_max_num_threads=1):
             work = joblib.Parallel(processes, return_as="generator")(
                 joblib.delayed(_without_unit_warnings)(function, item) for item in every
             )
-            return list(tqdm(work, label, total=len(every), leave=False))
+            return list(tqdm(work, label, total=len(every), leave=False, mininterval=1))
 
 
 @dataclass(frozen=True)

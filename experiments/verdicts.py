@@ -53,9 +53,9 @@ RULES = (
         "the runs that are at most and at least as large)/(1 + runs); half of the last printed digit is granted for "
         "rounding. The score of a row is the mean of -ln p over its figures, that of the table the sum over its rows. "
         "If the paper's protocol is the one run here, the printed row and the runs are exchangeable; this gives the "
-        "distribution of the scores. If the joint p is at most 5%, a row is not reproduced if no run reaches one of its "
-        "figures and its own p is at most 5% (if there is no such row, the row of the highest score). Any other row "
-        "with a figure that no run reaches is undecided, and the rest are within noise. All rows are undecided if no "
+        "distribution of the scores. If the joint p is at most 5%, a row is not reproduced if no run reaches one of "
+        "its figures and its own p is at most 5% (if there is no such row, the row with the highest score). Any other "
+        "row with a figure that no run reaches is undecided, the rest are within noise. All rows are undecided if no "
         "outcome could give a joint p of 5%. A row for which the paper states no alpha or beta is undecided unless "
         "reproduced, and takes no part in the test.",
     ),
@@ -64,7 +64,8 @@ RULES = (
         "The difference is taken in pairs (equal seed, split, data set or days). Reproduced if it has the claimed sign "
         "and is significant; not reproduced if it has the other sign and is significant, or is 0 by construction; "
         "otherwise undecided. If several differences carry one claim (over seeds and over splits), all must have the "
-        "sign and the weakest decides; evidence against the claim is the strongest, its p times their number.",
+        "sign and the weakest decides; evidence against the claim is the strongest, its p times their number. Evidence "
+        "against a claim on a risk whose alpha or beta the paper does not state leaves it undecided.",
     ),
     (
         LIKE,
@@ -261,6 +262,14 @@ def scatter(values: Floats, over: str) -> str:
 def unchecked(claim: Claim, why: str) -> Claim:
     """Return the claim with its figures, the verdict "not checked" and the reason."""
     return replace(claim, verdict="not checked", why=why)
+
+
+def undecided_at(claim: Claim, *parameters: str) -> Claim:
+    """Return a claim on a risk whose parameters the paper does not state, undecided if a test speaks against it."""
+    if claim.verdict != "not reproduced" or not parameters:
+        return claim
+    why = f"{claim.why} The paper does not state {' and '.join(parameters)}; at another value the claim may hold."
+    return replace(claim, verdict="undecided", why=why)
 
 
 @dataclass(frozen=True)

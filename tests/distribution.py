@@ -35,14 +35,11 @@ SMOKE = {
     "from skfolio.preprocessing import prices_to_returns\n"
     "import certeq as ce; from certeq.portfolio import MinimumOCE\n"
     "MinimumOCE(ce.CVaR(0.05)).fit(prices_to_returns(load_sp500_dataset()[-300:]))",
-    "learn": "import certeq as ce, numpy as np; from certeq.learn import OCERegressor, OCENetworkClassifier\n"
+    "learn": "import certeq as ce, numpy as np; from certeq.learn import OCERegressor\n"
     "OCERegressor(ce.CVaR(0.5)).fit(np.arange(20.0)[:, None], np.arange(20.0))",
-    "uq": "import numpy as np; from certeq.learn import MVERegressor, calibration\n"
-    "calibration(np.random.default_rng(0).normal(size=50), np.zeros(50), np.ones(50))",
     "dask": "import dask.array as da, certeq as ce; print(ce.oce(da.ones(100, chunks=10), ce.CVaR(0.1)))",
     "cli": "from certeq.cli import main; main(['utilities'])",
-    "paper": "from certeq.paper import EXPERIMENTS; from certeq.cli import main; main(['reproduce', '--list'])",
-    "all": "import certeq.torch, certeq.portfolio, certeq.learn, certeq.scale, certeq.report, certeq.paper, certeq.cli",
+    "all": "import certeq.torch, certeq.portfolio, certeq.learn, certeq.scale, certeq.report, certeq.cli",
 }
 # The import that needs an extra, the package it stands on, and the line that names the extra.
 NEEDS = {
@@ -51,7 +48,6 @@ NEEDS = {
     "certeq.learn": ("sklearn", "certeq[learn]"),
     "certeq.scale": ("dask", "certeq[dask]"),
     "certeq.cli": ("typer", "certeq[cli]"),
-    "certeq.paper": ("matplotlib", "certeq[paper]"),
 }
 # Files in a checkout that a source distribution leaves out.
 NOT_SHIPPED = re.compile(r"\.(gitignore|gitattributes|pre-commit-config\.yaml)$")
@@ -113,7 +109,7 @@ class Distribution:
             run(sys.executable, "-m", "venv", "--without-pip", home)
             python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "-q"]
-            if re.search("torch|learn|uq|paper|all", extras):
+            if re.search("torch|all", extras):
                 run(*pip, *CONSTRAINTS, "torch")  # pinned, as in the Makefile
             run(*pip, *CONSTRAINTS, f"certeq[{extras}] @ {self.wheel.as_uri()}" if extras else str(self.wheel))
             for requirement in more:

@@ -35,11 +35,7 @@ NAMES = {
         "oce_smoothness risk_budgeting solve_exact",
     ),
     "certeq.torch": ("torch", "GrowingBatchSampler MemoryOCELoss OCELoss OCESG oce threshold tilt"),
-    "certeq.learn": (
-        "skorch",
-        "Calibration DeepEnsembleRegressor GaussianNLL MVERegressor OCEClassifier OCENetworkClassifier "
-        "OCENetworkRegressor OCERegressor ToyData calibration oce_scorer sample_losses toy_heteroscedastic",
-    ),
+    "certeq.learn": ("sklearn", "OCEClassifier OCERegressor oce_scorer sample_losses"),
     "certeq.portfolio": (
         "skfolio",
         "Frontier MinimumOCE OCEMeasure RiskBudgetingOCE ScenarioPrior oce_scorer portfolio_oce",

@@ -27,7 +27,7 @@ PACKAGES = {
         "What `certeq.minimize` is made of. Feasible sets, losses and the function itself are under :doc:`certeq`.",
     ),
     "certeq.torch": ("certeq.torch: losses for PyTorch", "Needs ``certeq[torch]``."),
-    "certeq.learn": ("certeq.learn: scikit-learn estimators", "Needs ``certeq[learn]``; calibration ``certeq[uq]``."),
+    "certeq.learn": ("certeq.learn: scikit-learn estimators", "Needs ``certeq[learn]``."),
     "certeq.portfolio": ("certeq.portfolio: skfolio optimizers", "Needs ``certeq[portfolio]``."),
     "certeq.data": ("certeq.data: dates and files", "Needs pandas, as ``certeq[cli]`` and ``certeq[portfolio]`` do."),
     "certeq.report": ("certeq.report: one-file HTML reports", "Needs ``certeq[cli]``."),

@@ -17,7 +17,7 @@ from . import validation
 
 NEEDS = {
     "certeq.torch": "torch",
-    "certeq.learn": "skorch",
+    "certeq.learn": "sklearn",
     "certeq.portfolio": "skfolio",
     "certeq.report": "plotly",
     "certeq.data": "pandas",
@@ -29,7 +29,7 @@ PACKAGES = list(validation.pages.PACKAGES)
 FORMULA = re.compile(r":math:|\.\. math::|\w\(.*\) ?=|[<>]=|= |sqrt\(|\|g|R\^d|\^2")
 COMPUTES = ("certeq", "certeq.risk.bounds", "certeq.optimize", "certeq.torch", "certeq.learn", "certeq.portfolio")
 CARRIES = {
-    *("CustomUtility", "Estimate", "Solution", "Frontier", "ScenarioPrior", "Calibration", "ToyData"),
+    *("CustomUtility", "Estimate", "Solution", "Frontier", "ScenarioPrior"),
     *("BudgetingResult", "ExactResult", "RatioSolution", "Trace", "Control", "Difference"),
     *("InfeasibleError", "InfeasibleLimitsError", "ReliabilityWarning", "UnboundedError", "UnitWarning"),
 }

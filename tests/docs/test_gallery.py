@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*/plot_*.py"))
 SLOW = {"plot_torchrun.py", "plot_sample_complexity.py"}  # starts processes of its own; runs hundreds of problems
 # What a package needs beyond what its script imports by name.
-BEHIND = {"certeq.learn": ("sklearn",), "MVERegressor": ("torch", "skorch", "uncertainty_toolbox")}
+BEHIND = {"certeq.learn": ("sklearn",), "certeq.torch": ("torch",)}
 
 
 def needed(source: str) -> set[str]:

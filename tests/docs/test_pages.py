@@ -18,7 +18,7 @@ PAGES = sorted(
     path for path in DOCS.rglob("*.rst") if not GENERATED & set(path.relative_to(DOCS).parts) and path.stem != "README"
 )
 NEEDS = {
-    **{"torch": "torch", "skfolio": "skfolio", "dask": "dask", "learn": "skorch"},
+    **{"torch": "torch", "skfolio": "skfolio", "dask": "dask", "learn": "sklearn", "skorch": "skorch"},
     **{"portfolio": "skfolio", "report": "plotly", "paper": "skfolio"},
 }
 _FLAGS = doctest.NORMALIZE_WHITESPACE

@@ -251,8 +251,6 @@ MESSAGES |= {
         lambda: control(pd.DataFrame(PAIR, columns=["a", "b"]), ["b", "a"]), ValueError, "losses[candidates]",
     ),
     # Bounds of the error
-    "bound_form": (lambda: bounds.mae_bound(10, 1.0, 1.0, form="other"), ValueError, "form", "corrected", "other"),
-    "bisect_form": (lambda: bounds.bisect_bound(0.1, 0.2, form="other"), ValueError, "form", "printed", "other"),
     "bound_q": (lambda: bounds.mae_bound(10, 1.0, 1.0, q=2), ValueError, "q must exceed 2", "found 2"),
     "bound_moment": (lambda: bounds.mae_bound(10, 1.0), TypeError, "moment"),
     "bound_constant": (lambda: bounds.samples_needed(lambda m: 1.0, 0.5), ValueError, "does not fall"),

@@ -205,7 +205,7 @@ def test_every_kind_of_series_is_drawn():
 
 def test_the_experiments_have_their_names():
     assert EXPERIMENTS[:4] == ("portfolio-sp500", "portfolio-ftse100", "portfolio-nasdaq", "cvar-solver")
-    assert len(EXPERIMENTS) == len(set(EXPERIMENTS)) == 12
+    assert len(EXPERIMENTS) == len(set(EXPERIMENTS)) == 9
     for name in EXPERIMENTS[:4]:
         found = _run.find_experiment(name)
         assert found.name == name

@@ -1,5 +1,7 @@
 """The moment form of `mse_bound`: true, the same wherever the losses are, and tighter than with the norm itself."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -57,8 +59,28 @@ def test_the_central_moment_is_the_least_norm(q):
     assert bounds.central_moment([3.0, 3.0], q) == 0.0
 
 
-def test_the_printed_form_is_as_it_was():
-    assert bounds.mse_bound(100, 1.0, 2.0, form="printed") == 108.0 * 2.0 * 4.0 / 10.0
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (bounds.dispersion_bound(2.0, q=3.0), 6.0 * math.sqrt(2.0)),
+        (bounds.dispersion_bound(2.0, q=6.0), 3.0 * math.sqrt(2.0)),
+        (bounds.mae_bound(25, 3.0, j1=2.0), 1.2),
+        (bounds.mae_bound(25, 3.0, 2.0, q=4.0), 2.4 * math.sqrt(2.0)),
+        (bounds.mse_bound_lipschitz(25, 3.0, j1=2.0), 1.44),
+        (bounds.mse_bound_lipschitz(25, 3.0, 2.0, q=4.0), 11.52),
+        (bounds.mse_bound(100, 3.0, 2.0, value_variance=7.0, q=5.0), 0.07 + 16.0 * math.sqrt(2.0)),
+        (bounds.mse_bound(100, 3.0, 2.0, value_variance=7.0, q=8.0), 0.07 + 6.4 * math.sqrt(2.0)),
+        (bounds.mse_bound(100, 3.0, value_variance=7.0, width=2.0), 0.38),
+        (bounds.wasserstein_bound(2.0, 3.0, 8.0), 6.0),
+        (bounds.wasserstein_bound(2.0, 8.0, 3.0), 6.0),
+        (bounds.gradient_mse_bound(10, 3.0, 0.5, 2.0), 1.7),
+        (bounds.bisect_bound(0.1, -0.2), 0.02),
+        (bounds.bisect_bound(0.1, 0.2, squared=True), 0.0008),
+    ],
+)
+def test_constants(found, expected):
+    """Constants are fixed by value: a bound that is too small by a factor would pass every simulation."""
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_bound_of_bisection_holds():
@@ -68,4 +90,3 @@ def test_the_bound_of_bisection_holds():
             s, t = oce_sb(x, utility, delta, epsilon)
             residual = float(np.mean(utility.slope(x - t))) - 1.0
             assert -1e-12 <= s - ce.oce(x, utility) <= bounds.bisect_bound(delta, residual) + 1e-12
-    assert bounds.bisect_bound(0.1, 0.2, form="printed") == bounds.bisect_bound(0.1, 0.2) == pytest.approx(0.02)

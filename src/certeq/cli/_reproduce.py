@@ -38,8 +38,6 @@ SEEDS = (
         "portfolio-*, cvar-solver",
         "random starts of OCE-SG; on Nasdaq at most 5, as each takes half a minute",
     ),
-    ("classification-*", "initial weights, and as many splits of the patients"),
-    ("uncertainty", "seeds of every network, and as many data sets"),
     ("entropic-estimation, bounds", "repetitions of what is simulated"),
     ("entropic-optimization", "five runs of OCE-SG for each seed"),
     ("convergence", "two runs of OCE-SG for each seed"),

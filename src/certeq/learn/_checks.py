@@ -34,8 +34,7 @@ def as_linear_risk(utility: Any, default: Risk | None = None) -> Risk:
     if needs_sorting(risk):
         raise TypeError(
             f"utility must have inner variables; found {risk!r}, an average of all CVaRs, whose second derivatives a "
-            "linear model has no use for. A certeq.Mixture of a few CVaRs comes near it; network estimators and "
-            "oce_scorer take it as it is."
+            "linear model has no use for. A certeq.Mixture of a few CVaRs comes near it; oce_scorer takes it as it is."
         )
     return risk
 

@@ -167,8 +167,6 @@ class OCERegressor(RegressorMixin, _LinearEstimator):  # type: ignore[misc]
 
     See Also
     --------
-    OCENetworkRegressor
-        A neural network for regression on an OCE.
     OCEClassifier
         Logistic regression on an OCE of cross-entropies.
     oce_scorer
@@ -426,8 +424,6 @@ class OCEClassifier(ScoreClassifier, _LinearEstimator):
 
     See Also
     --------
-    OCENetworkClassifier
-        A neural network for classification on an OCE.
     OCERegressor
         Linear regression on an OCE of squared errors.
     oce_scorer

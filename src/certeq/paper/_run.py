@@ -39,9 +39,6 @@ _MODULES = {
     "portfolio-ftse100": "portfolios",
     "portfolio-nasdaq": "portfolios",
     "cvar-solver": "cvar_solver",
-    "classification-breast-cancer": "classification",
-    "classification-heart": "classification",
-    "uncertainty": "uncertainty",
     "entropic-estimation": "entropic",
     "entropic-optimization": "entropic",
     "convergence": "convergence",
@@ -77,16 +74,12 @@ Examples
 """
 _STARTS = "random starts of OCE-SG, one for each seed"
 _DEAR = "at most 5, as each takes half a minute there (2 if quick)"
-_TABLE = "initial weights on the paper's split, and as many further splits"
 # What --seeds N does in each experiment; where a spread is needed, N = 1 counts as 2.
 SEEDING = {
     "portfolio-sp500": _STARTS,
     "portfolio-ftse100": _STARTS,
     "portfolio-nasdaq": f"{_STARTS}; {_DEAR}",
     "cvar-solver": f"{_STARTS}; none in a quick run, which judges no rows",
-    "classification-breast-cancer": _TABLE,
-    "classification-heart": _TABLE,
-    "uncertainty": "seeds of every network on the paper's data set (four runs of OCE for each), and as many data sets",
     "entropic-estimation": "repetitions of the whole experiment",
     "entropic-optimization": "five runs of OCE-SG for each seed; the figure shows the paper's 20, or all if fewer",
     "convergence": "two runs of OCE-SG for each seed, schedule and regime",

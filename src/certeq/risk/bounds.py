@@ -1,9 +1,4 @@
-"""The paper's finite-sample bounds, each as printed and as corrected.
-
-Every bound whose printed form is another one takes ``form="corrected"`` (the default) or ``form="printed"``. The
-printed forms are here so that they can be looked at; those that are false say so and raise nothing: a bound is a
-number, and the docstring is the warning.
-"""
+"""The paper's finite-sample bounds, corrected where the printed ones are false or loose (see the page on errata)."""
 
 from __future__ import annotations
 
@@ -165,11 +160,10 @@ def mae_bound(
     *,
     q: float = 3.0,
     j1: float | None = None,
-    form: str = "corrected",
 ) -> float:
     r"""Mean absolute error of OCE_m for a K-Lipschitz utility.
 
-    Printed: 39 K T / sqrt(m). Corrected (sharper): K J1 / sqrt(m), J1 from `dispersion` or bounded by the moment T.
+    K J1 / sqrt(m), with J1 from `dispersion` or bounded by the moment T. The paper has the looser 39 K T / sqrt(m).
 
     Not for utilities that are not Lipschitz (entropic, mean-variance, powers): see `mse_bound`.
 
@@ -180,13 +174,11 @@ def mae_bound(
     lipschitz : float
         Lipschitz constant K of the utility: 1/alpha for CVaR.
     moment : float, optional
-        The moment T of order q; needed where ``j1`` is not given, and for the printed form.
+        The moment T of order q; required if ``j1`` is None.
     q : float
         Order of the moment, above 2.
     j1 : float, optional
         What `dispersion` returns; bounded by the moment if None.
-    form : {"corrected", "printed"}
-        The corrected bound, or the one that the paper prints.
 
     Returns
     -------
@@ -212,12 +204,8 @@ def mae_bound(
     >>> from certeq.risk import bounds
     >>> round(bounds.mae_bound(10_000, lipschitz=20, j1=3.23), 3)
     0.646
-    >>> round(bounds.mae_bound(10_000, lipschitz=20, moment=2.59, form="printed"), 3)
-    20.202
     """
     _positive(m=m, lipschitz=lipschitz)
-    if _is_printed(form):
-        return 39.0 * lipschitz * _needed("moment", moment) / math.sqrt(m)
     return lipschitz * _j1(j1, moment, q) / math.sqrt(m)
 
 
@@ -228,11 +216,10 @@ def mse_bound_lipschitz(
     *,
     q: float = 3.0,
     j1: float | None = None,
-    form: str = "corrected",
 ) -> float:
     r"""Mean squared error of OCE_m for a K-Lipschitz utility.
 
-    Printed: 108 K^2 T^2 / sqrt(m), true but of the wrong order. Corrected: K^2 J1^2 / m.
+    K^2 J1^2 / m. The paper has 108 K^2 T^2 / sqrt(m), which is of a larger order.
 
     Not for utilities that are not Lipschitz; as a confidence interval it is loose, and `certeq.estimate` is sharper.
 
@@ -243,13 +230,11 @@ def mse_bound_lipschitz(
     lipschitz : float
         Lipschitz constant K of the utility: 1/alpha for CVaR.
     moment : float, optional
-        The moment T of order q; needed where ``j1`` is not given, and for the printed form.
+        The moment T of order q; required if ``j1`` is None.
     q : float
         Order of the moment, above 2.
     j1 : float, optional
         What `dispersion` returns; bounded by the moment if None.
-    form : {"corrected", "printed"}
-        The corrected bound, or the one that the paper prints.
 
     Returns
     -------
@@ -277,8 +262,6 @@ def mse_bound_lipschitz(
     0.09
     """
     _positive(m=m, lipschitz=lipschitz)
-    if _is_printed(form):
-        return 108.0 * lipschitz**2 * _needed("moment", moment) ** 2 / math.sqrt(m)
     return lipschitz**2 * _j1(j1, moment, q) ** 2 / m
 
 
@@ -287,17 +270,15 @@ def mse_bound(
     slope_variance: float,
     moment: float | None = None,
     *,
-    value_variance: float | None = None,
+    value_variance: float,
     q: float = 5.0,
     width: float | None = None,
-    form: str = "corrected",
 ) -> float:
     r"""Mean squared error of OCE_m for a utility that need not be Lipschitz.
 
-    Printed: 108 (sigma1^2 + 1) T^2 / sqrt(m), which is **false** (a rare large loss breaks it). Corrected:
     Var(u(X - t*))/m + (1 + sigma1^2) * 2 sqrt(2) q/(q-4) T^2 / sqrt(m), q > 4, with T = inf_c of the L_q norm of X - c
     (`central_moment`); and for losses in an interval of length ``width``: 2 (Var u(X - t*) + width^2 sigma1^2) / m.
-    The printed T is the L_q norm of X itself.
+    The paper's bound is false: a rare large loss breaks it.
 
     Not for Lipschitz utilities, where `mse_bound_lipschitz` falls as 1/m; not a confidence interval, which
     `certeq.estimate` gives.
@@ -310,14 +291,12 @@ def mse_bound(
         The variance sigma1^2 of u'(X - t*).
     moment : float, optional
         The moment T of order q; not needed with ``width``.
-    value_variance : float, optional
-        The variance of u(X - t*); needed for the corrected form.
+    value_variance : float
+        The variance of u(X - t*).
     q : float
         Order of the moment, above 4.
     width : float, optional
         Length of an interval that holds all losses.
-    form : {"corrected", "printed"}
-        The corrected bound, or the one that the paper prints.
 
     Returns
     -------
@@ -348,6 +327,11 @@ def mse_bound(
     \frac{q}{2(q - 4)} T_c^2`. Hence E W2^2 is at most :math:`2\sqrt2\,\frac{q}{q-4}\,T_c^2/\sqrt m` for every c. The
     rest of the bound does not feel c either: OCE and t* move with the losses, so u(X - t*) and u'(X - t*) stay.
 
+    The form with ``width``: :math:`G_m(t) = t + \frac1m \sum u(X_i - t)` is convex and minimal at t_m, so that
+    :math:`A - |t_m - t^*|\,|B| \le \mathrm{OCE}_m - \mathrm{OCE} \le A` with :math:`A = G_m(t^*) - G(t^*)` and
+    :math:`B = G_m'(t^*)`. Both thresholds lie in an interval of length ``width``, the means of A and B are 0 and their
+    variances Var(u(X - t*))/m and sigma1^2/m, and :math:`(a + b)^2 \le 2 a^2 + 2 b^2`.
+
     References
     ----------
     Gupte, Prashanth L. A. and Bhat (manuscript), Optimized Certainty Equivalent Risk Minimization Using Samples:
@@ -360,24 +344,21 @@ def mse_bound(
     0.022
     """
     _positive(m=m)
-    if _is_printed(form):
-        return 108.0 * (slope_variance + 1.0) * _needed("moment", moment) ** 2 / math.sqrt(m)
-    variance = _needed("value_variance", value_variance)
     if width is not None:
-        return 2.0 * (variance + width**2 * slope_variance) / m
+        return 2.0 * (value_variance + width**2 * slope_variance) / m
     if not q > 4:
         raise ValueError(f"q must exceed 4; found {shown(q)}.")
-    wasserstein = 2.0 * math.sqrt(2.0) * q / (q - 4.0) * _needed("moment", moment) ** 2 / math.sqrt(m)
-    return variance / m + (1.0 + slope_variance) * wasserstein
+    if moment is None:
+        raise TypeError("moment or width is required.")
+    wasserstein = 2.0 * math.sqrt(2.0) * q / (q - 4.0) * moment**2 / math.sqrt(m)
+    return value_variance / m + (1.0 + slope_variance) * wasserstein
 
 
-def wasserstein_bound(
-    w2: float, slope_variance_x: float, slope_variance_y: float | None = None, *, form: str = "corrected"
-) -> float:
+def wasserstein_bound(w2: float, slope_variance_x: float, slope_variance_y: float) -> float:
     r"""|OCE(X) - OCE(Y)| in terms of the 2-Wasserstein distance of their distributions.
 
-    Printed: W2 sqrt(sigma1^2 + 1) with the variance of u'(X - t*) alone, which is **false** (X = 0, Y = +-s).
-    Corrected: the larger of the two variances, of X and of Y.
+    W2 sqrt(sigma1^2 + 1), with sigma1^2 the larger of the variances of u'(X - t*) and u'(Y - t*). The paper takes the
+    variance of X alone, which is not enough (X = 0, Y = +-s).
 
     Parameters
     ----------
@@ -385,10 +366,8 @@ def wasserstein_bound(
         The 2-Wasserstein distance of the two distributions.
     slope_variance_x : float
         The variance of u'(X - t*).
-    slope_variance_y : float, optional
-        The same of Y; needed for the corrected form.
-    form : {"corrected", "printed"}
-        The corrected bound, or the one that the paper prints.
+    slope_variance_y : float
+        The variance of u'(Y - t*), with the threshold of Y.
 
     Returns
     -------
@@ -410,20 +389,14 @@ def wasserstein_bound(
     >>> from certeq.risk import bounds
     >>> round(bounds.wasserstein_bound(3.0, 0.0, 9.0), 4)
     9.4868
-    >>> bounds.wasserstein_bound(3.0, 0.0, form="printed")
-    3.0
     """
-    if _is_printed(form):
-        return w2 * math.sqrt(slope_variance_x + 1.0)
-    return w2 * math.sqrt(max(slope_variance_x, _needed("slope_variance_y", slope_variance_y)) + 1.0)
+    return w2 * math.sqrt(max(slope_variance_x, slope_variance_y) + 1.0)
 
 
-def gradient_mse_bound(
-    m: int, gradient_bound: float, slope_variance: float, gradient_deviation: float, *, form: str = "corrected"
-) -> float:
+def gradient_mse_bound(m: int, gradient_bound: float, slope_variance: float, gradient_deviation: float) -> float:
     r"""Mean squared error of the gradient estimate from m samples.
 
-    Printed: 2 (M sigma1^2 + T^2)/m, **false** by a factor M. Corrected: 2 (M^2 sigma1^2 + T^2)/m.
+    2 (M^2 sigma1^2 + T^2)/m. The paper has M in place of M^2, which is too small if M > 1.
 
     Not for gradients without a bound: M is the largest norm of a sample's gradient, sigma1^2 the variance of u'(X - t*)
     and T the root of the mean squared distance of u' grad F from its mean. Not a confidence interval either,
@@ -439,8 +412,6 @@ def gradient_mse_bound(
         The variance sigma1^2 of u'(X - t*).
     gradient_deviation : float
         The root T of the mean squared distance of u' grad F from its mean.
-    form : {"corrected", "printed"}
-        The corrected bound, or the one that the paper prints.
 
     Returns
     -------
@@ -462,19 +433,15 @@ def gradient_mse_bound(
     >>> from certeq.risk import bounds
     >>> round(bounds.gradient_mse_bound(50, 100.0, 1 / 3, 0.0), 2)
     133.33
-    >>> round(bounds.gradient_mse_bound(50, 100.0, 1 / 3, 0.0, form="printed"), 2)
-    1.33
     """
     _positive(m=m)
-    size = gradient_bound if _is_printed(form) else gradient_bound**2
-    return 2.0 * (size * slope_variance + gradient_deviation**2) / m
+    return 2.0 * (gradient_bound**2 * slope_variance + gradient_deviation**2) / m
 
 
-def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: str = "corrected") -> float:
+def bisect_bound(delta: float, epsilon: float, *, squared: bool = False) -> float:
     r"""How far OCE-SB's answer is above OCE_m: at most delta * |g(t)|, for every convex utility.
 
-    The printed form is the same number, proved for differentiable utilities only; its (delta + 1) epsilon remark is not
-    needed. Not needed for the default method of `certeq.oce`, which is exact.
+    OCE-SB is `certeq.reference.oce_sb`. Not needed for `certeq.oce`, which is exact.
 
     Parameters
     ----------
@@ -484,8 +451,6 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: s
         The residual |g| there.
     squared : bool
         Whether to return the term 2 delta^2 epsilon^2 that adds to the mean squared error.
-    form : {"corrected", "printed"}
-        Both are the same number here.
 
     Returns
     -------
@@ -510,7 +475,6 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False, form: s
     >>> bounds.bisect_bound(1e-3, 1e-3)
     1e-06
     """
-    _is_printed(form)  # refuses other words; both forms are one number here
     product = delta * abs(epsilon)
     return 2.0 * product**2 if squared else product
 
@@ -562,18 +526,6 @@ def samples_needed(bound: Callable[[int], float], accuracy: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if bound(middle) <= accuracy else (middle, high)
     return high
-
-
-def _is_printed(form: str) -> bool:
-    if form not in ("corrected", "printed"):
-        raise ValueError(f'form must be "corrected" or "printed"; found {form!r}.')
-    return form == "printed"
-
-
-def _needed(name: str, value: float | None) -> float:
-    if value is None:
-        raise TypeError(f"{name} is needed for this form of the bound.")
-    return float(value)
 
 
 def _j1(j1: float | None, moment: float | None, q: float) -> float:

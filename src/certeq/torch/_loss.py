@@ -50,8 +50,6 @@ class OCELoss(nn.Module):
         OCE with a threshold from recent batches, for small batches.
     oce
         OCE of a tensor of losses, with gradients.
-    certeq.learn.OCENetworkClassifier
-        A neural network for classification on an OCE.
 
     Notes
     -----
