@@ -275,7 +275,7 @@ def _circumstances(experiment: Experiment, job: Job, seconds: float) -> dict[str
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the code, with "-dirty" if it was changed since, or None without git."""
+    """Return the commit of the code at the first call, with "-dirty" if files differ, or None without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip() or None
