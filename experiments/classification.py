@@ -415,7 +415,8 @@ def spread_picture(data: str, last: Scores, seeds: int) -> Picture:
             )
         axes.plot(places - 0.15, [printed(data)[loss][column] for loss in LOSSES], "kD", label="printed")
         axes.set(xticks=places, xticklabels=list(LOSSES), ylabel=metric, title=metric)
-        axes.legend()
+        if metric == "ECE":  # whose upper right corner is free
+            axes.legend()
     alt = f"ECE and AUROC of every network on the {data} test set, one point per seed, beside the printed figures."
     return Picture("networks", f"Networks over seeds: {data}", alt, figure)
 

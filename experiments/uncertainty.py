@@ -371,7 +371,7 @@ def seed_table(first: dict[str, Scores], over_seeds: dict[str, list[Scores]], tr
             )
         )
     columns = ("Model", *METRICS, "MACE sd", "least", "most", "share <= 0.0285", "MACE fresh", "MACE fresh sd")
-    return Table("seeds", "Calibration on the paper's data set, over seeds", columns, _plain(rows))
+    return Table("seeds", "Calibration on the paper's data set, over seeds", columns, tuple(rows))
 
 
 def set_table(over_sets: dict[str, list[Scores]], truths: list[Scores], fresh: int) -> Table:
@@ -382,11 +382,7 @@ def set_table(over_sets: dict[str, list[Scores]], truths: list[Scores], fresh: i
         means = values.mean(axis=0) if len(values) else [None] * 3
         rows.append((model, *means, values[:, 0].std(ddof=1) if len(values) > 1 else None, len(values)))
     columns = ("Model", *METRICS, "MACE sd", "data sets")
-    return Table("data-sets", f"Calibration on {fresh} fresh points, over data sets", columns, _plain(rows))
-
-
-def _plain(rows: list[tuple[Any, ...]]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(float(cell) if isinstance(cell, np.floating) else cell for cell in row) for row in rows)
+    return Table("data-sets", f"Calibration on {fresh} fresh points, over data sets", columns, tuple(rows))
 
 
 def band_picture(found: dict[str, Scores]) -> Picture:
