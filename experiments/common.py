@@ -33,9 +33,6 @@ from tqdm import tqdm
 from certeq.risk import UnitWarning
 
 Verdict = Literal["reproduced", "within noise", "not reproduced", "corrected", "undecided", "not checked"]
-VERDICTS: tuple[Verdict, ...] = (
-    "reproduced", "within noise", "not reproduced", "corrected", "undecided", "not checked"
-)  # fmt: skip
 Whose = Literal["paper", "again"]
 Cell = str | float | int | None
 
