@@ -11,7 +11,7 @@ PORT ?= 8000
 # Tests start some hundred processes; without bytecode each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-slow test-portable test-oldest dist lint bench bench-against docs supplement docs-serve clean constraints
+.PHONY: run test test-slow test-portable test-oldest dist lint bench bench-against reproduce docs supplement docs-serve clean constraints
 
 run: $(STAMPS)/run
 	$(BIN)/certeq compare --force --report certeq-report.html
@@ -40,11 +40,11 @@ dist: $(STAMPS)/release
 	$(BIN)/python -m tests.distribution --workers $(WORKERS) $(STEPS)
 
 lint: $(STAMPS)/test
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs experiments
+	$(BIN)/ruff format --check src tests benchmarks docs experiments
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell *.md src tests benchmarks docs
+	$(BIN)/codespell *.md src tests benchmarks docs experiments
 	$(BIN)/python -m tests.docs.validation
 
 bench: $(STAMPS)/bench
@@ -54,6 +54,10 @@ bench: $(STAMPS)/bench
 bench-against: $(STAMPS)/test
 	@test -n "$(BASE)" || { echo "BASE must name another checkout: make bench-against BASE=../certeq-old"; exit 2; }
 	$(BIN)/python -m benchmarks --against "$(BASE)"
+
+# Every table, figure and erratum of the paper: make reproduce NAMES="errata convergence", make reproduce QUICK=1.
+reproduce: $(STAMPS)/reproduce
+	$(BIN)/python -m experiments $(NAMES) $(if $(QUICK),--quick)
 
 # Any warning fails the build; nothing is fetched.
 docs: $(STAMPS)/docs
@@ -90,6 +94,12 @@ $(STAMPS)/bench: $(STAMPS)/test
 	$(PIP) install -q -c constraints.txt -e ".[all,test,bench]"
 	touch $@
 
+$(STAMPS)/reproduce: pyproject.toml experiments/requirements.txt constraints.txt $(COMPILED) | $(BIN)/python
+	mkdir -p $(STAMPS)
+	$(PIP) install -q -c constraints.txt torch
+	$(PIP) install -q -c constraints.txt -e ".[all]" -r experiments/requirements.txt
+	touch $@
+
 $(STAMPS)/docs: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	mkdir -p $(STAMPS)
 	$(PIP) install -q -c constraints.txt torch
@@ -104,7 +114,7 @@ $(STAMPS)/release: $(STAMPS)/test
 	$(PIP) install -q -c constraints.txt -e ".[release]"
 	touch $@
 
-constraints: $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/supplement $(STAMPS)/release
+constraints: $(STAMPS)/bench $(STAMPS)/reproduce $(STAMPS)/docs $(STAMPS)/supplement $(STAMPS)/release
 	$(PIP) freeze --exclude-editable --exclude certeq > constraints.txt
 
 clean:

@@ -10,7 +10,7 @@ from pathlib import Path
 from numpydoc.xref import DEFAULT_LINKS
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "_ext"))
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]  # the second for the experiments, whose results are shown
 
 import api_pages  # noqa: E402
 import panels  # noqa: E402
@@ -43,7 +43,7 @@ extensions = [
     "reproduced",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_ext", "_data", "figures", "examples", "paper/results", "**/README.md"]
+exclude_patterns = ["_build", "_ext", "_data", "figures", "examples", "**/README.md"]
 default_role = "py:obj"
 nitpicky = True  # a reference that leads nowhere fails the build; those to other libraries are written as literals
 root_doc = "index"

@@ -1,7 +1,5 @@
 """Run the experiments: ``python -m experiments [NAME ...] [--quick] [--seeds 20] [--output DIR]``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -11,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from certeq.risk import UnitWarning
-from experiments.common import RESULTS, Experiment, Job, write_failure, write_outcome
+from experiments.common import RESULTS, Experiment, Job, commit, write_failure, write_outcome
 
 # Modules by experiment, in the order of the documentation; imported when they run, as some need more libraries.
 MODULES = {
@@ -75,6 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(MODULES)}.")
     if given.seeds is not None and given.seeds < 1:
         parser.error(f"--seeds must be at least 1; found {given.seeds}.")
+    commit()  # kept from here on, as results change the work tree
     output = given.output or (Path("experiments-quick") if given.quick else RESULTS)
     job = Job(given.quick, given.seeds or (QUICK_SEEDS if given.quick else SEEDS))
     failed = [name for name in MODULES if (not given.names or name in given.names) and not run(name, job, output)]

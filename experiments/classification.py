@@ -126,8 +126,11 @@ def calibration_error(y: NDArray[Any], p: Floats) -> float:
 def score(y: NDArray[Any], p: Floats, label: NDArray[Any]) -> list[float]:
     """Return accuracy, F1, ECE and AUROC."""
     return [
-        float(accuracy_score(y, label)), float(f1_score(y, label)), calibration_error(y, p), float(roc_auc_score(y, p))
-    ]  # fmt: skip
+        float(accuracy_score(y, label)),
+        float(f1_score(y, label)),
+        calibration_error(y, p),
+        float(roc_auc_score(y, p)),
+    ]
 
 
 def benchmark(data: str, model: str, state: int = SPLIT) -> list[float]:
@@ -155,7 +158,8 @@ def train(data: str, loss: str, activation: str, pairs: list[tuple[int, int]], e
         with seeded(int(check_random_state(seed).randint(2**31 - 1))):
             networks.append(perceptron(sizes, activation))
             orders.append(torch.stack([torch.randperm(n) for _ in range(epochs)]))
-    stack, order = Stack(networks), torch.stack(orders)
+    stack = Stack(networks)
+    order: Any = torch.stack(orders)
     criterion = OCELoss(LOSSES[loss], base=torch.nn.BCEWithLogitsLoss(reduction="none"), dim=1)
     adam, rows = torch.optim.Adam(stack.parameters(), lr=STEP), torch.arange(len(pairs))[:, None]
     found = []
@@ -260,10 +264,15 @@ def exact_claim(data: str, benchmarks: dict[str, Floats]) -> Claim:
     """Judge the cells without randomness."""
     off = max(float(np.abs(values[0] - printed(data)[model]).max()) for model, values in benchmarks.items())
     return Claim(
-        "All 12 cells of the deterministic benchmarks", "4 digits", f"largest difference {off:.1e}",
-        verdict_of(off <= ROUNDING), "deterministic", "Half of the last printed digit is 5e-05.", FIXED,
+        "All 12 cells of the deterministic benchmarks",
+        "4 digits",
+        f"largest difference {off:.1e}",
+        verdict_of(off <= ROUNDING),
+        "deterministic",
+        "Half of the last printed digit is 5e-05.",
+        FIXED,
         **row_of(data, "Logistic regression"),
-    )  # fmt: skip
+    )
 
 
 def network_claims(data: str, activation: str, rows: dict[str, Floats], compared: Differences) -> list[Claim]:
@@ -333,9 +342,10 @@ def _comparable(data: str, compared: Differences, activation: str, other: str) -
     """Return two one-sided tests over splits for all losses and metrics, and the losses below the margin."""
     entries = {
         (loss, metric): compared[activation, loss, other, metric].splits
-        for loss in OCE_LOSSES for metric in ALIKE
+        for loss in OCE_LOSSES
+        for metric in ALIKE
         if not (loss == SMOOTH and other == NEUTRAL)  # one and the same network
-    }  # fmt: skip
+    }
     sure, evidence, lowest = likeness({" ".join(key): part for key, part in entries.items()}, MARGIN)
     worse = [key for key, part in entries.items() if part.ceiling < -MARGIN]
     why = f"Below the margin at 5%: {', '.join(map(' '.join, worse))}. " if worse else ""
@@ -405,7 +415,8 @@ def spread_picture(data: str, last: Scores, seeds: int) -> Picture:
             )
         axes.plot(places - 0.15, [printed(data)[loss][column] for loss in LOSSES], "kD", label="printed")
         axes.set(xticks=places, xticklabels=list(LOSSES), ylabel=metric, title=metric)
-        axes.legend()
+        if metric == "ECE":  # whose upper right corner is free
+            axes.legend()
     alt = f"ECE and AUROC of every network on the {data} test set, one point per seed, beside the printed figures."
     return Picture("networks", f"Networks over seeds: {data}", alt, figure)
 

@@ -33,9 +33,6 @@ from tqdm import tqdm
 from certeq.risk import UnitWarning
 
 Verdict = Literal["reproduced", "within noise", "not reproduced", "corrected", "undecided", "not checked"]
-VERDICTS: tuple[Verdict, ...] = (
-    "reproduced", "within noise", "not reproduced", "corrected", "undecided", "not checked"
-)  # fmt: skip
 Whose = Literal["paper", "again"]
 Cell = str | float | int | None
 
@@ -170,7 +167,7 @@ class Quoted(TypedDict):
 
 
 def quoted(key: str) -> Quoted:
-    """Return the line and words of a claim: "uncertainty", "errata/quartic", or a row of a table such as "heart/CVaR".
+    """Return the line and words of a claim: "uncertainty", or a row of a table such as "heart/CVaR".
 
     The words of a row are those it begins with.
     """
@@ -192,7 +189,7 @@ def printed(table: str) -> dict[str, tuple[float, ...]]:
     Tables: "sp500", "ftse100", "nasdaq", the same after "solver, ", "heart", "breast-cancer" and "uncertainty".
     """
     found: dict[str, tuple[float, ...]] = {}
-    for entry in _entries("printed.csv"):
+    for entry in entries("printed.csv"):
         if entry["table"] == table:
             found[entry["row"]] = (*found.get(entry["row"], ()), float(entry["value"]))
     if not found:
@@ -202,10 +199,11 @@ def printed(table: str) -> dict[str, tuple[float, ...]]:
 
 @cache
 def _quotes() -> dict[str, tuple[int, str]]:
-    return {entry["key"]: (int(entry["line"]), entry["quote"]) for entry in _entries("quotes.csv")}
+    return {entry["key"]: (int(entry["line"]), entry["quote"]) for entry in entries("quotes.csv")}
 
 
-def _entries(name: str) -> list[dict[str, str]]:
+def entries(name: str) -> list[dict[str, str]]:
+    """Return the rows of a CSV file of this folder."""
     with (HERE / name).open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
@@ -274,7 +272,7 @@ def _circumstances(experiment: Experiment, job: Job, seconds: float) -> dict[str
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the code, with "-dirty" if it was changed since, or None without git."""
+    """Return the commit of the code at the first call, with "-dirty" if files differ, or None without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip() or None

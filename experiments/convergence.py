@@ -214,13 +214,7 @@ def judged(regime: str, errors: Floats, neutral: Floats) -> tuple[Verdict, str, 
     _, _, marks, _, promise = REGIMES[regime]
     found, spread = slope(marks, errors.mean(axis=0)), jackknife(marks, errors)
     control, reach = slope(marks, neutral.mean(axis=0)), REACH * jackknife(marks, neutral)
-    numbers = {
-        "found": found,
-        "se": spread,
-        "theory": promise,
-        "risk neutral": control,
-        "se, risk neutral": reach / REACH,
-    }
+    numbers = {"found": found, "se": spread, "theory": promise, "risk neutral": control}
     why = f"A risk-neutral run has slope {control:.2f}"
     if found > promise + REACH * spread:
         return "not reproduced", f"{why}.", numbers

@@ -20,19 +20,15 @@ from numpy.typing import NDArray
 import certeq as ce
 from certeq.data import TRADING_DAYS
 from certeq.report import METRICS, measure
-from experiments.common import Job
+from experiments.common import COLORS, Job
 
 Floats = NDArray[np.float64]
 STEPS = 15_000  # of the paper
 STARTS = 20  # random starts of each row
 LOG_EVERY = 25
-LARGEST = 10  # assets that a picture shows one by one
 KEYS = tuple(metric.key for metric in METRICS)  # the order of the printed tables
 SHORT = dict(zip(KEYS, ("Return", "Gini MD", "CVaR", "EVaR", "CDaR", "Sharpe", "Sortino"), strict=True))
-NO_NASDAQ = (
-    "The prices are part of neither skfolio nor this repository, but a download that was not available, and 1,455 "
-    "assets take hours: nothing was run."
-)
+NO_NASDAQ = "Not run: skfolio offers these prices only as a download, which was not available."
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,12 @@ def load(market: str) -> Returns:
     known = MARKETS[market]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        returns: pd.DataFrame = prices_to_returns(getattr(skfolio.datasets, known.loader)())
+        try:
+            returns: pd.DataFrame = prices_to_returns(getattr(skfolio.datasets, known.loader)())
+        except OSError as error:
+            raise OSError(
+                f"skfolio found no {known.title} prices in SKFOLIO_DATA and could not download them: {error}."
+            ) from None
     if returns.shape != known.shape:
         raise ValueError(f"the {known.title} returns must have the paper's shape {known.shape}; found {returns.shape}.")
     last = math.ceil(0.25 * len(returns))  # as scikit-learn's train_test_split rounds it
@@ -232,7 +233,8 @@ def fits(job: Job, function: Callable[..., Fit], items: Sequence[dict[str, Any]]
     """Return [function(**item) for item in items]; what another experiment has computed is not computed again."""
     keys = [(function, *sorted(item.items(), key=lambda pair: pair[0])) for item in items]
     new = {key: item for key, item in zip(keys, items, strict=True) if key not in _done}
-    _done.update(zip(new, job.map(function, list(new.values())), strict=True))
+    if new:
+        _done.update(zip(new, job.map(function, list(new.values())), strict=True))
     return [_done[key] for key in keys]
 
 
@@ -267,24 +269,29 @@ def steps_of(row: str, quick: bool) -> int:
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
-def draw_weights(axes: Any, data: Returns, portfolios: dict[str, Fit], title: str) -> None:
-    """Draw a bar of stacked weights for each portfolio; the largest assets have a color each."""
-    table = np.array([fit.weights for fit in portfolios.values()])
-    names, bottom = [ROWS[row].title for row in portfolios], np.zeros(len(table))
-    for name, layer in _layers(data, table):
-        axes.bar(names, layer, 0.78, bottom=bottom, label=name)
+def largest(fits: Sequence[Fit]) -> list[int]:
+    """Return the columns of the assets that some portfolio holds most of."""
+    most = np.max([fit.weights for fit in fits], axis=0)
+    return sorted(np.argsort(-most, kind="stable")[: len(COLORS)].tolist())
+
+
+def draw_weights(axes: Any, data: Returns, portfolios: dict[str, Fit], columns: list[int], title: str) -> None:
+    """Draw a bar of stacked weights for each portfolio; the assets of the columns have a color each."""
+    names, bottom = [ROWS[row].title for row in portfolios], np.zeros(len(portfolios))
+    for name, color, layer in _layers(data, [fit.weights for fit in portfolios.values()], columns):
+        axes.bar(names, layer, 0.78, bottom=bottom, label=name, color=color)
         bottom += layer
     axes.set(title=title, ylabel="Weight")
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
-    axes.legend(fontsize=7, ncols=2)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), reverse=True)
 
 
 def draw_path(axes: Any, data: Returns, fit: Fit, title: str) -> None:
     """Draw the weights over the steps as stacked areas."""
-    layers = dict(_layers(data, np.array([theta for _, theta in fit.path[1:]])))
-    axes.stackplot([step for step, _ in fit.path[1:]], list(layers.values()), labels=list(layers))
+    names, colors, layers = zip(*_layers(data, [theta for _, theta in fit.path[1:]], largest([fit])), strict=True)
+    axes.stackplot([step for step, _ in fit.path[1:]], layers, labels=names, colors=colors)
     axes.set(title=title, xlabel="Step", ylabel="Weight", xscale="log")
-    axes.legend(fontsize=7, ncols=2)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), reverse=True)
 
 
 def draw_distances(axes: Any, walked: dict[str, Fit], optima: dict[str, Fit]) -> None:
@@ -293,11 +300,11 @@ def draw_distances(axes: Any, walked: dict[str, Fit], optima: dict[str, Fit]) ->
         away = [float(np.abs(theta - optima[row].weights).sum()) for _, theta in fit.path[1:]]
         axes.plot([step for step, _ in fit.path[1:]], away, label=ROWS[row].title)
     axes.set(title="Distance to the optimum", xlabel="Step", ylabel="Sum of |differences|", xscale="log", yscale="log")
-    axes.legend(fontsize=7)
+    axes.legend()
 
 
-def _layers(data: Returns, table: Floats) -> list[tuple[str, Floats]]:
-    """Return (name, weights) of the assets that some row of the table holds most of, and of all others."""
-    columns = sorted(np.argsort(-table.max(axis=0), kind="stable")[:LARGEST])
-    layers = [(str(data.train.columns[column]), table[:, column]) for column in columns]
-    return [*layers, ("all others", np.clip(1.0 - table[:, columns].sum(axis=1), 0.0, None))]
+def _layers(data: Returns, weights: list[Floats], columns: list[int]) -> list[tuple[str, str, Floats]]:
+    """Return (name, color, weights) of the assets of these columns, and of all others."""
+    table, names = np.array(weights), data.train.columns[columns]
+    layers = [(str(name), color, table[:, k]) for name, color, k in zip(names, COLORS, columns, strict=False)]
+    return [*layers, ("all others", "#c5cad0", np.clip(1.0 - table[:, columns].sum(axis=1), 0.0, None))]

@@ -15,13 +15,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import markets
-from experiments.common import Claim, Experiment, Job, Outcome, Picture, Table, printed, quoted
+from experiments.common import Cell, Claim, Experiment, Job, Outcome, Picture, Table, printed, quoted
 from experiments.markets import KEYS, MARKETS, ROWS, SHORT, STEPS, Fit, Returns, judge_of, steps_of, title_of
 from experiments.verdicts import (
     BETTER,
     FIXED,
     LIKE,
     ROUNDING,
+    ROW,
     SHARPE_MARGIN,
     STATEMENT,
     HeldOut,
@@ -298,8 +299,8 @@ def main_table(
     market: str, fitted: dict[str, Fit], ours: dict[str, Fit], best: dict[str, Fit], unweighted: Fit, quick: bool
 ) -> Table:
     """Return each row as printed, by the paper's protocol, and at the true optimum."""
-    table, rows = printed(market), []
-    nothing = (None, None, None, None)
+    table, nothing = printed(market), (None, None, None, None)
+    rows: list[tuple[Cell, ...]] = []
 
     def add(row: str, which: str, fit: Fit, optimum: Fit | None) -> None:
         above = None if optimum is None else max(0.0, fit.value - optimum.value)
@@ -325,7 +326,7 @@ def main_table(
 
 def starts_table(spread: dict[str, Any]) -> Table:
     """Return OCE-SG over random starts."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (ROWS[row].title, name, *map(float, values))
         for row, found in spread.items()
         for name, values in (
@@ -339,7 +340,7 @@ def starts_table(spread: dict[str, Any]) -> Table:
 
 def difference_table(differences: Differences) -> Table:
     """Return OCE portfolios minus benchmarks on the held-out days."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (ROWS[row].title, ROWS[other].title, *(x for d in by_key.values() for x in (d.value, d.low, d.high)))
         for (row, other), by_key in differences.items()
     ]
@@ -363,7 +364,7 @@ def returns_picture(
             path = np.cumsum(data.held_out(fit.weights))
             axes.plot(data.test.index, path, "--" if row in fitted else "-", label=ROWS[row].title, linewidth=1)
         axes.set(title=title, ylabel="Cumulative return")
-        axes.legend(fontsize=7, ncols=2)
+        axes.legend(ncols=2)
     final = {ROWS[row].title: float(data.held_out(ours[row].weights).sum()) for row in OCES}
     top, low = max(final, key=lambda name: final[name]), min(final, key=lambda name: final[name])
     alt = (
@@ -381,8 +382,10 @@ def composition_picture(
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     optima = {row: best[row] for row in OCES}
-    markets.draw_weights(left, data, {**fitted, **{row: ours[row] for row in OCES}}, "OCE-SG and benchmarks")
-    markets.draw_weights(right, data, optima, "True optima")
+    protocol = {**fitted, **{row: ours[row] for row in OCES}}
+    columns = markets.largest([*protocol.values(), *optima.values()])
+    markets.draw_weights(left, data, protocol, columns, "OCE-SG and benchmarks")
+    markets.draw_weights(right, data, optima, columns, "True optima")
     held = ", ".join(f"{int((fit.weights > 1e-6).sum())} ({ROWS[row].title})" for row, fit in optima.items())
     alt = f"Stacked weights. At the true optima the number of assets held is {held}."
     return Picture("composition", f"Portfolio composition, {MARKETS[market].title}", alt, figure)
@@ -405,15 +408,15 @@ def convergence_picture(market: str, data: Returns, ours: dict[str, Fit], best: 
 def run_nasdaq(job: Job) -> Outcome:
     """Return the claims on the Nasdaq panel, none of which is checked."""
     texts = {
-        "nasdaq/hrp": "Benchmarks: HRP, Equal weights, Maximum Sharpe, seven figures each",
-        **{f"nasdaq/{row}": f"{title_of(row)} row by OCE-SG" for row in OCES},
-        "cvar metric": "The CVaR portfolio has the smallest CVaR on the held-out days",
-        "falling": "Falling market: CVaR outperforms the benchmarks in return, Sharpe and Sortino ratio",
-        "comparable": "OCE portfolios are comparable to the benchmarks in Sharpe ratio, or better",
+        "nasdaq/hrp": ("Benchmarks: HRP, Equal weights, Maximum Sharpe, seven figures each", FIXED),
+        **{f"nasdaq/{row}": (f"{title_of(row)} row by OCE-SG", ROW) for row in OCES},
+        "cvar metric": ("The CVaR portfolio has the smallest CVaR on the held-out days", STATEMENT),
+        "falling": ("Falling market: CVaR outperforms the benchmarks in return, Sharpe and Sortino ratio", BETTER),
+        "comparable": ("OCE portfolios are comparable to the benchmarks in Sharpe ratio, or better", LIKE),
     }
     claims = (
-        Claim(text, "as in the table", "not run", "not checked", why=markets.NO_NASDAQ, **quoted(key))
-        for key, text in texts.items()
+        Claim(text, "as in the table", "not run", "not checked", why=markets.NO_NASDAQ, rule=rule, **quoted(key))
+        for key, (text, rule) in texts.items()
     )
     return Outcome(claims=tuple(claims), notes=(markets.NO_NASDAQ,))
 

@@ -160,7 +160,7 @@ def trained(recipe: Recipe, seed: int, toy: Toy, inputs: Sequence[Floats], short
                     optimizer.zero_grad()
                     output = net(X[batch])
                     if epoch < recipe.burn_in:
-                        loss = torch.square(output[:, 0] - y[batch]).mean()
+                        loss: Any = torch.square(output[:, 0] - y[batch]).mean()
                     else:
                         losses = likelihood(output, y[batch])
                         if not bool(torch.isfinite(losses).all()):
@@ -183,7 +183,7 @@ def whole_number() -> int:
     return int(torch.empty((), dtype=torch.int64).random_())
 
 
-def loader_order(n: int) -> Tensor:
+def loader_order(n: int) -> Any:
     """Return the permutation that a shuffling ``torch.utils.data.DataLoader`` would take, from the same draws.
 
     It draws two numbers an epoch, one for its workers and one to seed the permutation; a validation loop (in the
@@ -206,9 +206,7 @@ def train(model: str, seed: int, data: int, fresh: int, shorten: int = 1) -> Sco
     found = trained(MODELS[model], seed, toy, (toy.X_test, X, toy.grid), shorten)
     if found is None:
         return {}
-    return {
-        "test": calibration(toy.y_test, *found[0]), "fresh": calibration(y, *found[1]), "band": np.array(found[2])
-    }  # fmt: skip
+    return {"test": calibration(toy.y_test, *found[0]), "fresh": calibration(y, *found[1]), "band": np.array(found[2])}
 
 
 def truth(data: int, fresh: int) -> Scores:
@@ -216,8 +214,9 @@ def truth(data: int, fresh: int) -> Scores:
     toy = Toy(data)
     X, y = toy.draw(fresh, 10_000 + data)
     return {
-        "test": calibration(toy.y_test, *toy.truth(toy.X_test)), "fresh": calibration(y, *toy.truth(X)),
-    }  # fmt: skip
+        "test": calibration(toy.y_test, *toy.truth(toy.X_test)),
+        "fresh": calibration(y, *toy.truth(X)),
+    }
 
 
 # -- the experiment ---------------------------------------------------------------------------------------------------
@@ -287,9 +286,14 @@ def _row(
     row: str, target: tuple[float, ...], first: Scores | None, values: Floats, ranked: Ranked | None, true: float
 ) -> Claim:
     claim = Claim(
-        f"{row}: {', '.join(METRICS)}", digits(target), "diverged", "not checked", rule=FIXED,
-        why="Fewer than two runs did not diverge.", **row_of("uncertainty", row),
-    )  # fmt: skip
+        f"{row}: {', '.join(METRICS)}",
+        digits(target),
+        "diverged",
+        "not checked",
+        rule=FIXED,
+        why="Fewer than two runs did not diverge.",
+        **row_of("uncertainty", row),
+    )
     if ranked is None:
         return claim
     claim = replace(claim, spread=scatter(values, "seeds"))
@@ -354,12 +358,20 @@ def seed_table(first: dict[str, Scores], over_seeds: dict[str, list[Scores]], tr
             rows.append((f"{model}: diverged", *(None,) * 9))
             continue
         mace = test[:, 0]
-        rows.append((
-            f"{model}, mean over {len(test)} seeds", *test.mean(axis=0), mace.std(ddof=1), mace.min(), mace.max(),
-            (mace <= table[OCE_ROW][0]).mean(), fresh.mean(), fresh.std(ddof=1),
-        ))  # fmt: skip
+        rows.append(
+            (
+                f"{model}, mean over {len(test)} seeds",
+                *test.mean(axis=0),
+                mace.std(ddof=1),
+                mace.min(),
+                mace.max(),
+                (mace <= table[OCE_ROW][0]).mean(),
+                fresh.mean(),
+                fresh.std(ddof=1),
+            )
+        )
     columns = ("Model", *METRICS, "MACE sd", "least", "most", "share <= 0.0285", "MACE fresh", "MACE fresh sd")
-    return Table("seeds", "Calibration on the paper's data set, over seeds", columns, _plain(rows))
+    return Table("seeds", "Calibration on the paper's data set, over seeds", columns, tuple(rows))
 
 
 def set_table(over_sets: dict[str, list[Scores]], truths: list[Scores], fresh: int) -> Table:
@@ -370,11 +382,7 @@ def set_table(over_sets: dict[str, list[Scores]], truths: list[Scores], fresh: i
         means = values.mean(axis=0) if len(values) else [None] * 3
         rows.append((model, *means, values[:, 0].std(ddof=1) if len(values) > 1 else None, len(values)))
     columns = ("Model", *METRICS, "MACE sd", "data sets")
-    return Table("data-sets", f"Calibration on {fresh} fresh points, over data sets", columns, _plain(rows))
-
-
-def _plain(rows: list[tuple[Any, ...]]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(float(cell) if isinstance(cell, np.floating) else cell for cell in row) for row in rows)
+    return Table("data-sets", f"Calibration on {fresh} fresh points, over data sets", columns, tuple(rows))
 
 
 def band_picture(found: dict[str, Scores]) -> Picture:

@@ -163,11 +163,6 @@ def of_table(
     return judged
 
 
-def of_row(printed: Any, values: Any) -> Ranked:
-    """Judge one printed row against values of (runs, figures), as a table of its own."""
-    return of_table({"": printed}, {"": values})[""]
-
-
 def _scores(target: Floats, found: Floats) -> Floats:
     """Mean of -ln p over the figures, of the printed row and of each run among all of them."""
     every = np.vstack([target, found])

@@ -1,13 +1,15 @@
-"""What ``certeq reproduce`` left in ``paper/results``, as a report: a summary, the rules, and a page per experiment.
+"""The stored results of the experiments as a report: a summary, the rules, and a page per experiment.
 
 ``.. reproduced-summary::`` is the table of verdicts, ``.. rules::`` how they are reached, ``.. reproduced:: name`` one
-experiment. Each experiment is a folder with a ``result.json``, its tables as CSV and its figures as PNG.
+experiment. Each experiment is a folder of ``experiments/results`` with a ``result.json``, tables as CSV and figures as
+PNG.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,23 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from certeq.paper import EXPERIMENTS
-from certeq.paper._statistics import RULES
+from experiments.__main__ import MODULES
+from experiments.common import RESULTS
+from experiments.verdicts import RULES
 
 COLUMNS = {
     "reproduced": "Reproduced",
     "within noise": "Within noise",
     "not reproduced": "Not reproduced",
     "corrected": "Corrected",
-    "not checked": "Not checkable",
+    "undecided": "Undecided",
+    "not checked": "Not checked",
 }
 WHOSE = {
     "paper": "What the paper states",
     "again": "The same under a second reading, or in a second printing",
-    "ours": "Checks of ours, which the paper does not state",
 }
+WIDTHS = "34 11 11 11 11 11 11"
 LONGEST = 40  # rows of a table shown on the page; the CSV has them all
 
 
@@ -43,11 +47,6 @@ class FromResults(SphinxDirective):
         self.env.note_reread()
         return list(self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True))
 
-    @property
-    def folder(self) -> Path:
-        """Where the results are."""
-        return Path(self.env.srcdir) / "paper" / "results"
-
 
 class Reproduced(FromResults):
     """One experiment."""
@@ -56,10 +55,10 @@ class Reproduced(FromResults):
 
     def run(self) -> list[nodes.Node]:
         """Its claims, figures, tables and notes."""
-        folder = self.folder / self.arguments[0]
+        folder = RESULTS / self.arguments[0]
         path = folder / "result.json"
         if not path.is_file():
-            return self.parsed([f"No result of ``{folder.name}`` has been taken into the documentation yet.", ""], [])
+            return self.parsed([f"No result of ``{folder.name}`` is stored yet.", ""], [])
         lines = experiment(path, Path(self.env.srcdir))
         return self.parsed(lines, [path, *folder.glob("*.csv")])
 
@@ -69,7 +68,7 @@ class Summary(FromResults):
 
     def run(self) -> list[nodes.Node]:
         """The table, and the tallies of what the paper does not state."""
-        files = [self.folder / name / "result.json" for name in EXPERIMENTS]
+        files = [RESULTS / name / "result.json" for name in MODULES]
         found = [json.loads(path.read_text()) for path in files if path.is_file()]
         return self.parsed(summary(found), files)
 
@@ -84,20 +83,18 @@ class Rules(SphinxDirective):
 
 
 def summary(found: list[dict[str, Any]]) -> list[str]:
-    """One row per experiment for the paper's claims, their sum, and the sums of the others."""
+    """Return one row per experiment for the paper's claims, their sum, and the sum of the repeated claims."""
     rows = [[f":doc:`{r['title']} <{r['experiment']}>`", *_counts([r], "paper")] for r in found]
     rows.append(["**All claims of the paper**", *_counts(found, "paper")])
-    lines = _list_table(("Experiment", *COLUMNS.values()), rows, "40 12 12 12 12 12", raw=True)
-    others = [[WHOSE[whose], *_counts(found, whose)] for whose in ("again", "ours")]
-    lines += ["What stands beside them is counted apart:", ""]
-    lines += _list_table(("Claims", *COLUMNS.values()), others, "40 12 12 12 12 12", raw=True)
+    lines = _list_table(("Experiment", *COLUMNS.values()), rows, WIDTHS, raw=True)
+    lines += ["Claims that the paper repeats are counted apart:", ""]
+    lines += _list_table(("Claims", *COLUMNS.values()), [[WHOSE["again"], *_counts(found, "again")]], WIDTHS, raw=True)
     quick = [r["experiment"] for r in found if r.get("quick")]
     commits = list(dict.fromkeys(str(r.get("commit")) for r in found))
     lines += [
         f"Made at commit {', '.join(f'``{c}``' for c in commits)}"
         + (f"; quick runs: {', '.join(quick)}" if quick else "")
-        + ". A digest of the definitions in ``certeq.paper`` that an experiment reaches is kept with its result, and a "
-        "test fails where they have changed since.",
+        + ".",
         "",
     ]
     return lines
@@ -114,8 +111,6 @@ def experiment(path: Path, source: Path) -> list[str]:
     lines = [f"*{_escape(found['where'])}.*" if found.get("where") else "", "", _origin(found), ""]
     if found.get("failure"):
         return [*lines, f"It could not run: {_escape(str(found['failure']))}", ""]
-    for market in found.get("left_out", ()):
-        lines += [f"* Left out: {_escape(str(market))}.", ""]
     for note in found.get("notes", ()):
         lines += [f"* {_escape(str(note))}", ""]
     for whose, title in WHOSE.items():
@@ -138,23 +133,20 @@ def experiment(path: Path, source: Path) -> list[str]:
 
 
 def _origin(found: dict[str, Any]) -> str:
-    words = [*(f"{name}=..." for name in sorted(found.get("environment", {}))), "certeq reproduce"]
-    words += [str(found.get("experiment", "")), *(["--quick"] if found.get("quick") else [])]
-    words += ["--sensitivity"] if found.get("sensitivity") else []
+    words = ["python -m experiments", str(found.get("experiment", "")), *(["--quick"] if found.get("quick") else [])]
     words += [f"--seeds {found['seeds_asked']}"] if found.get("seeds_asked") not in (None, 20) else []
     text = f"Made by ``{' '.join(words)}``"
     text += f" at commit ``{found['commit']}``" if found.get("commit") else ""
     text += f" on {str(found['finished'])[:10]}" if found.get("finished") else ""
-    taken = found.get("work_seconds") or found.get("seconds")
-    text += f", {float(taken):,.0f} seconds of work" if isinstance(taken, (int, float)) else ""
-    text += ". **A quick run: shorter and with fewer seeds than the paper's.**" if found.get("quick") else "."
-    return text + (" Synthetic data are part of it, marked as such." if found.get("synthetic") else "")
+    taken = found.get("seconds")
+    text += f", {float(taken):,.0f} seconds" if isinstance(taken, (int, float)) else ""
+    return text + (". **A quick run: shorter and with fewer seeds than the paper's.**" if found.get("quick") else ".")
 
 
 def _stated(claim: dict[str, Any]) -> str:
     """The claim, the line of the paper's source and its words; formulas as the source has them."""
     text = _escape(str(claim["text"]))
-    if claim.get("line") and claim["whose"] != "ours":
+    if claim.get("line"):
         text += f" (line {claim['line']}"
         quote = str(claim.get("quote") or "")
         text += (
@@ -169,9 +161,8 @@ def _ours(claim: dict[str, Any]) -> str:
 
 
 def _verdict(claim: dict[str, Any]) -> str:
-    name = {"not checked": "not checkable"}.get(str(claim["verdict"]), str(claim["verdict"]))
     why = f": {_escape(str(claim['why']))}" if claim.get("why") else ""
-    return f"**{name}**{why}" + (f" *Rule: {_escape(claim['rule'])}.*" if claim.get("rule") else "")
+    return f"**{claim['verdict']}**{why}" + (f" *Rule: {_escape(claim['rule'])}.*" if claim.get("rule") else "")
 
 
 def _figure(picture: Path, found: dict[str, Any], source: Path) -> list[str]:
@@ -179,7 +170,7 @@ def _figure(picture: Path, found: dict[str, Any], source: Path) -> list[str]:
     entry = known.get(picture.stem, {})
     alt = _escape(str(entry.get("alt") or entry.get("title") or picture.stem.replace("_", " ")))
     caption = _escape(str(entry.get("title") or ""))
-    where = picture.relative_to(source).as_posix()
+    where = Path(os.path.relpath(picture, source)).as_posix()  # Sphinx takes images outside its source folder
     return [
         f".. figure:: /{where}",
         f"   :alt: {alt}",

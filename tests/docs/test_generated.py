@@ -34,7 +34,7 @@ class TestReproduced:
         claim = {"text": "It *converges*", "printed": "1", "ours": "2", "verdict": "not reproduced", "why": "early"}
         found = {
             "experiment": "table-one", "title": "Risks_of | a panel", "where": "Table 1", "quick": True,
-            "seeds_asked": 3, "work_seconds": 12.3, "finished": "2026-01-02T03:04:05+00:00",
+            "seeds_asked": 3, "seconds": 12.3, "finished": "2026-01-02T03:04:05+00:00",
             "claims": [claim | {"whose": "paper", "line": 12, "quote": "it converges"}], "notes": ["One | note."],
             "tables": [{"name": "risks", "title": "Risks", "digits": 3}],
             "figures": [{"name": "path", "title": "The path", "alt": "A line."}],
@@ -47,7 +47,7 @@ class TestReproduced:
     def test_an_experiment_becomes_a_section(self, result, tmp_path):
         text = "\n".join(self.reproduced.experiment(result, tmp_path))
         for part in (
-            "certeq reproduce table-one --quick --seeds 3", "on 2026-01-02, 12 seconds of work", "A quick run",
+            "python -m experiments table-one --quick --seeds 3", "on 2026-01-02, 12 seconds", "A quick run",
             "- 0.0226\n", ".. figure:: /paper/results/table-one/path.png", "**not reproduced**: early",
             r"It \*converges\* (line 12: “it converges”)", r"One \| note.",
         ):  # fmt: skip
@@ -67,11 +67,11 @@ class TestReproduced:
 
     def test_the_summary_counts_the_claims_of_the_paper_apart(self, result):
         found = self.full(result)
-        ours = found["claims"][0] | {"whose": "ours", "verdict": "reproduced"}
-        lines = self.reproduced.summary([found | {"claims": [*found["claims"], ours]}])
-        for title, counts in (("**All claims of the paper**", "00100"), (self.reproduced.WHOSE["ours"], "10000")):
+        again = found["claims"][0] | {"whose": "again", "verdict": "undecided"}
+        lines = self.reproduced.summary([found | {"claims": [*found["claims"], again]}])
+        for title, counts in (("**All claims of the paper**", "001000"), (self.reproduced.WHOSE["again"], "000010")):
             at = lines.index(f"      * - {title}")
-            assert "".join(line.split("- ")[1] for line in lines[at + 1 : at + 6]) == counts
+            assert "".join(line.split("- ")[1] for line in lines[at + 1 : at + 7]) == counts
 
 
 class TestMeasured:

@@ -26,7 +26,6 @@ from scipy.stats import norm
 
 import certeq as ce
 from certeq.optimize.losses import Objective
-from certeq.paper import convergence as paper
 
 plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110, "font.size": 8})
 MARKS = (16, 32, 64, 128, 256)  # iterations with batches 1, 2, 3, ...
@@ -49,26 +48,49 @@ class Problem:
     rates: tuple[float, float]  # of theta and t on their two time scales
 
 
-star = paper.simplex_optimum()
-tail = norm.pdf(norm.isf(0.2)) / 0.2
-lowest = tail / np.sqrt(np.sum(paper.PAIR**-2.0))
-nodes, node_weights = paper.well_rule()
+# Gaussian losses on the simplex: the entropic risk is mean + beta/2 variance, with an interior optimum.
+mean, deviation, beta = np.array([0.3, 0.0, -0.2]), np.array([1.0, 1.5, 2.0]), 0.5
+curvature = beta * deviation**2
+star = ((1.0 + (mean / curvature).sum()) / (1.0 / curvature).sum() - mean) / curvature
+# Two Gaussian assets: CVaR is a multiple of the deviation.
+pair, tail = np.array([1.0, 1.2]), norm.pdf(norm.isf(0.2)) / 0.2
+lowest = tail / np.sqrt(np.sum(pair**-2.0))
+# A bounded well around Gaussian points, integrated by Gauss-Hermite quadrature.
+x, w = np.polynomial.hermite_e.hermegauss(40)
+nodes = 0.5 * np.column_stack([part.ravel() for part in np.meshgrid(x, x)])
+node_weights = np.outer(w, w).ravel() / w.sum() ** 2
+
+
+def well(theta, xi):
+    """Return losses 1 - exp(-|theta - xi|^2 / 2) and their gradients."""
+    rest = np.exp(-0.5 * np.square(theta - xi).sum(axis=1))
+    return 1.0 - rest, rest[:, None] * (theta - xi)
+
+
+def well_gradient(theta):
+    """Return the gradient of the entropic risk of the well."""
+    losses, gradients = well(theta, nodes)
+    return ce.tilt(losses, ce.Entropic(1.0), node_weights) @ gradients
+
+
 L = 1.0 + np.exp(-1.0)
 problems = {
     "entropic, simplex\n(paper, strongly convex)": Problem(
-        ce.LinearLoss(), ce.Entropic(paper.BETA), ce.Simplex(), np.full(3, 1 / 3), paper._gaussian,
+        ce.LinearLoss(), ce.Entropic(beta), ce.Simplex(), np.full(3, 1 / 3),
+        lambda rng, m: mean + rng.normal(size=(m, 3)) * deviation,
         lambda theta: np.sum(np.square(theta - star)),
-        {"step": ce.optimize.inverse(1.1 / paper.CURVATURE.min()), "average": "last"}, (2**0.5, 3.0), (1.0, 1.0),
+        {"step": ce.optimize.inverse(1.1 / curvature.min()), "average": "last"}, (2**0.5, 3.0), (1.0, 1.0),
     ),
     "CVaR, simplex\n(paper, convex)": Problem(
-        ce.LinearLoss(), ce.CVaR(0.2), ce.Simplex(), np.array([0.0, 1.0]), paper._pair,
-        lambda theta: tail * np.linalg.norm(paper.PAIR * theta) - lowest,
+        ce.LinearLoss(), ce.CVaR(0.2), ce.Simplex(), np.array([0.0, 1.0]),
+        lambda rng, m: rng.normal(size=(m, 2)) * pair,
+        lambda theta: tail * np.linalg.norm(pair * theta) - lowest,
         {"step": ce.optimize.inverse_sqrt(1.0), "average": "mean"}, (2**0.5, 3.0), (1.0, 1.0),
     ),
     "entropic, a well\n(paper, non-convex)": Problem(
-        ce.CallableLoss(paper._well, smoothness=1.0, lipschitz=np.exp(-0.5)), ce.Entropic(1.0), ce.Free(),
-        np.array([1.5, -1.0]), paper._cloud,
-        lambda theta: np.sum(np.square(paper.well_gradient(theta, nodes, node_weights))),
+        ce.CallableLoss(well, smoothness=1.0, lipschitz=np.exp(-0.5)), ce.Entropic(1.0), ce.Free(),
+        np.array([1.5, -1.0]), lambda rng, m: 0.5 * rng.normal(size=(m, 2)),
+        lambda theta: np.sum(np.square(well_gradient(theta))),
         {"step": ce.optimize.inverse_sqrt(1.0 / L), "average": "last"}, (2.0, 1.0), (2.0, 1.0),
     ),
 }  # fmt: skip

@@ -1,0 +1,82 @@
+"""`python -m experiments`: results are written, a failure does not stop the others."""
+
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+
+pytest.importorskip("joblib", reason="experiments need experiments/requirements.txt")
+pytest.importorskip("matplotlib", reason="experiments need experiments/requirements.txt")
+
+from matplotlib.figure import Figure
+
+from experiments import __main__ as main
+from experiments.common import RESULTS, Claim, Experiment, Job, Outcome, Picture, Table
+from tests.conftest import ROOT
+
+
+def square(number):
+    if number < 0:
+        raise ValueError("negative")
+    return number * number
+
+
+def found(job):
+    squares = job.map(square, [{"number": k} for k in range(job.seeds)])
+    rows = tuple((k, float(value)) for k, value in enumerate(squares))
+    claims = (Claim("a", "1", "2", "reproduced"), Claim("b", "1", "2", "undecided", whose="again"))
+    picture = Picture("line", "A line", "A straight line.", Figure(layout="constrained"))
+    table = Table("squares", "Squares", ("k", "square"), rows)
+    return Outcome((table,), (picture,), claims, ("A note.",), {"x": np.float64(np.nan), "y": np.arange(2)}, (0, 1))
+
+
+def broken(job):
+    job.map(square, [{"number": -1}])
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    module = types.ModuleType("experiments.toy")
+    module.EXPERIMENTS = (Experiment("bad", "Bad", "nowhere", broken), Experiment("good", "Good", "Table 1", found))
+    monkeypatch.setitem(sys.modules, "experiments.toy", module)
+    monkeypatch.setattr(main, "MODULES", {"bad": "toy", "good": "toy"})
+
+
+def test_a_failure_does_not_stop_the_others(toy, tmp_path, capsys):
+    assert main.main(["--quick", "--output", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "Failed: bad." in said.err
+    assert "reproduced      a: printed 1, here 2" in said.out
+    bad, good = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("bad", "good"))
+    assert bad["failure"] == "ValueError: negative"
+    assert (good["verdicts"], good["quick"], good["seeds_asked"]) == ({"reproduced": 1}, True, main.QUICK_SEEDS)
+    assert good["numbers"] == {"x": None, "y": [0, 1]}
+    assert (tmp_path / "good" / "squares.csv").read_text() == "k,square\n0,0.0\n1,1.0\n2,4.0\n"
+    assert (tmp_path / "good" / "line.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_new_result_replaces_the_old_one(toy, tmp_path):
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "old.csv").write_text("x\n")
+    assert main.main(["good", "--seeds", "2", "--output", str(tmp_path)]) == 0
+    assert sorted(path.name for path in (tmp_path / "good").iterdir()) == ["line.png", "result.json", "squares.csv"]
+
+
+@pytest.mark.parametrize("arguments", [["other"], ["--seeds", "0"]])
+def test_wrong_arguments(toy, arguments, capsys):
+    with pytest.raises(SystemExit):
+        main.main(arguments)
+    assert "no experiment 'other'" in (said := capsys.readouterr().err) or "at least 1; found 0" in said
+
+
+def test_processes_return_items_in_order():
+    assert Job(processes=2).map(square, [{"number": k} for k in range(5)]) == [0, 1, 4, 9, 16]
+
+
+def test_every_experiment_has_its_module_and_a_stored_result():
+    for name in main.MODULES:
+        assert main.find(name).name == name
+        assert not json.loads((RESULTS / name / "result.json").read_text())["quick"]
+    assert "experiments" not in (ROOT / "src" / "certeq" / "__init__.py").read_text()
