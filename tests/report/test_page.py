@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, Strategy, differences, figures, render, save, why_not_compared
+from certeq.report import HeldLimit, Strategy, differences, figures, render, why_not_compared
 from certeq.report.page import data_block, distinct, in_chart, in_page, plain
 
 from .conftest import HOSTILE, Page, study
@@ -120,28 +120,6 @@ def test_many_assets_many_days_and_nothing_held_out():
     assert len(text.encode()) < 6e6
     long = Page(render(study(["A", "B"], days=9_000)))
     assert len(long.data["shared"]["days"]) <= 4010
-
-
-def test_saves_once(hostile, tmp_path):
-    path = save(hostile, tmp_path / "r.html")
-    assert path.stat().st_size > 4e6
-    with pytest.raises(FileExistsError):
-        save(hostile, path)
-
-
-@pytest.mark.parametrize(
-    ("risk", "words"),
-    [
-        (ce.EVaR(0.1), "The threshold t* is"),
-        (ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.CVaR(0.3)]), "The risk is"),
-        (ce.Wang(0.5), "The risk is"),
-    ],
-    ids=repr,
-)
-def test_risks_with_several_thresholds_or_none(risk, words):
-    whole = study(["A", "B"], days=300)
-    mine = replace(whole.strategies[0], utility=risk)
-    assert words in render(replace(whole, strategies=(mine, *whole.strategies[1:])))
 
 
 def test_limits_are_shown_with_their_multipliers_in_words():
