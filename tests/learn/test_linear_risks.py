@@ -10,8 +10,7 @@ import pytest
 
 import certeq as ce
 from certeq.learn import OCEClassifier, OCERegressor
-from certeq.optimize.losses._predictor import LogisticScore, SoftmaxScore, SquaredScore
-from certeq.optimize.predictor import LinearObjective
+from certeq.optimize.predictor import LinearObjective, LogisticScore, SoftmaxScore, SquaredScore
 from tests.learn.conic import KL, SLACK, data, minimum
 from tests.problems import SMOOTH
 

@@ -130,14 +130,12 @@ def test_reference_optima(sp500, utility, optimum):
     assert -4e-10 < solve_exact(sp500, utility, **simplex(sp500)).value - optimum < 6e-11
 
 
-@pytest.mark.parametrize("utility", [ce.Entropic(50.0), *UTILITIES[2:8]], ids=repr)
-def test_stopped_early_the_gap_is_valid(sp500, utility):
-    best = solve_exact(sp500, utility, **simplex(sp500))
-    cut = solve_exact(sp500, utility, max_iter=1, **simplex(sp500))
+def test_stopped_early_the_gap_is_valid(sp500):
+    best = solve_exact(sp500, ce.Entropic(50.0), **simplex(sp500))
+    cut = solve_exact(sp500, ce.Entropic(50.0), max_iter=1, **simplex(sp500))
     assert cut.lower_bound <= best.value <= cut.value + best.gap
-    if utility == ce.Entropic(50.0):
-        assert cut.status == "iteration limit"
-        assert cut.gap > 1e-7
+    assert cut.status == "iteration limit"
+    assert cut.gap > 1e-7
     late = solve_exact(np.vstack([sp500] * 3), ce.SmoothCVaR(0.05, 0.0005), time_limit=1e-6, **simplex(sp500))
     assert late.status == "time limit"
     assert math.isfinite(late.gap)
@@ -199,13 +197,8 @@ SETS = {
     },
     "repeated equalities": {"C": np.vstack([np.ones(20), 2 * np.ones(20)]), "c": [1.0, 2.0]},
     "an equality as two rows": {"G": np.vstack([np.eye(20)[0], -np.eye(20)[0]]), "b": [0.2, -0.2]},
-    "capped": {"upper": 0.06},
-    "long-short": {"lower": -0.2, "upper": 0.3},
-    "only a budget": {"lower": None},
-    "a box around 0": {"lower": -1.0, "upper": 1.0, "C": None, "c": None},
     "a large budget": {"c": 100.0},
     "a small budget": {"c": 1e-6},
-    "groups": {"G": np.vstack([np.arange(20) < 5, -1.0 * (np.arange(20) >= 12)]), "b": [0.1, -0.6]},
     "a redundant row": {"G": np.vstack([np.ones(20), np.zeros(20)]), "b": [5.0, 0.0]},
     "a row without limit": {"G": np.ones((1, 20)), "b": [np.inf]},
 }  # fmt: skip
@@ -220,18 +213,13 @@ def test_tables(table, utility):
 @pytest.mark.parametrize(("name", "utility"), pairs(SETS, 5), ids=repr)
 def test_sets(name, utility):
     rows = simplex(LOSSES, **SETS[name])
-    if name == "only a budget" and utility.slope_range == (1.0, 1.0):
-        with pytest.raises(ce.UnboundedError, match="asset"):
-            solve_exact(LOSSES, utility, **rows)
-        return
     result = solve_exact(LOSSES, utility, **rows)
     check(result, LOSSES, utility)
     theta = result.theta
     size = max(1.0, float(np.abs(theta).sum()))
-    assert np.all(theta >= np.asarray(-np.inf if rows["lower"] is None else rows["lower"]))
+    assert np.all(theta >= np.asarray(rows["lower"]))
     assert np.all(theta <= np.asarray(rows.get("upper", np.inf)))
-    if rows["C"] is not None:
-        assert np.abs(np.atleast_2d(rows["C"]) @ theta - rows["c"]).max() <= 1e-15 * size
+    assert np.abs(np.atleast_2d(rows["C"]) @ theta - rows["c"]).max() <= 1e-15 * size
     if "G" in rows:
         assert (np.atleast_2d(rows["G"]) @ theta - rows["b"]).max() <= 1e-15 * size
 

@@ -6,7 +6,7 @@ import pytest
 import certeq as ce
 from certeq.optimize import hessian, hessian_product, oce_smoothness
 from certeq.optimize.losses import CallableLoss, LinearLoss, LogisticLoss, Objective, SquaredLoss, TorchLoss
-from tests.problems import RISKS, SMOOTH
+from tests.problems import SMOOTH
 
 torch = pytest.importorskip("torch")
 _RNG = np.random.default_rng(7)
@@ -128,16 +128,6 @@ def test_samples_given_later_have_the_offset_as_their_last_column():
     dask = pytest.importorskip("dask.array")
     lazy = LinearLoss(dask.from_array(X, chunks=(5, 3)), offset=dask.from_array(Y, chunks=5))
     assert ce.minimize(lazy, ce.CVaR(0.5), domain=ce.Simplex()).value == pytest.approx(known.value, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", RISKS)
-def test_gradients_of_the_objective(name, rng):
-    """By differences, at a point where no loss lies on a kink."""
-    objective, theta = Objective(LOSSES["squared"], RISKS[name].risk), rng.normal(size=3)
-    at = objective.evaluate(theta)
-    slopes = difference(lambda t: objective.evaluate(t).value, theta)
-    np.testing.assert_allclose(at.gradient, slopes, rtol=1e-4, atol=1e-5 * max(1.0, np.abs(slopes).max()))
-    assert abs(at.tilt.sum() - 1.0) <= 1e-12
 
 
 # -- Hessians ---------------------------------------------------------------------------------------------------------

@@ -101,6 +101,15 @@ def test_weights_of_the_samples_do_not_bias_batches_that_follow_the_risk():
     assert best.value * (1.0 - 1e-6) <= found.value <= 1.01 * best.value
 
 
+@pytest.mark.parametrize("utility", [ce.CVaR(0.005), 0.1 * ce.Mean() + 0.9 * ce.CVaR(0.005)], ids=repr)
+def test_batches_find_a_tail_of_ten_samples(utility):
+    A = np.round(np.random.default_rng(0).standard_t(4, size=(2000, 5)) * [1.0, 1.2, 1.5, 2.0, 3.0], 1)  # with ties
+    best = ce.minimize(ce.LinearLoss(A), utility, domain=ce.Simplex()).value
+    settings = {"domain": ce.Simplex(), "batch": 64, "iterations": 2000, "log_every": 2000}
+    for seed in range(3):
+        assert best * (1.0 - 1e-9) <= minimize_sg(ce.LinearLoss(A), utility, rng=seed, **settings).value <= 1.005 * best
+
+
 # -- what is said against a point -------------------------------------------------------------------------------------
 
 

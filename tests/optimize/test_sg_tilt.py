@@ -1,117 +1,89 @@
-"""The fast tilts of OCE-SG, cold and warm, against `certeq.tilt`."""
+"""OCE-SG takes the gradient at the exact tilt of every batch: against `certeq.tilt`, iterate by iterate."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import certeq as ce
-from certeq.optimize.sg._warm import WarmTilt
 from tests.problems import UTILITIES
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning"),
+    pytest.mark.filterwarnings("ignore::certeq.UnitWarning"),
+]
 each_utility = pytest.mark.parametrize("name", UTILITIES)
+START = np.array([0.25, 0.5, 0.25])
 
 
-@pytest.fixture(autouse=True)
-def _quiet():
-    with np.errstate(all="ignore"):  # as the loop of OCE-SG does, once
-        yield
+def follow(loss, utility, steps, batches, w=None, **options):
+    """Run OCE-SG without constraints and check each of its steps, on a table or on one batch after another."""
+    seen, steps = [START], np.asarray(steps, dtype=float)
+    ce.minimize(
+        loss, utility, domain=ce.Free(), method="sg", theta0=START, step=lambda k: steps[k - 1], average="last",
+        iterations=len(steps), log_every=1, callback=lambda at: seen.append(at.theta.copy()), **options,
+    )  # fmt: skip
+    for k, step in enumerate(steps):
+        x = batches[k] if isinstance(batches, list) else batches
+        moved, gradient = seen[k] - seen[k + 1], ce.tilt(x @ seen[k], utility, w) @ x
+        np.testing.assert_allclose(moved, step * gradient, rtol=1e-7, atol=1e-8 * step + 1e-14)
 
 
-def check(found, z, utility, weights=None, **tolerance):
-    q, mass = found
-    np.testing.assert_allclose(q / mass, ce.tilt(z, utility, weights), **({"rtol": 1e-9, "atol": 1e-13} | tolerance))
+@pytest.mark.parametrize("kind", ["plain", "ties", "weighted", "offset"])
+@each_utility
+def test_steps_of_all_lengths_on_the_same_samples(name, kind):
+    """The threshold of the step before is the start: it must do no harm, however far the losses have moved."""
+    rng, utility = np.random.default_rng(3), UTILITIES[name]
+    A, w = 0.3 * rng.standard_t(4, size=(397, 3)), None
+    if kind == "ties":
+        A = np.round(8.0 * A) / 8.0  # so that ties at the start are exact
+    elif kind == "weighted":
+        w = rng.random(len(A)) * (np.arange(len(A)) % 7 > 0)
+    loss = ce.LinearLoss(A, offset=1e6 if kind == "offset" else None)
+    steps = [1e-9, 1e-7, 1e-7, 1e-7, 1e-5, 1e-5, 1e-3, 1e-2, 0.1, 0.3, 1e-6, *[1e-4] * 8]
+    follow(loss, utility, steps, A, w, batch="full", weights=w)
 
 
 @each_utility
-def test_along_a_path_and_restored_on_the_way(name):
-    """Steps of all lengths on the same samples; the state alone decides what follows, to the last bit."""
-    rng = np.random.default_rng(3)
-    z, speed, engine = rng.standard_t(4, size=997), rng.normal(size=997), WarmTilt(UTILITIES[name])
-    for k, length in enumerate([0, 1e-9, 1e-7, 1e-7, 1e-7, 1e-5, 1e-5, 1e-3, 1e-2, 0.3, 3.0, 1e-6] + 20 * [1e-4]):
-        z, state = z + length * speed, {key: array.copy() for key, array in engine.state().items()}
-        found = engine.weigh(z, k > 0)
-        check(found, z, UTILITIES[name])
-        if k > 20:
-            other = WarmTilt(UTILITIES[name])
-            other.restore(state)
-            q, mass = other.weigh(z, True)
-            assert (q.tobytes(), mass) == (found[0].tobytes(), found[1])
+def test_batches_of_changing_size(name):
+    rng, utility, batches = np.random.default_rng(4), UTILITIES[name], []
+    sizes = (1, 2, 3, 19, 20, 21, 64, 500, 7, 250)
+
+    def sampler(_, m):
+        batches.append(rng.normal(size=(2 * m, 3))[::2] if m > 100 else rng.normal(size=(m, 3)))
+        return batches[-1]
+
+    steps = [0.01] * len(sizes)
+    follow(ce.LinearLoss(), utility, steps, batches, samples=sampler, batch=lambda k: sizes[k - 1])
 
 
-@each_utility
-def test_on_batches_of_changing_size_and_other_strides(name):
-    rng, engine = np.random.default_rng(4), WarmTilt(UTILITIES[name])
-    for m in (1, 2, 3, 19, 20, 21, 64, 500, 7):
-        z = rng.normal(size=m) * 3.0 + m
-        check(engine.weigh(z, False), z, UTILITIES[name])
-    check(engine.weigh(z[::2], False), z[::2], UTILITIES[name])
+@pytest.mark.parametrize("utility", [ce.CVaR(0.07), ce.CVaR(0.29), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.1)], ids=repr)
+def test_the_tail_alone_gives_the_same_gradient(utility):
+    A = np.round(8.0 * np.random.default_rng(5).normal(size=(4000, 3))) / 8.0  # with ties
+    steps = [0.01, 0.01, 0.3, 1e-5, *[0.01] * 6]
+    follow(ce.LinearLoss(A), utility, steps, A, batch="full")
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@each_utility
-def test_weights_of_the_sample_and_of_batches(name, ties):
-    rng, utility = np.random.default_rng(5), UTILITIES[name]
-    z, w = rng.normal(size=50), rng.dirichlet(np.ones(50)) * (np.arange(50) % 7 > 0)
-    engine = WarmTilt(utility, w / w.sum())
-    for k in range(6):
-        z = z + 1e-3 * np.sin(50 * z)
-        check(engine.weigh(z, k > 0), z, utility, w)
-    engine = WarmTilt(utility)
-    for size in (1, 2, 30):
-        x, weights = rng.normal(size=size), rng.random(size) + 0.01
-        x, weights = np.round(x) if ties else x, weights / weights.sum()
-        check(engine.weigh(x, False, weights), x, utility, weights, atol=1e-9)
-        assert np.isnan(engine.weigh(np.full(size, np.nan), False, weights)[1])
-
-
-@given(
-    losses=st.lists(st.integers(-3, 3), min_size=1, max_size=40),
-    alpha=st.sampled_from([0.05, 0.1, 0.29, 0.5, 0.95]),
-    shift=st.integers(-2, 2),
-)
-@settings(max_examples=100, deadline=None)
-@pytest.mark.filterwarnings("ignore:CVaR.alpha=.* is the mean of the worst")
-def test_ties_share_the_fraction_cold_and_warm(losses, alpha, shift):
-    z, engine = np.array(losses, dtype=float), WarmTilt(ce.CVaR(alpha))
-    engine.weigh(z[::-1] + shift, False)
-    for same in (False, True, True):
-        check(engine.weigh(z, same), z, ce.CVaR(alpha), rtol=1e-12, atol=1e-15)
-
-
-@each_utility
-def test_offsets_and_losses_that_are_not_finite(name):
-    z, engine = np.random.default_rng(6).normal(size=100), WarmTilt(UTILITIES[name])
-    z = (z + 1e9) - 1e9  # what survives the offset
-    for same in (False, True, True):
-        q, mass = engine.weigh(z + 1e9, same)
-        np.testing.assert_allclose(q / mass, ce.tilt(z, UTILITIES[name]), rtol=1e-4, atol=1e-6)
-    for bad in (np.nan, np.inf):
-        engine.weigh(z, False)
-        mass = engine.weigh(np.where(np.arange(100) == 7, bad, z), True)[1]
-        assert not 0.0 < mass < np.inf
-
-
-@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("utility", [ce.CVaR(0.3), 0.3 * ce.Mean() + 0.7 * ce.CVaR(0.3)], ids=repr)
-def test_losses_whose_sum_and_differences_overflow_have_a_tilt(utility, full):
+def test_losses_whose_sum_and_differences_overflow_have_a_tilt(utility):
     z = np.array([1.5e308, 1.7e308, -1.7e308, 1.2e308, 0.0, 1.0, 2.0])
-    q, total = WarmTilt(utility).weigh(z, full)
-    np.testing.assert_allclose(q / total, ce.tilt(np.argsort(np.argsort(z)).astype(float), utility), rtol=1e-12)
+    loss = ce.CallableLoss(lambda theta, xi: (xi[:, 0], xi[:, 1:]), samples=np.column_stack([z, np.eye(7, 3)]))
+    ranks = np.argsort(np.argsort(z)).astype(float)
+    found = ce.minimize(
+        loss, utility, domain=ce.Free(), method="sg", theta0=START, step=0.1, average="last", iterations=1, batch="full"
+    )
+    np.testing.assert_allclose(START - found.theta, 0.1 * ce.tilt(ranks, utility) @ np.eye(7, 3), rtol=1e-12)
 
 
-def test_the_tail_alone_gives_the_same_gradient():
-    rng = np.random.default_rng(5)
-    A = np.round(rng.normal(size=(400, 3)), 1)  # with ties
-    theta, whole = np.array([0.2, 0.5, 0.3]), WarmTilt(ce.CVaR(0.07))
-    tail, never = WarmTilt(ce.CVaR(0.07), sparse=True), WarmTilt(0.3 * ce.Mean() + 0.7 * ce.CVaR(0.1), sparse=True)
-    for _ in range(5):
-        theta = theta + 0.01 * rng.normal(size=3)
-        q, mass = whole.weigh(A @ theta, True)
-        part, same_mass = tail.weigh(A @ theta, True)
-        assert same_mass == mass
-        rows = np.arange(len(A)) if tail.rows is None else tail.rows
-        assert part @ A[rows] == pytest.approx(q @ A, rel=1e-12)
-        assert never.weigh(A @ theta, True)[0].shape == (400,)  # two pieces with weight below
-        assert never.rows is None
-    assert len(tail.rows) < 100
+@pytest.mark.parametrize("batch", ["full", 60])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@each_utility
+def test_losses_that_are_not_finite_end_the_run(name, bad, batch):
+    A = np.random.default_rng(6).normal(size=(100, 3))
+
+    def later(theta, xi):
+        return np.where((xi == A[7]).all(axis=1) & (theta != START).any(), bad, xi @ theta), xi
+
+    with pytest.raises(ValueError, match=f"the loss of sample .* of the batch is {bad}"):
+        ce.minimize(
+            ce.CallableLoss(later, samples=A), UTILITIES[name], domain=ce.Free(), method="sg", theta0=START, step=1e-3,
+            batch=batch, iterations=50, log_every=50, rng=0,
+        )  # fmt: skip

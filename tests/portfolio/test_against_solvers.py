@@ -64,6 +64,9 @@ def constraints(names: list[str]) -> dict[str, Pair]:
         ),
         "target return": ({"min_return": 0.0007}, {"min_return": 0.0007}),
         "costs": (moved, moved_too),
+        "costs without bounds": (
+            {**moved, "min_weights": None, "max_weights": None}, {**moved_too, "lower": None, "upper": None},
+        ),
         "costs and target": ({**moved, "min_return": 0.0002}, {**moved_too, "min_return": 0.0002}),
         "fees": (
             {"management_fees": {names[-1]: 0.001, names[-2]: 0.002}},
@@ -123,7 +126,7 @@ GOALS += [(risk, "maximize_utility", KINDS[i]) for i, risk in enumerate(SMOOTH)]
 
 
 @pytest.mark.parametrize(("risk", "goal", "kind"), GOALS, ids=str)
-@pytest.mark.filterwarnings("ignore::certeq.UnitWarning")
+@pytest.mark.filterwarnings("ignore::certeq.UnitWarning", "ignore::certeq.ReliabilityWarning")
 def test_every_risk_agrees_with_cvxpy(risk: Any, goal: str, kind: str, sp500: pd.DataFrame) -> None:
     X = sp500.iloc[-250:, :9]
     params, same = constraints(list(X.columns))[kind]

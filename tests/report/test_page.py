@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import certeq as ce
-from certeq.report import HeldLimit, Strategy, differences, figures, gain_in_words, render, save, why_not_compared
+from certeq.report import HeldLimit, Strategy, differences, figures, render, why_not_compared
 from certeq.report.page import data_block, distinct, in_chart, in_page, plain
 
 from .conftest import HOSTILE, Page, study
@@ -122,28 +122,6 @@ def test_many_assets_many_days_and_nothing_held_out():
     assert len(long.data["shared"]["days"]) <= 4010
 
 
-def test_saves_once(hostile, tmp_path):
-    path = save(hostile, tmp_path / "r.html")
-    assert path.stat().st_size > 4e6
-    with pytest.raises(FileExistsError):
-        save(hostile, path)
-
-
-@pytest.mark.parametrize(
-    ("risk", "words"),
-    [
-        (ce.EVaR(0.1), "The threshold t* is"),
-        (ce.Mixture([0.5, 0.5], [ce.CVaR(0.05), ce.CVaR(0.3)]), "The risk is"),
-        (ce.Wang(0.5), "The risk is"),
-    ],
-    ids=repr,
-)
-def test_risks_with_several_thresholds_or_none(risk, words):
-    whole = study(["A", "B"], days=300)
-    mine = replace(whole.strategies[0], utility=risk)
-    assert words in render(replace(whole, strategies=(mine, *whole.strategies[1:])))
-
-
 def test_limits_are_shown_with_their_multipliers_in_words():
     whole = study(["A", "B"], days=300)
     limits = (HeldLimit("<b>CVaR</b> <= 0.02", 0.02, 0.02, 0.05), HeldLimit("EVaR <= 0.04", 0.04, 0.03, 0.0))
@@ -242,25 +220,6 @@ def test_few_held_out_returns_have_no_intervals_anywhere():
     assert "confidence interval" not in words.replace("No confidence intervals: they take at least 60 days", "")
     assert "No confidence intervals: they take at least 60 days; found 55." in words
     assert "Below each value" in render(study(["A", "B"], days=130))
-
-
-def test_a_limit_on_the_tracking_error_is_that_of_a_year():
-    """As it is given on the command line, and as the table of the benchmark shows it."""
-    whole = study(["A", "B"], days=300)
-    limits = (HeldLimit("max_tracking_error=0.00504", 0.00504, 0.00504, 0.05), HeldLimit("EVaR <= 0.04", 0.04, 0.03, 0))
-    index = Strategy("IDX", None, returns=whole.judged_on["A"].to_numpy())
-    mine = replace(whole.strategies[0], limits=limits, goal="maximize_return")
-    limited = replace(whole, strategies=(mine, index))
-    page = Page(render(limited))
-    first, second = page.rows["limits"][1:]
-    gain = gain_in_words("maximize_return", 0.05 / np.sqrt(252), limited.frequency)  # for 0.01 % a year
-    assert first[0] == "Tracking error against IDX, a year"
-    assert first[1] == first[2] == "8.001 %"
-    assert first[4] == gain
-    assert second[1:3] == ["4.000 %", "3.000 %"]
-    assert "a tracking error is that of a year" in page.said
-    without = replace(limited, strategies=(replace(mine, limits=limits[1:]),))
-    assert "a tracking error is that of a year" not in Page(render(without)).said
 
 
 def test_the_first_sentence_compares_with_the_benchmark_that_was_named():

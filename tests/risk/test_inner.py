@@ -16,15 +16,6 @@ BALLS = {
     for name, entry in (RISKS | PARAMETERS).items()
     if entry.blocks and len(entry.risk.inner().cost) == 2
 }
-COHERENT = {name: entry.risk for name, entry in (RISKS | PARAMETERS).items() if entry.coherent}
-
-
-@pytest.mark.parametrize("name", COHERENT)
-def test_constants_are_their_own_risk(name):
-    for c in (0.0, -2.5, 1e9, 1e-300):
-        for x in (np.array([c]), np.full(7, c)):
-            assert abs(ce.oce(x, COHERENT[name]) - c) <= 8.0 * np.spacing(abs(c))
-            np.testing.assert_allclose(ce.tilt(x, COHERENT[name]), 1.0 / len(x), rtol=1e-14)
 
 
 def test_a_large_radius_is_the_largest_loss_and_bounded_slopes_are_cvar():
@@ -76,23 +67,6 @@ def test_a_guess_and_a_bound_on_the_scale(name):
 
     assert held.value == pytest.approx(objective(held.inner[0]), rel=1e-12)
     assert held.value <= min(objective(held.inner[0] + away) for away in (-1e-3, 1e-3)) + 1e-14
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e9])
-@pytest.mark.parametrize(
-    "name", ["evar", "evar.01", "chi_square", "chi_square.01", "hmcr3", "smooth_ball.5", "mixture"]
-)
-def test_long_samples_have_the_risk_of_the_vector(name, offset):
-    risk, x = (RISKS | PARAMETERS)[name].risk, np.random.default_rng(4).standard_t(6, size=80_000) + offset
-    for weights in (None, np.random.default_rng(5).random(len(x))):
-        vector = solve_risk(x, None if weights is None else weights / weights.sum(), risk)
-        assert abs(ce.oce(x, risk, weights) - vector.value) <= 1e-13 * np.ptp(x) + 2 * np.spacing(offset)
-        q = ce.tilt(x, risk, weights)
-        assert abs(q.sum() - 1.0) <= 1e-12
-        np.testing.assert_allclose(q, vector.tilt, atol=1e-8)
-        digits = 1e-6 if offset else 1e-8  # of the scale, where losses have seven digits left
-        inner = ce.estimate(x, risk, weights).inner
-        np.testing.assert_allclose(inner, vector.inner, rtol=digits, atol=digits)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.001])

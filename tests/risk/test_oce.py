@@ -112,16 +112,6 @@ def test_tiny_beta_keeps_its_digits():
     assert ce.oce(z * 1000, ce.Entropic(50.0)) == pytest.approx(3000 - np.log(3) / 50, rel=1e-14)
 
 
-@pytest.mark.parametrize("name", UTILITIES)
-def test_constant_losses_of_any_size(name):
-    utility = UTILITIES[name]
-    for n in (1, 2, 100_000):
-        x = np.full(n, 1.5)
-        assert ce.oce(x, utility) == pytest.approx(1.5 + utility.oce_of_zero, rel=1e-14)
-        assert ce.threshold(x, utility) == pytest.approx(1.5 - utility.anchor, rel=1e-13)
-        np.testing.assert_allclose(ce.tilt(x, utility), 1 / n, rtol=1e-12)
-
-
 # -- utility-based shortfall risk --------------------------------------------------------------------------------------
 
 

@@ -170,18 +170,6 @@ def test_what_says_nothing_of_the_unit_is_left_alone():
         assert not unit_of(ce.estimate(x, ce.Entropic(1.0)))
 
 
-@pytest.mark.parametrize("utility", [ce.CVaR(0.1), ce.Entropic(0.5), ce.MonotoneMeanVariance(2), ce.Quartic(),
-                                     ce.LeakyCVaR(0.1), ce.SmoothCVaR(0.1), ce.Entropic(5.0)], ids=repr)  # fmt: skip
-def test_no_setting_of_the_coverage_tables_is_doubted(utility):
-    from tests.risk.processes import DISTRIBUTIONS, PROCESSES
-
-    for distribution in DISTRIBUTIONS.values():
-        for n in (30, 100, 1000):
-            assert not unit_of(ce.estimate(distribution.rvs(size=n, random_state=n).astype(float), utility))
-    for process in PROCESSES.values():
-        assert not unit_of(ce.estimate(process(np.random.default_rng(0), 1, 1000)[0], utility, dependence="auto"))
-
-
 def test_a_confidence_level_is_taken_with_one_warning():
     with pytest.warns(UserWarning, match=r"mean of the worst 95 % of losses.*write CVaR\(0.05\)") as caught:
         utility = ce.CVaR(0.95)

@@ -66,13 +66,3 @@ def test_a_solution_that_holds_nothing_is_proved_too(name):
     assert found.status == "converged"
     assert found.gap < 1e-9
     assert found.theta == pytest.approx(np.zeros(4), abs=1e-9)
-
-
-@pytest.mark.parametrize("utility", [ce.Entropic(100.0), ce.SmoothCVaR(0.05, 5e-4)])
-def test_steep_utilities_that_a_draw_knows_too_little_of(utility):
-    """The worst few scenarios decide; the draw holds a quarter of them."""
-    table = 100.0 * np.random.default_rng(2).standard_t(4, size=(20_000, 5))
-    found = minimum(da.from_array(table, chunks=(5_000, 5)), utility)
-    assert found.status == "converged"
-    assert found.value == pytest.approx(minimum(table, utility).value, rel=1e-9)
-    assert found.value == pytest.approx(ce.oce(table @ found.theta, utility), rel=1e-12)

@@ -6,20 +6,6 @@ import pytest
 import certeq as ce
 from tests.problems import UTILITIES
 
-X = np.linspace(-3.0, 3.0, 121) + 0.0131  # off every kink
-
-
-@pytest.mark.parametrize("name", [name for name in UTILITIES if name not in ("custom", "two_kinks")])
-def test_torch_gives_the_same_numbers_and_gradients(name):
-    torch = pytest.importorskip("torch")
-    utility = UTILITIES[name]
-    x = torch.tensor(X, requires_grad=True)
-    value = utility.value(x)
-    np.testing.assert_allclose(value.detach().numpy(), utility.value(X), rtol=1e-14, atol=1e-14)
-    (gradient,) = torch.autograd.grad(value.sum(), x)
-    np.testing.assert_allclose(gradient.numpy(), utility.slope(X), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(utility.slope(x).detach().numpy(), utility.slope(X), rtol=1e-14)
-
 
 @pytest.mark.parametrize("name", ["leaky", "smooth", "mmv3", "quartic", "entropic"])
 def test_torch_gradients_are_finite_far_out(name):

@@ -21,16 +21,6 @@ def test_inner_variables_of_balls():
         assert len(u.ball(3.0).inner().cost) == 1
 
 
-def test_facts_of_combinations():
-    assert U.ball(0.1).is_coherent
-    assert not ce.CVaR(0.1).ball(1).is_smooth
-    assert not ce.HMCR(1, 0.1).is_smooth
-    assert ce.Wang(0).is_coherent
-    assert not ce.Wang(0).is_smooth
-    mixture = ce.Mixture([0.5, 0.5], [ce.CVaR(0.1), ce.MeanVariance(1.0)])
-    assert (mixture.is_monotone, mixture.is_coherent, mixture.is_smooth) == (False, False, False)
-
-
 def test_they_nest_and_mixtures_are_opened_up():
     inside = ce.Mixture((0.25, 0.75), (ce.EVaR(0.1), U.ball(0.1)))
     outside = ce.Mixture([0.5, 0.5], [inside, ce.HMCR(3, 0.2)])
