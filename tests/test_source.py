@@ -31,7 +31,7 @@ WORDS = {
 }
 # Quadratic.bend, a number lifted to a jet, places on a torch loss and in a study, and what a portfolio holds.
 ALLOWED = {"bend", "lift", "lifted", "place", "places"}
-HOLDINGS = ("portfolio", "report", "cli", "paper")
+HOLDINGS = ("portfolio", "report", "cli")
 
 
 def names_in(tree: ast.Module) -> set[str]:

@@ -16,7 +16,7 @@ PACKAGES = {
     "certeq": ("certeq: risk and its minimization", "``import certeq as ce``. Needs NumPy and SciPy alone."),
     "certeq.risk.bounds": (
         "certeq.bounds: finite-sample bounds",
-        "The paper's bounds, each as printed and as corrected. Also reachable as ``ce.bounds``.",
+        "The paper's bounds, corrected. Also reachable as ``ce.bounds``.",
     ),
     "certeq.reference": (
         "certeq.reference: the paper's two algorithms",
@@ -32,7 +32,6 @@ PACKAGES = {
     "certeq.data": ("certeq.data: dates and files", "Needs pandas, as ``certeq[cli]`` and ``certeq[portfolio]`` do."),
     "certeq.report": ("certeq.report: one-file HTML reports", "Needs ``certeq[cli]``."),
     "certeq.scale": ("certeq.scale: Dask and long files", "Needs ``certeq[dask]``."),
-    "certeq.paper": ("certeq.paper: the paper's experiments", "Needs ``certeq[all]``; ``certeq reproduce`` runs them."),
 }
 GROUPS = ("Utilities", "Estimates", "Minimization", "Losses", "Feasible sets", "Errors and warnings")
 

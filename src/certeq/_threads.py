@@ -9,7 +9,6 @@ times slower has been seen.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -119,30 +118,6 @@ def one_blas_thread() -> Iterator[None]:
     finally:
         for library, count in threaded:
             library.set_num_threads(count)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A context in which all linear algebra, PyTorch's too, has one thread, so that every sum has the same order.
-
-    Unlike `one_blas_thread` it insists on threadpoolctl: an experiment is to give the same digits everywhere.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        raise ImportError(
-            "experiments need threadpoolctl: pip install 'certeq[paper]'.", name="threadpoolctl"
-        ) from None
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch is not None else None
-    if torch is not None:
-        torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        if torch is not None:
-            torch.set_num_threads(before)
 
 
 def keep_pages() -> None:

@@ -161,9 +161,3 @@ def test_a_name_that_is_not_utf_8(certeq, prices, tmp_path):
     certeq("portfolio", name, "--report", "report.html", "--output", "weights.json")
     assert "udcff" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "weights.json").read_text())["weights"].keys() == set("ABCDEF")
-
-
-def test_experiments_are_listed_with_what_they_show(certeq):
-    rows = certeq.json("reproduce", "--list")
-    assert [line.split()[0] for line in certeq("reproduce", "--list").out.splitlines()] == [row["name"] for row in rows]
-    assert all(row["title"] and row["where"] for row in rows)

@@ -22,7 +22,6 @@ NEEDS = {
     "certeq.report": "plotly",
     "certeq.data": "pandas",
     "certeq.scale": "dask",
-    "certeq.paper": "skfolio",
 }
 PACKAGES = list(validation.pages.PACKAGES)
 # What computes something says what, in symbols; what only carries results, or goes wrong, need not.

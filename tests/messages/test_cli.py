@@ -209,7 +209,6 @@ MESSAGES = {
     "a report of another kind": ("portfolio p.csv --report .", 2, "'.' must end in .html"),
     "weights of another kind": ("portfolio p.csv -o w.xlsx", 2, "must end in"),
     "no such folder": ("portfolio p.csv -o nowhere/w.csv", 1, "does not exist"),
-    "no seeds": ("reproduce --seeds 0", 2, "0"),
     "a word for a number": ("portfolio --alpha abc", 2, "'abc'"),
 }  # fmt: skip
 # In the words of the parameters, these would help nobody at a terminal.

@@ -20,7 +20,6 @@ COMMANDS = {
     "estimate": "Risk of a column, with confidence interval",
     "portfolio": "Portfolio of least risk, with certificate",
     "compare": "Compare strategies on held-out data",
-    "reproduce": "Rerun the paper's tables and figures",
     "utilities": "List the utilities, drawn",
 }
 
