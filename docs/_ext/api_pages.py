@@ -16,7 +16,7 @@ PACKAGES = {
     "certeq": ("certeq: risk and its minimization", "``import certeq as ce``. Needs NumPy and SciPy alone."),
     "certeq.risk.bounds": (
         "certeq.bounds: finite-sample bounds",
-        "The paper's bounds, each as printed and as corrected. Also reachable as ``ce.bounds``.",
+        "The paper's bounds, corrected. Also reachable as ``ce.bounds``.",
     ),
     "certeq.reference": (
         "certeq.reference: the paper's two algorithms",

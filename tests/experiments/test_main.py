@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from experiments import __main__ as main
 from experiments.common import RESULTS, Claim, Experiment, Job, Outcome, Picture, Table
-from tests.conftest import ROOT
 
 
 def square(number):
@@ -79,4 +78,3 @@ def test_every_experiment_has_its_module_and_a_stored_result():
     for name in main.MODULES:
         assert main.find(name).name == name
         assert not json.loads((RESULTS / name / "result.json").read_text())["quick"]
-    assert "experiments" not in (ROOT / "src" / "certeq" / "__init__.py").read_text()
