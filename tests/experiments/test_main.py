@@ -1,6 +1,7 @@
 """`python -m experiments`: results are written, a failure does not stop the others."""
 
 import json
+import re
 import sys
 import types
 
@@ -13,8 +14,7 @@ pytest.importorskip("matplotlib", reason="experiments need experiments/requireme
 from matplotlib.figure import Figure
 
 from experiments import __main__ as main
-from experiments.common import RESULTS, Claim, Experiment, Job, Outcome, Picture, Table
-from tests.conftest import ROOT
+from experiments.common import HERE, RESULTS, Claim, Experiment, Job, Outcome, Picture, Table
 
 
 def square(number):
@@ -79,4 +79,5 @@ def test_every_experiment_has_its_module_and_a_stored_result():
     for name in main.MODULES:
         assert main.find(name).name == name
         assert not json.loads((RESULTS / name / "result.json").read_text())["quick"]
-    assert "experiments" not in (ROOT / "src" / "certeq" / "__init__.py").read_text()
+    for path in HERE.glob("*.py"):  # public names of certeq only
+        assert not re.search(r"certeq[a-z.]*\._|import _|\bce\._", path.read_text()), path.name
