@@ -48,16 +48,17 @@ RULES = (
     ),
     (
         ROW,
-        "Reproduced if the mean over runs, or the run of a known seed, rounds to the printed digits. The other rows of "
-        "a table share one test. Each printed figure is ranked among the runs from both sides, p = 2 (1 + the fewer of "
+        "Reproduced if the mean over runs, or the run of a known seed, rounds to the printed digits. All rows of a "
+        "table share one test. Each printed figure is ranked among the runs from both sides, p = 2 (1 + the fewer of "
         "the runs that are at most and at least as large)/(1 + runs); half of the last printed digit is granted for "
         "rounding. The score of a row is the mean of -ln p over its figures, that of the table the sum over its rows. "
-        "If the paper's protocol is the one run here, the printed row and the runs are exchangeable; this gives the "
-        "distribution of the scores. If the joint p is at most 5%, a row is not reproduced if no run reaches one of "
-        "its figures and its own p is at most 5% (if there is no such row, the row with the highest score). Any other "
-        "row with a figure that no run reaches is undecided, the rest are within noise. All rows are undecided if no "
-        "outcome could give a joint p of 5%. A row for which the paper states no alpha or beta is undecided unless "
-        "reproduced, and takes no part in the test.",
+        "If the paper's protocol is the one run here, the printed row and the runs are exchangeable, which gives the "
+        "distribution of the scores if rows are independent; for rows that share seeds the joint p is too small. If "
+        "the joint p is at most 5%, a row is not reproduced if no run reaches one of its figures and its own p is at "
+        "most 5% (if there is no such row, the row with the highest score). Any other row with a figure that no run "
+        "reaches is undecided, the rest are within noise. All rows are undecided if no outcome could give a joint p "
+        "of 5%. A row for which the paper states no alpha or beta is undecided unless reproduced, and takes no part "
+        "in the test.",
     ),
     (
         BETTER,

@@ -26,6 +26,9 @@ def test_printed_oce_sb_never_ends():
         oce_sb([-1.0, -2.0], ce.Entropic(1.0), corrected=False)
     with pytest.raises(RuntimeError, match="line 3 never ends"):
         oce_sb([1.0, 2.0], ce.Entropic(1.0), corrected=False)
+    for corrected in (False, True):
+        with pytest.raises(ValueError, match="samples must be finite; found nan"):
+            oce_sb([1.0, np.nan], ce.CVaR(0.1), corrected=corrected)
     assert oce_sb([0.0], ce.Entropic(1.0), corrected=False) == pytest.approx((0.0, 0.0), abs=1e-5)
 
 

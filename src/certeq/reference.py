@@ -66,6 +66,8 @@ def oce_sb(
     (3.5, 2.0)
     """
     z = np.asarray(samples, dtype=float)
+    if not np.isfinite(z).all():  # the search would not end
+        raise ValueError(f"samples must be finite; found {z[~np.isfinite(z)][0]}.")
 
     def g(t: float) -> float:
         return float(np.mean(utility.slope((z if corrected else -z) - t))) - 1.0

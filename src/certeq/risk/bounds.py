@@ -446,7 +446,7 @@ def bisect_bound(delta: float, epsilon: float, *, squared: bool = False) -> floa
     Parameters
     ----------
     delta : float
-        Width of the final bracket.
+        Half the width of the final bracket, as in `certeq.reference.oce_sb`.
     epsilon : float
         The residual |g| there.
     squared : bool
