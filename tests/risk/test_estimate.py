@@ -80,6 +80,8 @@ def test_bootstrap_interval_is_like_the_normal_one(name):
     x, w = np.random.default_rng(7).standard_normal(1000), np.random.default_rng(8).integers(0, 3, 1000)
     low, high = ce.estimate(x, utility, w).interval(0.95, "bootstrap", replicates=200, rng=1)
     assert low < ce.oce(x, utility, w) < high
+    far = ce.estimate(np.append(x, np.full(500, 50.0)), utility, np.append(w, np.zeros(500)))
+    assert far.interval(0.95, "bootstrap", replicates=200, rng=1)[1] == pytest.approx(high, abs=0.5 * (high - low))
 
 
 def test_samples_for_an_accuracy():
