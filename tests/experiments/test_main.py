@@ -14,7 +14,8 @@ pytest.importorskip("matplotlib", reason="experiments need experiments/requireme
 from matplotlib.figure import Figure
 
 from experiments import __main__ as main
-from experiments.common import HERE, RESULTS, Claim, Experiment, Job, Outcome, Picture, Table
+from experiments.common import HERE, RESULTS, Claim, Experiment, Job, Outcome, Picture, Table, entries, printed, quoted
+from experiments.verdicts import digits
 
 
 def square(number):
@@ -81,3 +82,16 @@ def test_every_experiment_has_its_module_and_a_stored_result():
         assert not json.loads((RESULTS / name / "result.json").read_text())["quick"]
     for path in HERE.glob("*.py"):  # public names of certeq only
         assert not re.search(r"certeq[a-z.]*\._|import _|\bce\._", path.read_text()), path.name
+
+
+def test_the_printed_rows_are_those_of_the_stored_claims():
+    """Benchmarks are in other tests; no result has the Nasdaq's portfolios, which are fixed by a weighted sum."""
+    results = [json.loads(path.read_text()) for path in RESULTS.glob("*/result.json")]
+    said = {(claim["line"], claim["printed"]) for result in results for claim in result["claims"]}
+    elsewhere = {"hrp", "equal", "sharpe", "Logistic regression", "SVC", "Random forest"}
+    for table in {entry["table"] for entry in entries("printed.csv")} - {"nasdaq"}:
+        for row in printed(table).keys() - elsewhere:
+            key = f"{table}/{row}"
+            assert (quoted(key)["line"], digits(printed(table)[row])) in said, key
+    nasdaq = np.ravel(list(printed("nasdaq").values()))
+    assert np.arange(1, 71) @ nasdaq == pytest.approx(-351.8893, abs=1e-9)
