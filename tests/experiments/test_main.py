@@ -1,9 +1,10 @@
-"""`python -m experiments`: results are written, a failure does not stop the others."""
+"""`python -m experiments`: results are written, a failure neither stops the others nor deletes stored results."""
 
 import json
 import re
 import sys
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,21 +38,29 @@ def broken(job):
     job.map(square, [{"number": -1}])
 
 
+def unwritable(job):
+    return replace(found(job), numbers={"x": object()})  # found last, when the tables are written
+
+
 @pytest.fixture
 def toy(monkeypatch):
-    module = types.ModuleType("experiments.toy")
-    module.EXPERIMENTS = (Experiment("bad", "Bad", "nowhere", broken), Experiment("good", "Good", "Table 1", found))
+    module, functions = types.ModuleType("experiments.toy"), {"bad": broken, "late": unwritable, "good": found}
+    module.EXPERIMENTS = tuple(Experiment(name, name, "Table 1", run) for name, run in functions.items())
     monkeypatch.setitem(sys.modules, "experiments.toy", module)
-    monkeypatch.setattr(main, "MODULES", {"bad": "toy", "good": "toy"})
+    monkeypatch.setattr(main, "MODULES", dict.fromkeys(functions, "toy"))
 
 
-def test_a_failure_does_not_stop_the_others(toy, tmp_path, capsys):
+def test_a_failure_does_not_stop_the_others_or_delete_stored_results(toy, tmp_path, capsys):
+    for name in ("bad", "late"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "squares.csv").write_text("stored")
     assert main.main(["--quick", "--output", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert "Failed: bad." in said.err
+    assert "wrote no results: bad (ValueError: negative), late (TypeError: " in said.err
     assert "reproduced      a: printed 1, here 2" in said.out
-    bad, good = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("bad", "good"))
-    assert bad["failure"] == "ValueError: negative"
+    for name in ("bad", "late"):
+        assert [(path.name, path.read_text()) for path in (tmp_path / name).iterdir()] == [("squares.csv", "stored")]
+    good = json.loads((tmp_path / "good" / "result.json").read_text())
     assert (good["verdicts"], good["quick"], good["seeds_asked"]) == ({"reproduced": 1}, True, main.QUICK_SEEDS)
     assert good["numbers"] == {"x": None, "y": [0, 1]}
     assert (tmp_path / "good" / "squares.csv").read_text() == "k,square\n0,0.0\n1,1.0\n2,4.0\n"
