@@ -48,7 +48,7 @@ def run(name: str, job: Job, output: Path) -> str:
         write_outcome(output / name, experiment, outcome, job, time.perf_counter() - began)
     except Exception as error:  # the other experiments can still run
         traceback.print_exc()
-        return f"{name} ({type(error).__name__}: {error})"
+        return f"{name}: {type(error).__name__}: {error}"
     print(f"\n{experiment.title} ({time.perf_counter() - began:.0f} s)")
     for claim in outcome.claims:
         print(f"  {claim.verdict:<15} {claim.text}: printed {claim.printed}, here {claim.ours}")
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     failures = [run(name, job, output) for name in MODULES if not given.names or name in given.names]
     print(f"\nResults are in {output}.")
     if any(failures):
-        print(f"Failed, and wrote no results: {', '.join(filter(None, failures))}.", file=sys.stderr)
+        print("Failed, without new results:", *filter(None, failures), sep="\n  ", file=sys.stderr)
     return int(any(failures))
 
 

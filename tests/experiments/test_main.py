@@ -56,7 +56,7 @@ def test_a_failure_does_not_stop_the_others_or_delete_stored_results(toy, tmp_pa
         (tmp_path / name / "squares.csv").write_text("stored")
     assert main.main(["--quick", "--output", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert "wrote no results: bad (ValueError: negative), late (TypeError: " in said.err
+    assert "without new results:\n  bad: ValueError: negative\n  late: TypeError: " in said.err
     assert "reproduced      a: printed 1, here 2" in said.out
     for name in ("bad", "late"):
         assert [(path.name, path.read_text()) for path in (tmp_path / name).iterdir()] == [("squares.csv", "stored")]
