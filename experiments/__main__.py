@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from certeq.risk import UnitWarning
-from experiments.common import RESULTS, Experiment, Job, commit, write_failure, write_outcome
+from experiments.common import RESULTS, Experiment, Job, commit, write_outcome
 
 # Modules by experiment, in the order of the documentation; imported when they run, as some need more libraries.
 MODULES = {
@@ -37,10 +37,9 @@ def find(name: str) -> Experiment:
     raise ImportError(f"experiments.{MODULES[name]} has no experiment {name!r}.")
 
 
-def run(name: str, job: Job, output: Path) -> bool:
-    """Run one experiment, write its results and print its verdicts; return whether it ran to the end."""
+def run(name: str, job: Job, output: Path) -> str:
+    """Run one experiment, write its results and print its verdicts; return why it failed, or an empty string."""
     began = time.perf_counter()
-    experiment = Experiment(name, name, "", lambda job: NotImplemented)
     try:
         experiment = find(name)
         with warnings.catch_warnings():
@@ -49,12 +48,11 @@ def run(name: str, job: Job, output: Path) -> bool:
         write_outcome(output / name, experiment, outcome, job, time.perf_counter() - began)
     except Exception as error:  # the other experiments can still run
         traceback.print_exc()
-        write_failure(output / name, experiment, f"{type(error).__name__}: {error}", job, time.perf_counter() - began)
-        return False
+        return f"{name}: {type(error).__name__}: {error}"
     print(f"\n{experiment.title} ({time.perf_counter() - began:.0f} s)")
     for claim in outcome.claims:
         print(f"  {claim.verdict:<15} {claim.text}: printed {claim.printed}, here {claim.ours}")
-    return True
+    return ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,11 +74,11 @@ def main(arguments: list[str] | None = None) -> int:
     commit()  # kept from here on, as results change the work tree
     output = given.output or (Path("experiments-quick") if given.quick else RESULTS)
     job = Job(given.quick, given.seeds or (QUICK_SEEDS if given.quick else SEEDS))
-    failed = [name for name in MODULES if (not given.names or name in given.names) and not run(name, job, output)]
+    failures = [run(name, job, output) for name in MODULES if not given.names or name in given.names]
     print(f"\nResults are in {output}.")
-    if failed:
-        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
-    return int(bool(failed))
+    if any(failures):
+        print("Failed, without new results:", *filter(None, failures), sep="\n  ", file=sys.stderr)
+    return int(any(failures))
 
 
 if __name__ == "__main__":

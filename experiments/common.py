@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypedDict
 
 import joblib
@@ -216,8 +217,21 @@ def band(axes: Axes, x: Any, mean: Any, reach: Any, label: str, floor: Any = Non
 
 
 def write_outcome(folder: Path, experiment: Experiment, outcome: Outcome, job: Job, seconds: float) -> None:
-    """Write tables as CSV, pictures as PNG and the rest as ``result.json``, in place of an earlier result."""
-    _emptied(folder)
+    """Write tables as CSV, pictures as PNG and the rest as ``result.json``.
+
+    An earlier result is replaced once all files are written: a failure leaves it as it was.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as name:
+        _write(Path(name), experiment, outcome, job, seconds)
+        for path in folder.iterdir():
+            if path.name == "result.json" or path.suffix in (".csv", ".png"):
+                path.unlink()
+        for path in Path(name).iterdir():
+            path.replace(folder / path.name)
+
+
+def _write(folder: Path, experiment: Experiment, outcome: Outcome, job: Job, seconds: float) -> None:
     for table in outcome.tables:
         with (folder / f"{table.name}.csv").open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
@@ -235,20 +249,8 @@ def write_outcome(folder: Path, experiment: Experiment, outcome: Outcome, job: J
         "tables": [{"name": t.name, "title": t.title, "digits": t.digits} for t in outcome.tables],
         "figures": [{"name": p.name, "title": p.title, "alt": p.alt} for p in outcome.pictures],
     }
-    _write_json(folder, result)
-
-
-def write_failure(folder: Path, experiment: Experiment, failure: str, job: Job, seconds: float) -> None:
-    """Write why there is no outcome, and remove an earlier result."""
-    _emptied(folder)
-    _write_json(folder, {**_circumstances(experiment, job, seconds), "failure": failure, "claims": []})
-
-
-def _emptied(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.name == "result.json" or path.suffix in (".csv", ".png"):
-            path.unlink()
+    text = json.dumps(_plain(result), indent=1, allow_nan=False)
+    (folder / "result.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _circumstances(experiment: Experiment, job: Job, seconds: float) -> dict[str, Any]:
@@ -277,11 +279,6 @@ def commit() -> str | None:
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip() or None
     return None
-
-
-def _write_json(folder: Path, result: dict[str, Any]) -> None:
-    text = json.dumps(_plain(result), indent=1, allow_nan=False)
-    (folder / "result.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _plain(data: Any) -> Any:

@@ -71,8 +71,16 @@ class Solved:
 
 
 def run(job: Job) -> Outcome:
-    """Run all markets."""
-    solved = [solve(key, job) for key in MARKETS]
+    """Run the markets whose prices are at hand; the rows of the others are not checked."""
+    solved, missing = [], {"nasdaq": ("Nasdaq", markets.NO_NASDAQ)}
+    for key, market in MARKETS.items():
+        try:
+            markets.load(key)
+        except OSError as error:
+            missing[key] = (market.title, f"Not run: {error}")
+        else:
+            solved.append(solve(key, job))
+    not_run = [claim for key, (title, why) in missing.items() for claim in unchecked_rows(key, title, why)]
     by_steps = controlled(claim for market in solved for claim in claims(market))
     by_steps = [undecided_at(claim, "alpha") if claim.rule == BETTER else claim for claim in by_steps]
     if job.quick:
@@ -83,11 +91,11 @@ def run(job: Job) -> Outcome:
     return Outcome(
         tables=(Table("cvar", "CVaR and its variants against solvers", head, rows),),
         pictures=(value_picture(solved), *map(composition_picture, solved)),
-        claims=(*map(solver_row, solved), *by_steps, *nasdaq_claims()),
+        claims=(*map(solver_row, solved), *by_steps, *not_run),
         notes=(
             "Our CVaR rows use corrected weights, which sum to 1. With the weights as printed, from equal weights, "
             f"return and Sharpe ratio are: {bare}.",
-            f"Nasdaq: {markets.NO_NASDAQ}",
+            *(f"{title}: {why}" for title, why in missing.values()),
         ),
         numbers={
             market.key: {
@@ -272,14 +280,14 @@ def variant_claims(market: Solved, held_out: HeldOut) -> list[Claim]:
     return found
 
 
-def nasdaq_claims() -> list[Claim]:
-    """Return the printed rows of the Nasdaq, none of which is checked."""
+def unchecked_rows(key: str, title: str, why: str) -> list[Claim]:
+    """Return the printed rows of a market that was not run, none of which is checked."""
     return [
         Claim(
-            f"Nasdaq: {title_of(row)} row", digits(values), "not run", "not checked", why=markets.NO_NASDAQ,
-            rule=FIXED if row == "solver" else ROW, **quoted(f"solver, nasdaq/{row}"),
+            f"{title}: {title_of(row)} row", digits(values), "not run", "not checked", why=why,
+            rule=FIXED if row == "solver" else ROW, **quoted(f"solver, {key}/{row}"),
         )
-        for row, values in printed("solver, nasdaq").items()
+        for row, values in printed(f"solver, {key}").items()
     ]  # fmt: skip
 
 

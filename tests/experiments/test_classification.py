@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("joblib", reason="experiments/requirements.txt is not installed")
 
+import certeq as ce  # noqa: E402
 from certeq.torch import oce  # noqa: E402
 from experiments import classification as paper  # noqa: E402
 from experiments.common import Job, printed  # noqa: E402
@@ -38,6 +39,22 @@ def test_networks_side_by_side_are_trained_as_one_alone(loss, activation):
         with torch.no_grad():
             p = torch.sigmoid(net(torch.tensor(X_test, dtype=torch.float32))[:, 0]).double().numpy()
         np.testing.assert_allclose(scores, paper.score(y_test, p, p > 0.5), atol=1e-5)
+
+
+def test_the_protocol():
+    assert (paper.SPLIT, paper.BATCH, paper.STEP, paper.HIDDEN, paper.EPOCHS) == (42, 64, 0.003, (32, 16), 500)
+    expected = {
+        "NN BCE": ce.Mean(), "Entropic": ce.Entropic(0.5), "CVaR": ce.CVaR(0.1), "L-CVaR": ce.LeakyCVaR(0.1),
+        "S-CVaR": ce.SmoothCVaR(0.1), "MMV": ce.MonotoneMeanVariance(2), "Quartic": ce.Quartic(),
+    }  # fmt: skip
+    assert expected == paper.LOSSES
+
+
+def test_errors_over_splits_allow_for_overlapping_test_sets():
+    last = {("tanh", loss): np.random.default_rng(k).normal(size=(30, 4)) for k, loss in enumerate(paper.LOSSES)}
+    for both in paper.differences(last, {"SVC": np.zeros((11, 4))}, 20).values():
+        assert both.seeds.error == pytest.approx(both.seeds.deviation * 20**-0.5)
+        assert both.splits.error == pytest.approx(both.splits.deviation * (1 / 10 + 3 / 7) ** 0.5)
 
 
 def judged(table, gain_seeds, gain_splits, column, noise=1e-3):

@@ -1,5 +1,7 @@
 """Rates of convergence: the problems tell OCE-SG from runs that minimize something else."""
 
+import csv
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -9,6 +11,7 @@ pytest.importorskip("matplotlib", reason="experiments need experiments/requireme
 
 import certeq as ce
 from experiments import convergence
+from experiments.common import RESULTS
 from experiments.convergence import ODDS, REGIMES, VALUES, judged, trial
 
 MAIN = ("strongly convex", "convex", "non-convex")
@@ -41,6 +44,18 @@ def test_another_risk_is_not_reproduced(runs, other):
 def test_a_problem_that_a_risk_neutral_run_solves_is_undecided(runs):
     regime, errors, _ = runs
     assert judged(regime, errors, errors)[0] == "undecided"
+
+
+def test_first_errors_are_as_stored():
+    """Slopes alone do not show other steps, which may fall faster than promised too."""
+    with (RESULTS / "convergence" / "slopes.csv").open(newline="", encoding="utf-8") as stream:
+        stored = {(row["Regime"], row["Run"]): float(row["first error"]) for row in csv.DictReader(stream)}
+    assert len(stored) == 2 * len(REGIMES)
+    for (regime, name), error in stored.items():
+        function, risk, marks, _, _ = REGIMES[regime]
+        risk = risk if name == "OCE-SG" else ce.Mean()
+        found = [function(seed, risk, marks[:1])[0] for seed in range(40)]
+        assert np.mean(found) == pytest.approx(error, rel=1e-6), (regime, name)
 
 
 def test_optima():

@@ -1,9 +1,10 @@
-"""`python -m experiments`: results are written, a failure does not stop the others."""
+"""`python -m experiments`: results are written, a failure neither stops the others nor deletes stored results."""
 
 import json
 import re
 import sys
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ pytest.importorskip("matplotlib", reason="experiments need experiments/requireme
 from matplotlib.figure import Figure
 
 from experiments import __main__ as main
-from experiments.common import HERE, RESULTS, Claim, Experiment, Job, Outcome, Picture, Table
+from experiments.common import HERE, RESULTS, Claim, Experiment, Job, Outcome, Picture, Table, entries, printed, quoted
+from experiments.verdicts import digits
 
 
 def square(number):
@@ -36,21 +38,29 @@ def broken(job):
     job.map(square, [{"number": -1}])
 
 
+def unwritable(job):
+    return replace(found(job), numbers={"x": object()})  # found last, when the tables are written
+
+
 @pytest.fixture
 def toy(monkeypatch):
-    module = types.ModuleType("experiments.toy")
-    module.EXPERIMENTS = (Experiment("bad", "Bad", "nowhere", broken), Experiment("good", "Good", "Table 1", found))
+    module, functions = types.ModuleType("experiments.toy"), {"bad": broken, "late": unwritable, "good": found}
+    module.EXPERIMENTS = tuple(Experiment(name, name, "Table 1", run) for name, run in functions.items())
     monkeypatch.setitem(sys.modules, "experiments.toy", module)
-    monkeypatch.setattr(main, "MODULES", {"bad": "toy", "good": "toy"})
+    monkeypatch.setattr(main, "MODULES", dict.fromkeys(functions, "toy"))
 
 
-def test_a_failure_does_not_stop_the_others(toy, tmp_path, capsys):
+def test_a_failure_does_not_stop_the_others_or_delete_stored_results(toy, tmp_path, capsys):
+    for name in ("bad", "late"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "squares.csv").write_text("stored")
     assert main.main(["--quick", "--output", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert "Failed: bad." in said.err
+    assert "without new results:\n  bad: ValueError: negative\n  late: TypeError: " in said.err
     assert "reproduced      a: printed 1, here 2" in said.out
-    bad, good = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("bad", "good"))
-    assert bad["failure"] == "ValueError: negative"
+    for name in ("bad", "late"):
+        assert [(path.name, path.read_text()) for path in (tmp_path / name).iterdir()] == [("squares.csv", "stored")]
+    good = json.loads((tmp_path / "good" / "result.json").read_text())
     assert (good["verdicts"], good["quick"], good["seeds_asked"]) == ({"reproduced": 1}, True, main.QUICK_SEEDS)
     assert good["numbers"] == {"x": None, "y": [0, 1]}
     assert (tmp_path / "good" / "squares.csv").read_text() == "k,square\n0,0.0\n1,1.0\n2,4.0\n"
@@ -81,3 +91,16 @@ def test_every_experiment_has_its_module_and_a_stored_result():
         assert not json.loads((RESULTS / name / "result.json").read_text())["quick"]
     for path in HERE.glob("*.py"):  # public names of certeq only
         assert not re.search(r"certeq[a-z.]*\._|import _|\bce\._", path.read_text()), path.name
+
+
+def test_the_printed_rows_are_those_of_the_stored_claims():
+    """Benchmarks are in other tests; no result has the Nasdaq's portfolios, which are fixed by a weighted sum."""
+    results = [json.loads(path.read_text()) for path in RESULTS.glob("*/result.json")]
+    said = {(claim["line"], claim["printed"]) for result in results for claim in result["claims"]}
+    elsewhere = {"hrp", "equal", "sharpe", "Logistic regression", "SVC", "Random forest"}
+    for table in {entry["table"] for entry in entries("printed.csv")} - {"nasdaq"}:
+        for row in printed(table).keys() - elsewhere:
+            key = f"{table}/{row}"
+            assert (quoted(key)["line"], digits(printed(table)[row])) in said, key
+    nasdaq = np.ravel(list(printed("nasdaq").values()))
+    assert np.arange(1, 71) @ nasdaq == pytest.approx(-351.8893, abs=1e-9)

@@ -27,6 +27,13 @@ def test_benchmarks_at_seed_0(model):
     np.testing.assert_allclose(paper.train(model, 0, 42, 500)["test"], SEED_0[model], rtol=0.0, atol=0.001)
 
 
+def test_the_protocol():
+    """Runs of the model with OCE differ too much for a short one to show another beta or rate."""
+    expected = paper.Recipe(ce.Entropic(0.1), (50, 50, 50), 1, 0.03, 1000, 5, None, True, torch.optim.SGD)
+    assert paper.MODELS[paper.OURS] == expected
+    assert (paper.DATA, paper.FLOOR, paper.FRESH) == (42, 1e-6, 10_000)
+
+
 def test_the_first_step_descends_on_the_risk():
     toy, recipe = paper.Toy(42), paper.Recipe(ce.Entropic(0.5), (4,), 1, 0.1, 1, 0, None, optimizer=torch.optim.SGD)
     ((mean, deviation),) = paper.trained(recipe, 3, toy, [toy.X_test])
