@@ -21,13 +21,13 @@ from certeq._checks import (
     probabilities,
     shown,
 )
+from certeq._files import check_folder
 from certeq._table import Array, Block, Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.exact._start import scan
 from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
-from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
-from certeq.optimize.sg._identity import identify
+from certeq.optimize.sg._checkpoint import describe_problem, exists, resolve
 from certeq.optimize.sg._log import Snapshot
 from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import (
@@ -214,9 +214,9 @@ def minimize_sg(
         every,
     )
     path = "" if checkpoint is None else resolve(checkpoint)
-    found = checkpoint is not None and resume and exists(path)
+    found = checkpoint is not None and exists(path) and resume
     if checkpoint is not None and not found:
-        check_writable(path)
+        check_folder(path)
     shares = None if weights is None else _weights(weights, loss, samples)
     source = make_source(samples, loss, generator, replace, shares)
     fixed = source.samples if isinstance(source, ArraySource) else None
@@ -236,16 +236,17 @@ def minimize_sg(
     keep = None
     if checkpoint is not None:
         given = None if rng is None else seed
-        identity = identify(loss, utility, domain, source, theta, shares, choice, iterations, given)
+        start = None if theta0 is None else theta
+        problem = describe_problem(loss, utility, domain, source, start, shares, choice, given)
         if found:
-            run.resume(path, identity)
-        keep = lambda state: state.save(path, identity)
+            run.resume(path, problem)
+        keep = lambda state: state.save(path, problem)
     # Whoever calls again without the callback that stopped the run wants it to go on.
     stopped = run.status == "stopped by callback" and callback is not None
     finished = run.iteration > 0 and (run.status == "converged" or stopped)
     if not finished and run.iteration < iterations:
         if found:  # a finished run may be read from where nothing can be written
-            check_writable(path)
+            check_folder(path)
         run.go(limits, callback, progress, keep)
     solution = run.solution()
     for doubt in solution.warnings:

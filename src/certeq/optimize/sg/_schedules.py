@@ -516,6 +516,8 @@ class Average:
     theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
     """
 
+    STATE = ("mean", "weight")
+
     def __init__(self, kind: str, d: int) -> None:
         self.kind = check_choice("average", kind, AVERAGES)
         self.mean: Floats = np.zeros(d)
