@@ -40,11 +40,10 @@ class AcceleratedSteps(AdaptiveSteps):
     diameter, else one for each column of ``axes``, or for each coordinate where that is None.
     """
 
-    STATE = ("start", "base", "last", "distance", "total", "kept", "count", "mass", "axes")
+    STATE = ("start", "base", "last", "distance", "total", "kept", "count", "mass")
 
     def __init__(self, theta: Floats, widths: Floats, axes: Floats | None = None) -> None:
         super().__init__(theta, POWER)
-        # A checkpoint holds axes by rows, and products with another layout would differ in their last bits.
         self.one, self.axes = widths.size == 1, None if axes is None else np.ascontiguousarray(axes)
         first = _FIRST * np.where(np.isfinite(widths), widths, 1.0 + float(np.linalg.norm(theta)))
         self.widths, self.kept = self._lengths(widths), self._lengths(first)

@@ -178,11 +178,10 @@ def load(path: str, problem: Mapping[str, str], parts: Mapping[str, Any]) -> dic
 
 
 def _attributes(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield (key in the file, part, attribute, value) for everything that changes during a run."""
+    """Yield (key in the file, part, attribute, value) for every attribute that changes during a run."""
     for label, part in parts.items():
         for name in part.STATE:
-            if getattr(part, name) is not None:
-                yield f"{label}.{name}", part, name, getattr(part, name)
+            yield f"{label}.{name}", part, name, getattr(part, name)
 
 
 def _difference(header: Mapping[str, Any], problem: Mapping[str, str]) -> str:
