@@ -28,7 +28,7 @@ _MEAN_POWER = 2  # of k in the weights of means where it is not
 
 
 class AdaptiveSteps(ABC):
-    """What both kinds have in common: the start and the power of k in the weights."""
+    """Base class of adaptive steps: the start, the power of k in the weights, and the last step and weight."""
 
     STATE: ClassVar[tuple[str, ...]]  # attributes that change during a run, for checkpoints
 

@@ -26,7 +26,7 @@ class ImportanceOdds:
     by p does. The roots belong to a milder tilt, whose samples are those that the risk moves to with the next steps.
     """
 
-    STATE = ("tilt",)  # the rest follows from it
+    STATE = ("tilt",)  # the odds follow from the tilt
 
     def __init__(self, size: int, shares: Floats | None) -> None:
         self.size, self.shares = size, shares

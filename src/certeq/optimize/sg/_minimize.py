@@ -124,12 +124,12 @@ def minimize_sg(
     progress : bool, optional
         Progress bar (tqdm); by default on a terminal only.
     checkpoint : path, optional
-        File to keep the state in. If it exists and ``resume`` is true, the run continues from it, bit for bit as if
-        it had never stopped; the same call is thus the way to start and to restart. Raising ``iterations`` continues
-        a finished run. A checkpoint of a different problem is refused; see Notes. The file is replaced as a whole,
-        through a draft beside it; a symbolic link is followed, so that what it points to is replaced.
+        File for the state of the run. If the file exists and ``resume`` is true, the run continues, bit for bit as if
+        it had never stopped; the same call thus starts and restarts a run. Raising ``iterations`` continues a finished
+        run. A checkpoint of a different problem raises ValueError; see Notes. Each checkpoint is written to a new file
+        that then replaces the earlier one; of a symbolic link the target is replaced.
     checkpoint_every : int, optional
-        Iterations between checkpoints; by default as ``log_every``.
+        Iterations between checkpoints, equal to ``log_every`` by default. A killed run loses at most as many.
 
     Returns
     -------
@@ -155,17 +155,11 @@ def minimize_sg(
     each principal axis of the features has a length of its own. Pass ``average`` for plain steps. Theorems and proofs
     are on the page on rates.
 
-    To tell whether a checkpoint belongs to the problem, data, weights and parameters are compared to the last bit.
-    Functions are compared by what they answer, to nine digits: the utility and its slope on a grid; the loss and its
-    gradient on at most 128 samples, at theta0 and two points near it; the projection of two points; step and batch at
-    some 200 iterations, and the step at those that were logged; a sampler's samples from a generator with a fixed
-    seed. An iterator is not read ahead of the run: its first eight samples are compared when it has passed over those
-    used. Two functions that differ at other points only are not told apart.
-
-    The functions are called twice for this, before the run, and random states, variables and small arrays within
-    their reach are put back. One that answers differently the second time (a sampler with a generator of its own), or
-    reads an iterator or a file, is known by its name alone; a checkpoint does not hold its state, so that such a run
-    is not resumed bitwise.
+    A checkpoint belongs to one problem: samples, weights, theta0, seed, and all parameters of the loss, the utility,
+    the feasible set and the schedules are compared to the last bit, and a ValueError names the parts that differ.
+    Functions (samplers, schedules, losses and utilities given by a function) are compared by their names alone: a
+    function that has changed continues the run with its new values. Of random states only that of ``rng`` is stored.
+    An iterator must return the same chunks from the beginning; the samples already used are skipped.
 
     Builds with and without the compiled file read each other's checkpoints; the results then agree to rounding.
 

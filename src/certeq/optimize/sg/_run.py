@@ -312,6 +312,6 @@ class Run:
     def _parts(self) -> dict[str, Any]:
         """Return the objects that change during a run, by the names they have in a checkpoint."""
         parts = {"run": self, "average": self.average, "log": self.log, "tilt": self.tilt}
-        rest = {"steps": self.steps, "correction": self.correction, "odds": self._importance}
+        rest: dict[str, Any] = {"steps": self.steps, "correction": self.correction, "odds": self._importance}
         rest["plain"] = None if self.plain is self.tilt else self.plain
         return parts | {name: part for name, part in rest.items() if part is not None}

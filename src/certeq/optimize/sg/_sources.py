@@ -18,7 +18,7 @@ Sampler = Callable[[np.random.Generator, int], Any]
 
 
 class Source(ABC):
-    """Batches of samples."""
+    """Source of batches; the generator is the only state that a checkpoint stores, beside the samples used."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
