@@ -164,10 +164,10 @@ def load(path: str, problem: Mapping[str, str], parts: Mapping[str, Any]) -> dic
                 header = json.loads(_read(archive, "header", "|u1", None, size).tobytes())
                 why = _difference(header, problem)
                 for key, _, _, value in () if why else _attributes(parts):
-                    # Whatever is empty at the start of a run grows, and may have any length.
+                    # Arrays that are empty at the start of a run grow, so any length is allowed.
                     shape = np.shape(value) if np.size(value) else None
                     arrays[key] = _read(archive, key, "<f8", shape, size).astype(np.float64)
-        except Exception as error:  # zipfile, json and NumPy raise many kinds
+        except Exception as error:  # zipfile, json and NumPy raise many types
             why = f"is damaged or not a checkpoint: {error or type(error).__name__}"
     if why:
         raise ValueError(f"checkpoint {path!r} {why}. Use another file, or pass resume=False to overwrite it.")
@@ -209,7 +209,7 @@ def _read(archive: zipfile.ZipFile, name: str, dtype: str, shape: tuple[int, ...
 
 
 def restore_generator(rng: np.random.Generator, state: Any) -> None:
-    """Set the state of a generator; NumPy does not check positions, and would read outside the buffer."""
+    """Set the state of a generator, after a check that NumPy omits: it would read outside the buffer."""
     for place in (state, state.get("state")):
         if isinstance(place, dict):
             for name, last in (("pos", 624), ("buffer_pos", 4)):
