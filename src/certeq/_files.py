@@ -10,19 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import secrets
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import BinaryIO
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_NO_DATE = (1980, 1, 1, 0, 0, 0)  # the least that a zip file can say
 # Of a folder: the file system knows no such thing, or the folder may be written to but not read.
 _NO_SYNC = {errno.EINVAL, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.ENOSYS}
 
@@ -78,35 +72,6 @@ def write_bytes(target: str | os.PathLike[str], content: bytes, *, replace: bool
     b'whole'
     """
     write_whole(target, lambda file: file.write(content), replace=replace)
-
-
-def write_npz(target: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays as an uncompressed .npz file, as `write_whole` does; equal arrays give equal bytes.
-
-    Not by np.savez: before NumPy 2.2 it takes allow_pickle for one more array, and pickles what it cannot write.
-
-    >>> import tempfile
-    >>> from certeq._files import write_npz
-    >>> path = Path(tempfile.mkdtemp(), "kept.npz")
-    >>> write_npz(path, {"a": np.arange(3.0)})
-    >>> np.load(path)["a"]
-    array([0., 1., 2.])
-    """
-
-    def write(file: BinaryIO) -> None:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                member = zipfile.ZipInfo(f"{name}.npy", _NO_DATE)
-                member.external_attr = 0o600 << 16
-                if array.nbytes < 1 << 20:
-                    small = io.BytesIO()
-                    np.lib.format.write_array(small, array, version=(1, 0), allow_pickle=False)
-                    archive.writestr(member, small.getvalue())
-                else:
-                    with archive.open(member, "w", force_zip64=True) as part:
-                        np.lib.format.write_array(part, array, version=(1, 0), allow_pickle=False)
-
-    write_whole(target, write)
 
 
 def check_writable(path: str | Path, *, force: bool = False) -> Path:

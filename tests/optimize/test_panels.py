@@ -141,6 +141,10 @@ def test_stochastic_runs_reach_the_minimum_and_resume(stored, tmp_path, batch, o
     ce.minimize(loss, risk, iterations=5, checkpoint=tmp_path / "run.npz", **options)
     resumed = ce.minimize(loss, risk, iterations=80, checkpoint=tmp_path / "run.npz", **options)
     assert np.array_equal(resumed.theta, straight.theta)
+    np.save(tmp_path / "B.npy", np.where(np.arange(N)[:, None] == 7, 1.0, A))
+    loss = ce.LinearLoss(np.load(tmp_path / "B.npy", mmap_mode="r"), offset=offset)
+    with pytest.raises(ValueError, match=r"different problem: samples: 1500x. in blocks #"):
+        ce.minimize(loss, risk, iterations=90, checkpoint=tmp_path / "run.npz", **options)
     known = ce.minimize(ce.LinearLoss(A, offset=offset), risk, domain=ce.Simplex())
     assert known.value - known.gap <= straight.value <= known.value + 0.05
     assert straight.value - straight.gap <= known.value + 1e-12

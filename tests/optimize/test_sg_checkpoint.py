@@ -1,13 +1,10 @@
 """Checkpoints: a resumed run has the bits of one that never stopped, and a kill never leaves half a file."""
 
 import errno
-import functools
 import io
-import itertools
 import json
 import os
 import pickle
-import random
 import subprocess
 import sys
 import textwrap
@@ -27,7 +24,8 @@ A = np.random.default_rng(0).normal(size=(200, 4))
 COUNTS = np.arange(1.0, 201.0)
 LOSS, SIMPLEX = LinearLoss(A), ce.Simplex()
 FEW = SquaredLoss(A, A @ [3.0, -2.0, 1.0, 0.0] + np.random.default_rng(1).standard_t(3, 200))  # few carry the risk
-UTILITIES = [ce.CVaR(0.1), ce.Entropic(1.0), ce.MeanVariance(0.5), ce.SmoothCVaR(0.1, tau=0.2), ce.EVaR(0.2)]
+SMOOTH = ce.SmoothCVaR(0.1, tau=0.2)
+UTILITIES = [ce.CVaR(0.1), ce.Entropic(1.0), ce.MeanVariance(0.5), SMOOTH, ce.EVaR(0.2)]
 
 
 def gaussian(rng, m):
@@ -79,12 +77,13 @@ KINDS = {
     "nonconvex": {"regime": "nonconvex"},
     "stream": {"samples": gaussian, "batch": None},
     "few carriers": {"loss": FEW, "domain": ce.Free(), "batch": 64},
+    "unsettled": {"loss": FEW, "domain": ce.Free(), "batch": 16},
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "utility"),
-    [(kind, UTILITIES[(2 * i + k) % 5]) for i, kind in enumerate(KINDS) for k in range(2)],
+    [*((kind, UTILITIES[(2 * i + k) % 5]) for i, kind in enumerate(KINDS) for k in range(2)), ("corrected", SMOOTH)],
     ids=repr,
 )
 def test_a_resumed_run_has_the_same_bits(tmp_path, kind, utility):
@@ -122,88 +121,88 @@ def test_the_kind_of_generator_is_part_of_the_problem(tmp_path):
     twister = lambda: np.random.Generator(np.random.MT19937(0))
     run(tmp_path / "run", rng=twister(), iterations=5)
     assert run(tmp_path / "run", rng=twister(), iterations=9).iterations == 9
-    with pytest.raises(ValueError, match="rng must be of the kind the checkpoint was made with, MT19937"):
+    with pytest.raises(ValueError, match="different problem: rng: MT19937 in the file, PCG64 now"):
         run(tmp_path / "run", rng=np.random.default_rng(0))
 
 
 # -- other problems ---------------------------------------------------------------------------------------------------
 
-
-def curved(scale=1.0):
-    return ce.utility(lambda x: np.expm1(scale * x) / scale, name="mine")
+LONG = np.random.default_rng(6).normal(size=(5, 1500))  # repr abbreviates bounds of this length
 
 
-class Sampler:
-    """A sampler with a parameter and a count of its calls."""
-
-    def __init__(self, shift):
-        self.shift, self.calls = shift, 0
-
-    def __call__(self, rng, m):
-        self.calls += 1
-        return rng.normal(size=(m, 4)) + self.shift
+def changed(values, at=100):
+    """Return an array that differs in the last digit of one entry."""
+    values = values.copy()
+    values[at] = np.nextafter(values[at], 2.0)
+    return values
 
 
-class Shrunk(ce.Box):
-    """Half as large as it says."""
-
-    def _project(self, x):
-        return 0.5 * super()._project(x)
-
-
-def table(steps):
-    return lambda k: steps[k - 1]
+def long(domain):
+    return {"loss": LinearLoss(LONG), "domain": domain, "theta0": np.full(1500, 1 / 1500), "iterations": 2}
 
 
 def product(upper):
     return {"domain": ce.Product((ce.Simplex(0.5), ce.Box([0.0, 0.0], [0.5, upper])), (2, 2))}
 
 
-def own(sign=1.0, factor=1.0, samples=A):
-    return {"loss": CallableLoss(lambda t, z: (sign * factor * (z @ t), sign * z)), "samples": samples}
+def mixture(alpha):
+    return ce.Mixture(np.full(10, 0.1), [ce.CVaR(alpha if k == 8 else 0.1) for k in range(9)] + [ce.EVaR(0.2)])
 
 
-def penalized(price, start=0.5):
-    """Return a loss that differs only far from the start."""
+class Scaled(LinearLoss):
+    """A loss with a parameter."""
 
-    def function(theta, z):
-        over = max(theta[0] - start, 0.0)
-        return z @ theta + price * over**2, z + 2.0 * price * over * np.eye(4)[0]
+    def __init__(self, A, scale):
+        super().__init__(A)
+        self.parameters = {"scale": scale}
+        self._calls = 0  # not part of the description
 
-    return {"loss": CallableLoss(function, samples=A + [-1.0, 0.0, 0.5, 0.5], convex=True), "iterations": 300}
+    def evaluate(self, theta, batch=None):
+        self._calls += 1
+        scale = self.parameters["scale"][0]
+        losses, product = super().evaluate(theta, batch)
+        return scale * losses, lambda q: scale * product(q)
 
 
+class Shrunk(ce.Box):
+    """Half as large as the bounds."""
+
+    def _project(self, x):
+        return 0.5 * super()._project(x)
+
+
+def other(rng, m):
+    return rng.normal(size=(m, 4))
+
+
+ONES = np.ones(1500)
 OTHERS = {
     "utility": ({}, {"utility": ce.CVaR(0.2)}),
     "digits of the utility": ({"utility": ce.Entropic(1.0)}, {"utility": ce.Entropic(1.0 + 1e-13)}, "utility"),
-    "own utility": ({"utility": curved()}, {"utility": curved(1.001)}, "utility"),
-    "scaled utility": ({"utility": curved().scaled(2.0)}, {"utility": curved(1.001).scaled(2.0)}, "utility"),
-    "kinked utility": (
-        {"utility": ce.utility(lambda x: np.maximum(2 * x, 0.5 * x))},
-        {"utility": ce.utility(lambda x: np.maximum(2 * x, 0.5001 * x))}, "utility",
-    ),
+    "one of many utilities": ({"utility": mixture(0.11)}, {"utility": mixture(0.12)}, "utility"),
     "domain": ({}, {"domain": ce.Box(0.0, 1.0)}),
     "own domain": ({"domain": ce.Box(0.0, 1.0)}, {"domain": Shrunk(0.0, 1.0)}, "domain"),
     "bound within": (product(0.5), product(0.6), "domain"),
-    "samples": ({}, {"loss": LinearLoss(A + 1e-9)}),
-    "offset": ({}, {"loss": LinearLoss(A, offset=1.0)}, "samples"),
+    "long upper bound": (long(ce.Box(-ONES, ONES)), long(ce.Box(-ONES, changed(ONES))), "domain"),
+    "long lower bound": (long(ce.Box(-ONES, ONES)), long(ce.Box(changed(-ONES), ONES)), "domain"),
+    "long row": (
+        long(ce.Polyhedron(-1.0, 1.0, A=np.ones((1, 1500)), b=[9.0])),
+        long(ce.Polyhedron(-1.0, 1.0, A=changed(np.ones((1, 1500)), (0, 700)), b=[9.0])), "domain",
+    ),
+    "loss": ({"loss": Scaled(A, ONES)}, {"loss": Scaled(A, changed(ONES))}),
+    "samples": ({}, {"loss": LinearLoss(changed(A, (7, 2)))}),
+    "offset": ({}, {"loss": LinearLoss(A, offset=1.0)}, "loss: [^;]*; samples"),
+    "sampler": ({"samples": gaussian}, {"samples": other}, "samples"),
     "weights": ({}, {"weights": COUNTS}),
+    "one weight": ({"weights": COUNTS}, {"weights": changed(COUNTS)}, "weights"),
     "theta0": ({}, {"theta0": np.array([0.4, 0.2, 0.2, 0.2])}),
     "seed": ({}, {"rng": 2}),
     "step": ({"step": 0.01}, {"step": 0.02}),
-    "last step of a table": ({"step": table([0.1] * 60)}, {"step": table([0.1] * 59 + [0.2])}, "step"),
-    # Between the iterations that are asked about, the trace shows the steps.
-    "a step within": ({"step": lambda k: 0.1}, {"step": lambda k: 0.1 + (k == 55)}, "step"),
+    "digits of the step": ({"step": inverse_sqrt(0.1)}, {"step": inverse_sqrt(0.1 + 1e-15)}, "step"),
+    "regime": ({"average": "mean"}, {"average": "mean", "regime": "nonconvex"}, "step"),
     "batch": ({"step": 0.01}, {"step": 0.01, "batch": 9}),
-    "own batch": ({"step": 0.1, "batch": lambda k: 8}, {"step": 0.1, "batch": lambda k: 8 + (k > 10)}, "batch"),
     "average": ({"step": 0.01}, {"step": 0.01, "average": "last"}),
     "replace": ({"step": 0.01}, {"step": 0.01, "replace": False}),
-    "sign of the loss": (own(), own(-1.0), "loss"),
-    "values of the loss": (own(), own(factor=2.0), "loss"),
-    "loss of a stream": (own(samples=None) | {"samples": gaussian}, own(-1.0) | {"samples": gaussian}, "loss"),
-    "sampler": ({"samples": lambda r, m: r.random((m, 4))}, {"samples": lambda r, m: -r.random((m, 4))}, "samples"),
-    "state of a sampler": ({"samples": Sampler(0.0)}, {"samples": Sampler(1e-6)}, "samples"),
-    "loss far from the start": (penalized(0.0), penalized(20.0), "loss"),
 }  # fmt: skip
 
 
@@ -213,57 +212,26 @@ def test_a_checkpoint_of_another_problem_names_what_differs(tmp_path, name):
     path = tmp_path / "run.npz"
     done = run(path, **first)
     assert run(path, **first).theta.tobytes() == done.theta.tobytes()
-    with pytest.raises(ValueError, match=rf"run.npz' belongs to a different problem: (.*; )?{(*part, name)[0]}: ") as e:
+    named = (*part, name)[0]
+    message = rf"run.npz' belongs to a different problem: {named}: [^;]* in the file, [^;]* now\. Use another file"
+    with pytest.raises(ValueError, match=message):
         run(path, **(first | change))
-    assert "in the file, " in str(e.value)
-    assert name != "theta0" or "domain" not in str(e.value)
     assert run(path, **(first | change), resume=False).iterations == first.get("iterations", 60)
 
 
-def test_a_function_by_another_name_is_accepted_and_tables_may_grow(tmp_path):
+def test_functions_are_compared_by_their_names(tmp_path):
+    def table(steps):
+        return lambda k: steps[k - 1]
+
     path = tmp_path / "run.npz"
-    first = {"samples": A, "loss": CallableLoss(lambda theta, xi: (xi @ theta, xi)), "step": 0.01}
-    run(path, **first)
-    linear = lambda theta, xi: (theta @ xi.T, xi)
-    rounded = lambda theta, xi: ((1 + 1e-13) * (xi @ theta), xi)  # last digits differ between machines
-    for k, loss in enumerate((linear, functools.partial(linear), rounded)):
-        more = first | {"loss": CallableLoss(loss), "step": lambda k: 0.01, "iterations": 65 + 5 * k}
-        assert run(path, **more).iterations == 65 + 5 * k
-    run(tmp_path / "table", step=table([0.5] * 60))
-    assert run(tmp_path / "table", step=table([0.5] * 80), iterations=80).iterations == 80
-    with pytest.raises(ValueError, match=r"step: .*<lambda>.* now: iteration 1 is 0.5 in the file, 0.25 now"):
-        run(tmp_path / "table", step=table([0.25] * 80))
+    loss = CallableLoss(lambda theta, xi: (xi @ theta, xi), samples=A)
+    run(path, loss=loss, step=table([0.5] * 60))
+    assert run(path, loss=loss, step=table([0.5] * 60 + [0.25] * 20), iterations=80).iterations == 80
+    with pytest.raises(ValueError, match=r"problem: step: <function .*table.*<lambda>> in the file, <function .*gaus"):
+        run(path, loss=loss, step=gaussian)
 
 
-OWN = np.random.default_rng(5)
-
-
-def with_own_generator(rng, m):
-    return OWN.normal(size=(m, 4))
-
-
-def test_a_checkpoint_leaves_generators_and_counters_alone(tmp_path):
-    """A run with a checkpoint has the bits of one without, whatever generators and counters its functions use."""
-    counted, noise, kept = Sampler(0.5), np.random.default_rng(2), []
-
-    def noisy(theta, xi):
-        kept.append(len(xi))
-        return xi @ theta + noise.normal(size=len(xi)) * np.random.random() + random.random(), xi  # noqa: NPY002
-
-    def traced(path, samples):
-        counted.calls = 0
-        kept.clear()
-        np.random.seed(3)  # noqa: NPY002
-        random.seed(3)
-        OWN.bit_generator.state = noise.bit_generator.state = np.random.default_rng(7).bit_generator.state
-        found = run(path, samples=samples, loss=CallableLoss(noisy), step=0.01)
-        return found.theta.tobytes(), counted.calls, list(kept), np.random.random(), random.random()  # noqa: NPY002
-
-    for i, samples in enumerate((A, counted, with_own_generator)):
-        assert traced(tmp_path / f"{i}.npz", samples) == traced(None, samples)
-
-
-# -- damaged and hostile files -----------------------------------------------------------------------------------------
+# -- damaged files -----------------------------------------------------------------------------------------------------
 
 SAMPLED = {"utility": ce.SmoothCVaR(0.1), "batch": "full", "step": 1e-3, "iterations": 20}
 
@@ -275,17 +243,14 @@ def good(tmp_path_factory):
 
 
 def resumes(path, content):
-    """Return what a file leads to, None if it is refused; every refusal names the file."""
+    """Return theta, or None if the file is refused by a message with the path."""
     path.write_bytes(content)
     refused = ""
     try:
-        found = run(path, **SAMPLED)
+        return run(path, **SAMPLED).theta.tobytes()
     except ValueError as error:
         refused = str(error)
-    if not refused:
-        return found.theta.tobytes()
-    assert refused.startswith(f"checkpoint {os.fspath(path)!r} ")
-    assert "is not a whole checkpoint file" in refused or "has format" in refused or "different problem" in refused
+    assert refused.startswith(f"checkpoint {os.fspath(path)!r} is damaged or not a checkpoint: ")
     return None
 
 
@@ -308,18 +273,11 @@ def npy(array, **options):
     return file.getvalue()
 
 
-def with_header(content, change):
-    parts = members(content)
-    header = json.loads(np.load(io.BytesIO(parts["header.npy"])).tobytes())
-    change(header)
-    return packed(parts | {"header.npy": npy(np.frombuffer(json.dumps(header).encode(), np.uint8))})
-
-
-def test_no_truncation_and_no_flipped_bit_is_believed(tmp_path, good):
+def test_truncated_and_damaged_files_are_refused(tmp_path, good):
     (theta, content), path = good, tmp_path / "run.npz"
     assert resumes(path, content) == theta
     rng = np.random.default_rng(0)
-    for cut in {*range(0, 64, 3), *rng.integers(0, len(content), 40).tolist()}:
+    for cut in {0, 1, 30, *rng.integers(0, len(content), 40).tolist()}:
         assert resumes(path, content[:cut]) is None
     for length in (0, 1, 10, 300):
         for _ in range(60 if length == 0 else 15):
@@ -330,92 +288,57 @@ def test_no_truncation_and_no_flipped_bit_is_believed(tmp_path, good):
             else:
                 damaged[at] ^= 1 << int(rng.integers(8))
             assert resumes(path, bytes(damaged)) in (None, theta)  # dates and the like carry nothing
-    for other in (b"not a zip", pickle.dumps({"a": 1}), packed({"theta.npy": npy(np.zeros(3))})):
-        assert resumes(path, other) is None
+    for foreign in (b"not a zip", pickle.dumps({"a": 1}), packed({"theta.npy": npy(np.zeros(3))})):
+        assert resumes(path, foreign) is None
+
+
+def test_a_trace_that_declares_fewer_rows_is_refused(tmp_path):
+    path = tmp_path / "run.npz"
+    run(path, iterations=400, log_every=1)
+    path.write_bytes(path.read_bytes().replace(b"(400, 6)", b"(100, 6)"))
+    with pytest.raises(ValueError, match="is damaged"):
+        run(path, iterations=410)
+
+
+def test_nothing_is_pickled(tmp_path, good):
+    content, path = good[1], tmp_path / "run.npz"
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
+    for name in ("header.npy", "run.theta.npy"):
+        pickled = packed(members(content) | {name: npy(np.array([{}] * 4), allow_pickle=True)})
+        assert resumes(path, pickled) is None
 
 
-def test_members_swapped_missing_added_and_of_other_types(tmp_path, good):
-    content, path = good[1], tmp_path / "run.npz"
-    parts = members(content)
-    for a, b in itertools.combinations(parts, 2):
-        assert resumes(path, packed(parts | {a: parts[b], b: parts[a]})) is None
+def test_missing_arrays_and_unexpected_sizes_are_refused(tmp_path, good):
+    parts, path, large = members(good[1]), tmp_path / "run.npz", npy(np.zeros(2 << 20))
     for name in parts:
         assert resumes(path, packed({key: part for key, part in parts.items() if key != name})) is None
-    run(tmp_path / "other.npz", **(SAMPLED | {"rng": 2, "iterations": 19}))
-    other = members((tmp_path / "other.npz").read_bytes())
-    for name in set(parts) - {"answers.npy", "reached.npy"}:  # those are the same
-        assert resumes(path, packed(parts | {name: other[name]})) is None
-    for more in ({"more.npy": npy(np.zeros(3))}, {"more": b"text"}):
-        assert resumes(path, packed(parts | more)) is None
-    for array in (np.zeros(4, np.float32), np.zeros(4, "c16"), np.zeros(4, "U5"), np.full(4, np.nan), np.zeros((4, 1))):
-        assert resumes(path, packed(parts | {"theta.npy": npy(array)})) is None
-    assert resumes(path, packed(parts | {"theta.npy": npy(np.array([{}] * 4), allow_pickle=True)})) is None
-    lying = npy(np.zeros(4)).replace(b"(4,)", b"(9,)").replace(b"(9,), }   ", b"(9**9,), }")
-    for bytes_of in (lying, lying.replace(b"(9", b"(-"), b"", npy(np.zeros(4))[:-1], npy(np.zeros(4)) + b"x"):
-        assert resumes(path, packed(parts | {"theta.npy": bytes_of})) is None
+        assert resumes(path, packed(parts | {name: large}, zipfile.ZIP_DEFLATED)) is None  # 16 MB in a small file
+    for array in (np.zeros(4, np.float32), np.zeros(5), np.zeros((4, 1))):
+        assert resumes(path, packed(parts | {"run.theta.npy": npy(array)})) is None
+    declared = npy(np.zeros(4)).replace(b"(4,), }            ", b"(4000000000000,), }")
+    assert b"4000000000000" in declared
+    for name in ("run.theta.npy", "log.rows.npy"):
+        assert resumes(path, packed(parts | {name: declared})) is None
 
 
-@pytest.mark.parametrize("value", [-5, 0, float("nan"), 10**18, 2.5, True, None, "7", [], {}, 10**400])
-def test_hostile_values_are_refused(tmp_path, good, value):
-    content, path = good[1], tmp_path / "run.npz"
-    length = not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= 1e300
-    seed = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-    possible = {"seconds": length, "weight": length, "seed": seed}
-    for name in ("iteration", "seconds", "status", "seed", "weight", "source", "answers"):
-        if not possible.get(name):
-            damaged = with_header(content, lambda header, name=name: header["values"].update({name: value}))
-            assert resumes(path, damaged) is None, name
-    for name in ("version", "problem", "values", "arrays"):
-        damaged = with_header(content, lambda header, name=name: header.update({name: value}))
-        assert resumes(path, damaged) is None, name
+def test_positions_outside_the_buffer_of_a_generator_are_refused(tmp_path):
+    """NumPy would read memory there."""
+    path, twister = tmp_path / "run.npz", lambda: np.random.Generator(np.random.MT19937(0))
+    run(path, rng=twister())
+    parts = members(path.read_bytes())
+    header = json.loads(np.load(io.BytesIO(parts["header.npy"])).tobytes())
+    for position in (-1, 625, 10**6):
+        header["values"]["rng"]["state"]["pos"] = position
+        path.write_bytes(packed(parts | {"header.npy": npy(np.frombuffer(json.dumps(header).encode(), np.uint8))}))
+        with pytest.raises(ValueError, match=f"pos is {position}"):
+            run(path, rng=twister(), iterations=90)
 
 
-def test_hostile_headers_and_generators(tmp_path, good):
-    content, path = good[1], tmp_path / "run.npz"
-    parts = members(content)
-    for text in (b"", b"[]", b"3", b"{", b"[" * 100_000, b"\xff\xfe", b'{"version": 2}', b'{"version": 1}', b"null"):
-        assert resumes(path, packed(parts | {"header.npy": npy(np.frombuffer(text, np.uint8))})) is None
-    for state in (
-        None,
-        3,
-        {},
-        {"bit_generator": 3},
-        {"bit_generator": "PCG64"},
-        {"bit_generator": "PCG64", "state": 1},
-    ):
-        damaged = with_header(content, lambda header, state=state: header["values"]["source"].update(rng=state))
-        assert resumes(path, damaged) is None
-    twister = lambda seed: np.random.Generator(np.random.MT19937(seed))
-    run(path, **(SAMPLED | {"rng": twister(0), "resume": False}))
-    written = path.read_bytes()
-    for position in (-1, 625, 10**6, 1.5, True):
-
-        def move(header, position=position):
-            header["values"]["source"]["rng"]["state"]["pos"] = position
-
-        path.write_bytes(with_header(written, move))
-        fresh = twister(3)
-        with pytest.raises(ValueError, match="the state of its generator is damaged"):
-            run(path, **(SAMPLED | {"rng": fresh, "iterations": 30}))
-        assert fresh.random() == twister(3).random()  # as it was
-
-
-def test_a_small_file_cannot_fill_the_memory(tmp_path, good):
-    parts, path, bomb = members(good[1]), tmp_path / "run.npz", npy(np.zeros(2 << 20))
-    for name in parts:
-        for how in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):  # nor is a large one read that no run has written
-            assert resumes(path, packed(parts | {name: bomb}, how)) is None
-    promise = npy(np.zeros(4)).replace(b"(4,), }            ", b"(4000000000000,), }")
-    assert b"4000000000000" in promise
-    assert resumes(path, packed(parts | {"theta.npy": promise})) is None
-
-
-def test_a_file_of_the_old_format_is_refused(tmp_path):
-    header = {"version": 1, "problem": {"loss": "LinearLoss()"}, "values": {"iteration": 3}}
+def test_a_file_of_another_format_is_refused(tmp_path):
+    header = {"version": 5, "problem": {"loss": ["LinearLoss()", ""]}, "values": {"iteration": 3}}
     np.savez(tmp_path / "run.npz", header=np.frombuffer(json.dumps(header).encode(), np.uint8), theta=np.zeros(4))
-    with pytest.raises(ValueError, match=r"run.npz' has format 1; this version of certeq reads format \d+. Delete it"):
+    with pytest.raises(ValueError, match=r"run.npz' has format 5; this version of certeq reads format \d+\. Use anot"):
         run(tmp_path / "run.npz")
 
 
@@ -424,17 +347,21 @@ def test_a_file_of_the_old_format_is_refused(tmp_path):
 # One child imports everything once; its own children are killed at random moments and the file is read each time.
 SCRIPT = textwrap.dedent(
     """
-    import os, random, signal, sys, time
+    import mmap, os, random, signal, sys, time
     import numpy as np, certeq as ce
 
-    path, kills = sys.argv[1], int(sys.argv[2])
+    path, every, kills = sys.argv[1], 5, 12
     loss = ce.LinearLoss(np.random.default_rng(0).normal(size=(400, 4)))
+    last = mmap.mmap(-1, 8)  # last iteration of the child, in memory shared with this process
 
-    def run(iterations, checkpoint):
+    def note(at):
+        last[:] = at.iteration.to_bytes(8, "little")
+
+    def run(iterations, checkpoint, callback=None):
         return ce.minimize(
             loss, ce.Entropic(1.0), domain=ce.Simplex(), method="sg", batch=50, step=1e-3, average="last", rng=7,
-            iterations=iterations, log_every=10**6, checkpoint=checkpoint,
-            checkpoint_every=None if checkpoint is None else 1,
+            iterations=iterations, log_every=1 if callback else 10**6, callback=callback, checkpoint=checkpoint,
+            checkpoint_every=None if checkpoint is None else every,
         )
 
     def reached():
@@ -445,17 +372,18 @@ SCRIPT = textwrap.dedent(
     for _ in range(kills):
         child = os.fork()
         if child == 0:
-            run(10**7, path)
+            run(10**7, path, note)
             os._exit(0)
         deadline = time.monotonic() + 60
-        while reached() == before:
+        while reached() <= before + every:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         time.sleep(random.uniform(0.0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         now = reached()
-        assert now > before, (now, before)
+        lost = int.from_bytes(last[:], "little") - now
+        assert now > before and 0 <= lost <= every, (before, now, lost)
         before = now
     assert run(before + 20, path).theta.tobytes() == run(before + 20, None).theta.tobytes()
     print("whole", before)
@@ -464,11 +392,10 @@ SCRIPT = textwrap.dedent(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
+def test_a_killed_run_loses_at_most_one_interval(tmp_path):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    (tmp_path / "file").mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, os.fspath(tmp_path / "file" / "run.npz"), "25"],
+        [sys.executable, "-c", SCRIPT, os.fspath(tmp_path / "run.npz")],
         env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

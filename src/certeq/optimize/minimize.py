@@ -148,8 +148,8 @@ def minimize(
     progress : bool
         Whether to show a progress bar; by default on a terminal only.
     checkpoint, checkpoint_every, resume : path, int, bool
-        File to keep the state in, iterations between two writes, and whether to continue from a file that exists, bit
-        for bit as if the run had never stopped. A checkpoint of a different problem is refused.
+        File for the state of the run, iterations between two checkpoints, and whether to continue from an existing
+        file, bit for bit as if the run had never stopped. A checkpoint of a different problem raises ValueError.
 
     References
     ----------

@@ -19,7 +19,6 @@ from certeq.optimize.domains._polyhedron import bounds_alone
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats, count_samples, take_samples
 from certeq.optimize.sg._adaptive import AdaptiveSteps
-from certeq.optimize.sg._checkpoint import Damaged
 
 Lengths = Any  # a float, or an array with one for each direction
 POWER = 2  # of k in the weights
@@ -41,9 +40,10 @@ class AcceleratedSteps(AdaptiveSteps):
     diameter, else one for each column of ``axes``, or for each coordinate where that is None.
     """
 
+    STATE = ("start", "base", "last", "distance", "total", "kept", "count", "mass")
+
     def __init__(self, theta: Floats, widths: Floats, axes: Floats | None = None) -> None:
         super().__init__(theta, POWER)
-        # By rows, as a checkpoint has them: products with another layout would differ in their last bits.
         self.one, self.axes = widths.size == 1, None if axes is None else np.ascontiguousarray(axes)
         first = _FIRST * np.where(np.isfinite(widths), widths, 1.0 + float(np.linalg.norm(theta)))
         self.widths, self.kept = self._lengths(widths), self._lengths(first)
@@ -102,22 +102,6 @@ class AcceleratedSteps(AdaptiveSteps):
             return np.asarray(factors * v)
         return np.asarray(self.axes @ (factors * (v @ self.axes)))
 
-    # -- checkpoints --------------------------------------------------------------------------------------------------
-
-    def _numbers(self) -> list[float]:
-        lengths = (np.atleast_1d(found) for found in (self.distance, self.total, self.kept))
-        return [self.mass, float(self.count), *np.concatenate([*lengths])]
-
-    def _vectors(self) -> list[Floats]:
-        return [self.start, self.base, self.last, *([] if self.axes is None else self.axes)]
-
-    def _put_back(self, numbers: Floats, vectors: Floats) -> None:
-        self.mass, self.count = float(numbers[0]), int(numbers[1])
-        self.distance, self.total, self.kept = map(self._lengths, numbers[2:].reshape(3, -1))
-        self.start, self.base, self.last = vectors[:3]
-        if self.axes is not None:
-            self.axes = vectors[3:].copy()
-
 
 def accelerated_steps(theta: Floats, domain: Domain, loss: Loss, samples: object) -> AcceleratedSteps:
     """Return the steps for a feasible set: one length on a bounded one, and where rows tie coordinates together."""
@@ -149,6 +133,8 @@ class Correction:
     back to it from a point that has lost more than half of what was gained on the start; after the j-th time not
     before 2^j passes, as noise alone may lead upwards for a while.
     """
+
+    STATE = ("drawn", "returns", "patience", "value", "first", "recent", "point", "gradient", "best", "slope")
 
     def __init__(self, size: int, d: int) -> None:
         self.size = size
@@ -192,20 +178,3 @@ class Correction:
         median = float(np.median(self.recent))
         scale = max(abs(value), self.first - value)
         return median if median - value > _SETTLED * scale else None
-
-    def state(self) -> dict[str, Floats]:
-        """Return what the next iteration depends on."""
-        numbers = np.array([self.drawn, self.returns, self.patience, self.value, self.first, *self.recent])
-        return {"passes": numbers, "points": np.array([self.point, self.gradient, self.best, self.slope])}
-
-    def restore(self, state: dict[str, Floats]) -> None:
-        """Put back what `state` returned, as it was found in a checkpoint."""
-        passes, points = state.get("passes"), state.get("points")
-        if passes is None or points is None or passes.shape != (5 + _RECENT,) or points.shape != (4, self.point.size):
-            raise Damaged("the state of its correction is incomplete")
-        counts = bool((np.abs(passes[:3]) <= 2.0**53).all())
-        if not (np.isfinite(points).all() and counts and not np.isnan(passes).any()):
-            raise Damaged("the state of its correction is not finite")
-        self.drawn, self.returns, self.patience = (int(number) for number in passes[:3])
-        self.value, self.first, self.recent = float(passes[3]), float(passes[4]), passes[5:]
-        self.point, self.gradient, self.best, self.slope = points

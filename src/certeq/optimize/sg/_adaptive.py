@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from certeq.optimize.domains._base import Stepper
 from certeq.optimize.losses._base import Floats
-from certeq.optimize.sg._checkpoint import Damaged
 
 POWER = 1.5  # of k in the weights where OCE is convex: 25/24 of the least variance of a mean, soon without the start
 _MEAN_POWER = 2  # of k in the weights of means where it is not
 
 
 class AdaptiveSteps(ABC):
-    """What both kinds have in common: the start, the power of k in the weights, and a state."""
+    """Base class of adaptive steps: the start, the power of k in the weights, and the last step and weight."""
+
+    STATE: ClassVar[tuple[str, ...]]  # attributes that change during a run, for checkpoints
 
     def __init__(self, theta: Floats, power: float) -> None:
         self.start, self.power = theta, power
@@ -38,34 +40,11 @@ class AdaptiveSteps(ABC):
     def move(self, k: int, theta: Floats, gradient: Floats, project: Stepper) -> Floats:
         """Return where the next gradient is to be taken, after the one at theta."""
 
-    # -- checkpoints --------------------------------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Floats]:
-        """Return what the next iteration depends on."""
-        return {"numbers": np.array(self._numbers()), "vectors": np.array(self._vectors()).reshape(-1, self.start.size)}
-
-    def restore(self, state: dict[str, Floats]) -> None:
-        """Put back what `state` returned, as it was found in a checkpoint."""
-        numbers, vectors = state.get("numbers"), state.get("vectors")
-        here = self.state()
-        if numbers is None or vectors is None or any(state[name].shape != here[name].shape for name in here):
-            raise Damaged("the state of its steps is incomplete")
-        if not (np.isfinite(numbers).all() and (numbers >= 0.0).all() and np.isfinite(vectors).all()):
-            raise Damaged("the state of its steps is not finite")
-        self._put_back(numbers, vectors)
-
-    @abstractmethod
-    def _numbers(self) -> list[float]: ...
-
-    def _vectors(self) -> list[Floats]:
-        return []
-
-    @abstractmethod
-    def _put_back(self, numbers: Floats, vectors: Floats) -> None: ...
-
 
 class DistanceSteps(AdaptiveSteps):
     """theta_k = project(theta_{k-1} - alpha_k g_k), alpha_k known before g_k is unless that would be a long step."""
+
+    STATE = ("distance", "total")
 
     def __init__(self, theta: Floats, diameter: float, power: float) -> None:
         super().__init__(theta, power)
@@ -88,9 +67,3 @@ class DistanceSteps(AdaptiveSteps):
             self.total += weight * weight * square
         self.distance = min(max(self.distance, float(np.linalg.norm(after - self.start))), self.diameter)
         return after
-
-    def _numbers(self) -> list[float]:
-        return [self.distance, self.total]
-
-    def _put_back(self, numbers: Floats, vectors: Floats) -> None:
-        self.distance, self.total = numbers.tolist()

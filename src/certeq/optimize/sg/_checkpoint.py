@@ -1,277 +1,218 @@
-"""Checkpoints that are whole or not there, and are not believed before they have been looked at.
+"""Checkpoints of OCE-SG: what a run needs to continue, and a description of the problem the run belongs to.
 
-The format is .npz, uncompressed, with a JSON header and arrays of float64; nothing in it is pickled, so that reading
-one cannot run code, and nothing in it can be larger than the file. A file that is not a checkpoint, is damaged, or
-holds what no run can have written is refused by a ValueError that names it.
+A checkpoint is an .npz file: a JSON header and arrays of float64, none of them pickled, so that reading a file cannot
+run code. Every part of the problem is stored as a text that is exact to the last bit; long arrays appear in the text
+as a digest. Functions are described by their names alone.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import json
 import math
 import os
-import stat
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certeq._files import check_folder, write_npz
+from certeq._files import write_whole
+from certeq._table import Block, Table
+from certeq.optimize.domains import Domain
+from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats
+from certeq.optimize.sg._schedules import ScheduleChoice
+from certeq.optimize.sg._sources import ArraySource, SamplerSource, Source
+from certeq.utilities import Risk
 
-VERSION = 5
-HEADER = "header"
-ANSWERS = "answers"
-_LONGEST_HEADER = 1 << 24  # bytes
-_PREFIX = 1 << 14  # bytes that may precede the numbers of an array
-Shape = tuple[int | None, ...]
-Shapes = Mapping[str, Shape]
-STATUSES = ("iteration limit", "time limit", "converged", "stopped by callback")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a run: plain values and arrays, and the problem it belongs to: texts shown and compared."""
-
-    problem: dict[str, tuple[str, str]]
-    values: dict[str, Any]
-    arrays: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-
-
-Accept = Callable[[Checkpoint], Shapes]
+VERSION = 6
+_SHOWN = 8  # entries up to which an array or a sequence is written out in a description
 
 
 def resolve(path: str | os.PathLike[str]) -> str:
-    """Return where the file is or will be: a symbolic link is followed, so that it stays and its target is replaced."""
+    """Return the path of the file, symbolic links followed, so that a link stays and its target is replaced."""
     if isinstance(path, bytes) or not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"checkpoint must be a path; found {path!r}.")
     return os.path.realpath(os.fspath(path))
 
 
 def exists(path: str) -> bool:
-    """Say whether there is a file to read; what is there and is no file (a folder, a pipe, a device) is refused."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return False
-    if not stat.S_ISREG(mode):
-        raise _refused(path, "is not a file")
-    return True
+    """Return whether the file exists; raise ValueError for a directory, a pipe or a device."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"checkpoint must be the path of a file; {path!r} is not a file.")
+    return os.path.isfile(path)
 
 
-def check_writable(path: str) -> None:
-    """Raise, before any work is done, the OSError that `save` would."""
-    exists(path)
-    check_folder(path)
+# -- the problem ------------------------------------------------------------------------------------------------------
 
 
-class Refused(ValueError):
-    """A checkpoint that is damaged or belongs to another problem."""
-
-
-class Damaged(Exception):
-    """Why a file is not one that a run has written; `naming` says which file."""
-
-
-@contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Turn what was found damaged into the refusal that names the file."""
-    try:
-        yield
-    except Damaged as error:
-        raise _refused(path, f"is not a whole checkpoint file: {error}") from error.__cause__
-
-
-def _refused(path: str, why: str) -> Refused:
-    return Refused(f"checkpoint {path!r} {why}. Delete it, use another file, or pass resume=False to start over.")
-
-
-def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write a checkpoint so that no moment of a crash can leave half of one."""
-    arrays = {name: _plain(name, array) for name, array in checkpoint.arrays.items()}
-    header = {
-        "version": VERSION,
-        "problem": checkpoint.problem,
-        "values": checkpoint.values,
-        "arrays": {name: _hash(array) for name, array in arrays.items()},
+def describe_problem(
+    loss: Loss,
+    utility: Risk,
+    domain: Domain,
+    source: Source,
+    theta0: Floats | None,
+    weights: Floats | None,
+    choice: ScheduleChoice,
+    seed: int | None,
+) -> dict[str, str]:
+    """Return a text for every part of the problem that must be equal for a run to continue."""
+    adaptive = f"adaptive, power {choice.power:g}, {'with' if choice.accelerated else 'without'} correction"
+    parts = {
+        "loss": describe(loss),
+        "utility": describe(utility),
+        "domain": describe(domain),
+        "weights": "equal" if weights is None else describe(weights),
+        "theta0": "default" if theta0 is None else describe(theta0),
+        "step": adaptive if choice.step is None else repr(choice.step),
+        "batch": repr(choice.batch),
+        "average": choice.average,
+        "rng": type(source.rng.bit_generator).__name__,
     }
-    content: dict[str, NDArray[Any]] = {HEADER: np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
-    write_npz(path, content)
+    if isinstance(source, ArraySource):
+        parts |= {"samples": describe(source.samples), "replace": str(source.replace)}
+    else:
+        parts["samples"] = describe(source.sampler) if isinstance(source, SamplerSource) else "iterator"
+    return parts if seed is None else parts | {"seed": str(seed)}
 
 
-def load(path: str | os.PathLike[str], accept: Accept | None = None) -> Checkpoint:
-    """Read a checkpoint; a file that is not one is refused.
+def describe(value: Any) -> str:
+    """Return a text that is exact to the last bit; functions are described by their names.
 
-    ``accept`` is shown problem, values and answers, and raises `Refused` or returns the shapes of the other arrays
-    (None stands for any length): one of another name or shape is refused before it is read.
+    Attributes with a leading underscore are not part of the description.
     """
-    name = os.fspath(path)
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe must not be waited for
-    handle = os.open(name, flags)
-    with os.fdopen(handle, "rb") as file, naming(name):
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _refused(name, "is not a file")
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        return repr(float(value))
+    if isinstance(value, Table):
+        return f"{_sizes(value.shape)} in blocks #{value.reduce(_Digest(), every=True).hex()}"
+    if isinstance(value, (tuple, list)):
+        written = f"({', '.join(map(describe, value))})"
+        return written if len(value) <= _SHOWN else f"{len(value)} entries #{_digest(written.encode()).hex()}"
+    if hasattr(value, "__array__"):
+        return _describe_array(np.asarray(value))
+    if isinstance(value, Risk):
+        items = value.get_params(deep=False)
+    elif callable(value):
+        return f"<function {getattr(value, '__qualname__', type(value).__qualname__)}>"
+    elif isinstance(value, dict):
+        items = value
+    elif hasattr(value, "__dict__"):
+        items = {name: item for name, item in vars(value).items() if not name.startswith("_")}
+        if isinstance(value, Loss):
+            items.pop("samples", None)  # described as a separate part of the problem
+    else:
+        return repr(value)
+    return f"{type(value).__qualname__}({', '.join(f'{name}={describe(item)}' for name, item in items.items())})"
+
+
+def _describe_array(array: NDArray[Any]) -> str:
+    if array.dtype.hasobject:
+        raise TypeError(f"a checkpoint needs arrays of numbers; found an array with dtype {array.dtype}.")
+    if array.size <= _SHOWN:
+        return str(array.tolist())
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return f"{_sizes(array.shape)} {array.dtype} #{_digest(content.data).hex()}"
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _digest(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=8).digest()
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """Digest of a table, which depends on the table's division into blocks as well."""
+
+    wide: ClassVar[bool] = False
+
+    def __call__(self, block: Block) -> bytes:
+        return _digest(block.rows.tobytes())
+
+    def join(self, parts: Sequence[bytes]) -> bytes:
+        return _digest(b"".join(parts))
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def save(path: str, problem: Mapping[str, str], values: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
+    """Replace the file by a checkpoint with the attributes that ``STATE`` of every part names, and JSON values."""
+    header = {"version": VERSION, "problem": problem, "values": values}
+    written = json.dumps(header, default=lambda array: array.tolist()).encode()
+    arrays: dict[str, Any] = {"header": np.frombuffer(written, dtype=np.uint8)}
+    for key, _, _, value in _attributes(parts):
+        arrays[key] = np.asarray(value, dtype=np.float64, order="C")
+    write_whole(path, lambda file: np.savez(file, **arrays))
+
+
+def load(path: str, problem: Mapping[str, str], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Restore the attributes of the parts from a checkpoint of the same problem, and return its values.
+
+    A checkpoint of another problem, of another format, or with arrays of unexpected sizes raises ValueError.
+    """
+    arrays: dict[str, Floats] = {}
+    with open(path, "rb") as file:
         try:
-            return _read(file, accept)
-        except (Refused, Damaged):
-            raise
-        except _OtherFormat as error:
-            raise _refused(name, str(error)) from None
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # a position before the beginning, in a damaged directory
-                raise OSError(error.errno, error.strerror, name) from error
-            raise Damaged(str(error)) from error
-        except Exception as error:  # whatever the parsers make of damaged bytes
-            raise Damaged(str(error) or type(error).__name__) from error
+            size = os.fstat(file.fileno()).st_size
+            with zipfile.ZipFile(file) as archive:
+                header = json.loads(_read(archive, "header", "|u1", None, size).tobytes())
+                why = _difference(header, problem)
+                for key, _, _, value in () if why else _attributes(parts):
+                    # Arrays that are empty at the start of a run grow, so any length is allowed.
+                    shape = np.shape(value) if np.size(value) else None
+                    arrays[key] = _read(archive, key, "<f8", shape, size).astype(np.float64)
+        except Exception as error:  # zipfile, json and NumPy raise many types
+            why = f"is damaged or not a checkpoint: {error or type(error).__name__}"
+    if why:
+        raise ValueError(f"checkpoint {path!r} {why}. Use another file, or pass resume=False to overwrite it.")
+    for key, part, name, value in _attributes(parts):
+        setattr(part, name, arrays[key] if isinstance(value, np.ndarray) else type(value)(arrays[key].tolist()))
+    values: dict[str, Any] = header["values"]
+    return values
 
 
-class _OtherFormat(Exception):
-    """A checkpoint of another version of certeq."""
+def _attributes(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, Any]]:
+    """Yield (key in the file, part, attribute, value) for every attribute that changes during a run."""
+    for label, part in parts.items():
+        for name in part.STATE:
+            yield f"{label}.{name}", part, name, getattr(part, name)
 
 
-def is_count(found: Any) -> TypeGuard[int]:
-    """Say whether something read is a whole number of at least 1 that a float can hold."""
-    return isinstance(found, int) and not isinstance(found, bool) and 1 <= found <= 1 << 53
+def _difference(header: Mapping[str, Any], problem: Mapping[str, str]) -> str:
+    """Return why a checkpoint does not belong to the problem, or an empty text."""
+    if header["version"] != VERSION:
+        return f"has format {header['version']!r:.40}; this version of certeq reads format {VERSION}"
+    saved = {name: header["problem"].get(name, "missing") for name in problem}
+    apart = [f"{name}: {saved[name]} in the file, {now} now" for name, now in problem.items() if saved[name] != now]
+    return f"belongs to a different problem: {'; '.join(apart)}" if apart else ""
 
 
-def _read(file: BinaryIO, accept: Accept | None) -> Checkpoint:
-    size = os.fstat(file.fileno()).st_size
-    with zipfile.ZipFile(file) as archive:
-        members = {}
-        for member in archive.infolist():
-            name = member.filename.removesuffix(".npy")
-            if member.filename == name or name in members:
-                raise Damaged(f"{member.filename!r} does not belong in it")
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
-                # What is not compressed cannot grow: a small file cannot fill the memory.
-                raise Damaged(f"{name!r} is compressed, which no checkpoint is")
-            members[name] = member
-        if HEADER not in members:
-            raise Damaged("it has no header")
-        header = _header(_array(archive, members.pop(HEADER), HEADER, "|u1", (None,), _LONGEST_HEADER))
-        problem, values, hashes = header["problem"], header["values"], header["arrays"]
-        if set(members) != set(hashes):
-            raise Damaged("arrays are missing, or are not of this file")
-        head = Checkpoint({name: (shown, key) for name, (shown, key) in problem.items()}, values)
-        if ANSWERS in members:
-            head.arrays[ANSWERS] = _array(archive, members[ANSWERS], ANSWERS, "<f8", (None,), _LONGEST_HEADER)
-        shapes = None if accept is None else accept(head)
-        for name, member in members.items():
-            if shapes is not None and name not in shapes:
-                raise Damaged(f"array {name!r} does not belong in it")
-            shape = None if shapes is None else shapes[name]
-            head.arrays[name] = _array(archive, member, name, "<f8", shape, size)
-            if _hash(head.arrays[name]) != hashes[name]:
-                raise Damaged(f"array {name!r} is of another file")
-    return head
+def _read(archive: zipfile.ZipFile, name: str, dtype: str, shape: tuple[int, ...] | None, most: int) -> NDArray[Any]:
+    """Read one array of at most ``most`` bytes, after checking the type and size that the array declares."""
+    with archive.open(f"{name}.npy") as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError(f"{name!r} is not an array of format 1.0")
+        found, by_columns, kind = np.lib.format.read_array_header_1_0(member)
+        size = kind.itemsize * math.prod(found)
+        if kind != np.dtype(dtype) or by_columns or (shape is not None and found != shape) or not 0 <= size <= most:
+            raise ValueError(f"array {name!r} has dtype {kind} and shape {found}")
+        content = member.read(size + 1)  # one byte more than expected, so that the checksum is compared
+    if len(content) != size:
+        raise ValueError(f"array {name!r} has {len(content)} bytes instead of {size}")
+    return np.frombuffer(content, kind).reshape(found)
 
 
-def _header(array: NDArray[Any]) -> dict[str, Any]:
-    read = json.loads(array.tobytes().decode())
-    header: dict[str, Any] = read if isinstance(read, dict) else {}
-    found = header.get("version")
-    if found != VERSION:
-        raise _OtherFormat(f"has format {found!r:.40}; this version of certeq reads format {VERSION}")
-    for part, kind in (("problem", list), ("values", object), ("arrays", str)):
-        inside = header.get(part)
-        if not isinstance(inside, dict) or not all(isinstance(item, kind) for item in inside.values()):
-            raise Damaged(f"its header has no {part}")
-    if not all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in header["problem"].values()):
-        raise Damaged("its header has no problem")
-    return header
-
-
-def _array(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, kind: str, shape: Shape | None, most: int
-) -> NDArray[Any]:
-    """Read one array, after a look at how large it says it is."""
-    if shape is not None and None not in shape:
-        most = 8 * math.prod(shape)  # type: ignore[arg-type]
-    if member.file_size > most + _PREFIX:
-        raise Damaged(f"{name!r} is too large, {member.file_size} bytes")
-    content = io.BytesIO(archive.read(member))
-    if np.lib.format.read_magic(content) != (1, 0):
-        raise Damaged(f"{name!r} is no array of format 1.0")
-    found, by_columns, dtype = np.lib.format.read_array_header_1_0(content)
-    if dtype != np.dtype(kind) or by_columns:
-        raise Damaged(f"{name!r} holds {dtype}, not {np.dtype(kind)}")
-    fits = shape is None or (
-        len(found) == len(shape) and all(b in (None, a) for a, b in zip(found, shape, strict=True))
-    )
-    rest = content.read()
-    if not fits or min(found, default=0) < 0 or len(rest) != dtype.itemsize * math.prod(found):
-        raise Damaged(f"{name!r} has shape {found}")
-    return np.frombuffer(rest, dtype).reshape(found).astype(dtype.newbyteorder("="))  # a copy, which may be written to
-
-
-def _plain(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"a checkpoint holds numbers; {name} has dtype {array.dtype} (objects would be pickled).")
-    return np.ascontiguousarray(array, dtype="<f8")
-
-
-def _hash(array: NDArray[Any]) -> str:
-    content = np.ascontiguousarray(array, dtype="<f8").reshape(-1).view(np.uint8)
-    return hashlib.blake2b(content.data, digest_size=8).hexdigest()
-
-
-# -- what a run leaves in it beside its arrays, checked when it is read -----------------------------------------------
-
-
-def _is_amount(found: Any) -> bool:
-    return isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found <= 1e300
-
-
-_RIGHT: dict[str, Callable[[Any], bool]] = {
-    "iteration": is_count,
-    "seconds": _is_amount,
-    "weight": _is_amount,
-    "status": lambda found: found in STATUSES,
-    "seed": lambda found: found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0),
-    "source": lambda found: isinstance(found, dict),
-}
-
-
-def check_values(saved: Checkpoint) -> dict[str, Any]:
-    """Return the values of a checkpoint; what no run can have written is refused."""
-    arrays = saved.arrays
-    for name in ("theta", "mean", "trace", "reached"):
-        if name not in arrays:
-            raise Damaged(f"array {name!r} is missing")
-    for name in ("theta", "mean"):
-        if not np.isfinite(arrays[name]).all():
-            raise Damaged(f"{name} is not finite")
-    for name, is_right in _RIGHT.items():
-        if not is_right(saved.values.get(name)):
-            raise Damaged(f"{name} is {saved.values.get(name)!r:.40}")
-    _check_trace(arrays["trace"], saved.values["iteration"])
-    return saved.values
-
-
-def check_answers(saved: Checkpoint) -> dict[str, Floats]:
-    """Return the answers of a checkpoint's problem, by part."""
-    lengths, numbers = saved.values.get("answers"), saved.arrays.get(ANSWERS)
-    if not isinstance(lengths, dict) or set(lengths) != set(saved.problem) or numbers is None:
-        raise Damaged("the answers of its problem are missing")
-    if not all(length == 0 or is_count(length) for length in lengths.values()) or sum(lengths.values()) != numbers.size:
-        raise Damaged("the answers of its problem are incomplete")
-    ends = np.cumsum([0, *lengths.values()])
-    return {name: numbers[ends[i] : ends[i + 1]] for i, name in enumerate(lengths)}
-
-
-def _check_trace(trace: Floats, last: int) -> None:
-    at = trace[:, 0]
-    rising = (
-        np.isfinite(at).all() and bool((np.diff(at, prepend=0.0) >= 1.0).all()) and bool((at == np.floor(at)).all())
-    )
-    if at.size and not (rising and at[-1] <= last):
-        raise Damaged("the iterations of its trace are not in order")
-    if not (np.isfinite(trace[:, 3:]).all() and bool((np.abs(trace[:, 3:]) <= 1e300).all())):
-        raise Damaged("a step, batch or time of its trace is not finite")
+def restore_generator(rng: np.random.Generator, state: Any) -> None:
+    """Set the state of a generator, after a check that NumPy omits: it would read outside the buffer."""
+    for place in (state, state.get("state")):
+        if isinstance(place, dict):
+            for name, last in (("pos", 624), ("buffer_pos", 4)):
+                if not 0 <= place.get(name, 0) <= last:
+                    raise ValueError(f"the checkpoint holds no state of a generator: {name} is {place[name]!r:.40}.")
+    rng.bit_generator.state = state

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from certeq.optimize.losses._base import Floats
-from certeq.optimize.sg._checkpoint import Damaged
 
 _EVEN = 0.25  # part of the draws that follow the samples' own odds, so that no sample weighs more than four shares
 _FEW = 0.25  # part of the samples below which the risk counts as carried by few: above it the odds would gain nothing
@@ -27,6 +26,8 @@ class ImportanceOdds:
     by p does. The roots belong to a milder tilt, whose samples are those that the risk moves to with the next steps.
     """
 
+    STATE = ("tilt",)  # the odds follow from the tilt
+
     def __init__(self, size: int, shares: Floats | None) -> None:
         self.size, self.shares = size, shares
         self.tilt: Floats = np.zeros(size)  # the mean of tilts; all 0 before the first pass
@@ -38,9 +39,10 @@ class ImportanceOdds:
         """Take in the tilt over all samples at the point of a pass."""
         tilt = np.abs(tilt)  # that of a utility which is not monotone has signs
         tilt = tilt / np.add.reduce(tilt)
-        self._use(_MEMORY * self.tilt + (1.0 - _MEMORY) * tilt if self.tilt.any() else tilt)
+        self.use(_MEMORY * self.tilt + (1.0 - _MEMORY) * tilt if self.tilt.any() else tilt)
 
-    def _use(self, tilt: Floats) -> None:
+    def use(self, tilt: Floats) -> None:
+        """Set the mean of tilts, and the odds if few samples carry the risk."""
         self.tilt = tilt
         self.needed = effective_part(tilt, self.shares) < _FEW
         if not self.needed:
@@ -57,22 +59,6 @@ class ImportanceOdds:
         index = self.cumulative.searchsorted(rng.random(m), side="right")
         weights = self.ratio[index]
         return index, weights / np.add.reduce(weights)
-
-    # -- checkpoints --------------------------------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Floats]:
-        """Return what the next batch depends on."""
-        return {"tilt": self.tilt}
-
-    def restore(self, state: dict[str, Floats]) -> None:
-        """Put back what `state` returned, as it was found in a checkpoint."""
-        tilt = state.get("tilt")
-        if tilt is None or tilt.shape != (self.size,):
-            raise Damaged("the odds of its samples are incomplete")
-        if not (np.isfinite(tilt).all() and (tilt >= 0.0).all()):
-            raise Damaged("the odds of its samples are no odds")
-        if tilt.any():
-            self._use(tilt)
 
 
 def effective_part(tilt: Floats, shares: Floats | None) -> float:

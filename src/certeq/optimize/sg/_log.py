@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certeq.optimize.losses._base import Floats
 from certeq.optimize.solution import Trace
@@ -35,8 +35,10 @@ class Snapshot:
 class Log:
     """Rows of the trace, kept as a plain list while the run lasts."""
 
+    STATE = ("rows",)
+
     def __init__(self) -> None:
-        self.rows: list[tuple[float, ...]] = []
+        self.rows: list[Sequence[float]] = []
 
     def add(self, at: Snapshot) -> None:
         """Append a row."""
@@ -44,12 +46,8 @@ class Log:
         self.rows.append((at.iteration, at.value, gap, at.step, at.batch, at.seconds))
 
     def table(self) -> Floats:
-        """Return the rows as one array, for a checkpoint."""
+        """Return the rows as one array."""
         return np.array(self.rows, dtype=np.float64).reshape(-1, len(COLUMNS))
-
-    def restore(self, table: NDArray[np.float64]) -> None:
-        """Put back what `table` returned."""
-        self.rows = [tuple(float(entry) for entry in row) for row in table]
 
     def trace(self) -> Trace:
         """Return the rows as a trace."""

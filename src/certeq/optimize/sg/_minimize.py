@@ -21,13 +21,13 @@ from certeq._checks import (
     probabilities,
     shown,
 )
+from certeq._files import check_folder
 from certeq._table import Array, Block, Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.exact._start import scan
 from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
 from certeq.optimize.losses._base import Floats, count_samples
-from certeq.optimize.sg._checkpoint import check_writable, exists, resolve
-from certeq.optimize.sg._identity import identify
+from certeq.optimize.sg._checkpoint import describe_problem, exists, resolve
 from certeq.optimize.sg._log import Snapshot
 from certeq.optimize.sg._run import Limits, Run
 from certeq.optimize.sg._schedules import (
@@ -124,12 +124,12 @@ def minimize_sg(
     progress : bool, optional
         Progress bar (tqdm); by default on a terminal only.
     checkpoint : path, optional
-        File to keep the state in. If it exists and ``resume`` is true, the run continues from it, bit for bit as if
-        it had never stopped; the same call is thus the way to start and to restart. Raising ``iterations`` continues
-        a finished run. A checkpoint of a different problem is refused; see Notes. The file is replaced as a whole,
-        through a draft beside it; a symbolic link is followed, so that what it points to is replaced.
+        File for the state of the run. If the file exists and ``resume`` is true, the run continues, bit for bit as if
+        it had never stopped; the same call thus starts and restarts a run. Raising ``iterations`` continues a finished
+        run. A checkpoint of a different problem raises ValueError; see Notes. Each checkpoint is written to a new file
+        that then replaces the earlier one; of a symbolic link the target is replaced.
     checkpoint_every : int, optional
-        Iterations between checkpoints; by default as ``log_every``.
+        Iterations between checkpoints, equal to ``log_every`` by default. A killed run loses at most as many.
 
     Returns
     -------
@@ -155,17 +155,11 @@ def minimize_sg(
     each principal axis of the features has a length of its own. Pass ``average`` for plain steps. Theorems and proofs
     are on the page on rates.
 
-    To tell whether a checkpoint belongs to the problem, data, weights and parameters are compared to the last bit.
-    Functions are compared by what they answer, to nine digits: the utility and its slope on a grid; the loss and its
-    gradient on at most 128 samples, at theta0 and two points near it; the projection of two points; step and batch at
-    some 200 iterations, and the step at those that were logged; a sampler's samples from a generator with a fixed
-    seed. An iterator is not read ahead of the run: its first eight samples are compared when it has passed over those
-    used. Two functions that differ at other points only are not told apart.
-
-    The functions are called twice for this, before the run, and random states, variables and small arrays within
-    their reach are put back. One that answers differently the second time (a sampler with a generator of its own), or
-    reads an iterator or a file, is known by its name alone; a checkpoint does not hold its state, so that such a run
-    is not resumed bitwise.
+    A checkpoint belongs to one problem: samples, weights, theta0, seed, and all parameters of the loss, the utility,
+    the feasible set and the schedules are compared to the last bit, and a ValueError names the parts that differ.
+    Functions (samplers, schedules, losses and utilities given by a function) are compared by their names alone: a
+    function that has changed continues the run with its new values. Of random states only that of ``rng`` is stored.
+    An iterator must return the same chunks from the beginning; the samples already used are skipped.
 
     Builds with and without the compiled file read each other's checkpoints; the results then agree to rounding.
 
@@ -214,9 +208,9 @@ def minimize_sg(
         every,
     )
     path = "" if checkpoint is None else resolve(checkpoint)
-    found = checkpoint is not None and resume and exists(path)
+    found = checkpoint is not None and exists(path) and resume
     if checkpoint is not None and not found:
-        check_writable(path)
+        check_folder(path)
     shares = None if weights is None else _weights(weights, loss, samples)
     source = make_source(samples, loss, generator, replace, shares)
     fixed = source.samples if isinstance(source, ArraySource) else None
@@ -236,16 +230,17 @@ def minimize_sg(
     keep = None
     if checkpoint is not None:
         given = None if rng is None else seed
-        identity = identify(loss, utility, domain, source, theta, shares, choice, iterations, given)
+        start = None if theta0 is None else theta
+        problem = describe_problem(loss, utility, domain, source, start, shares, choice, given)
         if found:
-            run.resume(path, identity)
-        keep = lambda state: state.save(path, identity)
+            run.resume(path, problem)
+        keep = lambda state: state.save(path, problem)
     # Whoever calls again without the callback that stopped the run wants it to go on.
     stopped = run.status == "stopped by callback" and callback is not None
     finished = run.iteration > 0 and (run.status == "converged" or stopped)
     if not finished and run.iteration < iterations:
         if found:  # a finished run may be read from where nothing can be written
-            check_writable(path)
+            check_folder(path)
         run.go(limits, callback, progress, keep)
     solution = run.solution()
     for doubt in solution.warnings:

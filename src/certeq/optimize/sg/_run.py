@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,16 +13,15 @@ import numpy as np
 from certeq._table import Table
 from certeq.optimize.domains import Domain
 from certeq.optimize.losses import Evaluation, LinearLoss, Loss, Objective
-from certeq.optimize.losses._base import Floats, count_samples, solve_losses
+from certeq.optimize.losses._base import Floats, solve_losses
 from certeq.optimize.sg._accelerated import AcceleratedSteps, Correction, accelerated_steps
 from certeq.optimize.sg._adaptive import AdaptiveSteps, DistanceSteps
-from certeq.optimize.sg._checkpoint import ANSWERS, Checkpoint, Shape, check_answers, check_values, load, naming, save
+from certeq.optimize.sg._checkpoint import load, restore_generator, save
 from certeq.optimize.sg._doubts import is_certified, thin_batches, unsettled
-from certeq.optimize.sg._identity import Identity, refuse_other_problem, step_answers
 from certeq.optimize.sg._importance import ImportanceOdds, effective_part
-from certeq.optimize.sg._log import COLUMNS, Log, Progress, Snapshot
+from certeq.optimize.sg._log import Log, Progress, Snapshot
 from certeq.optimize.sg._schedules import FULL, Average, ScheduleChoice, full_batch
-from certeq.optimize.sg._sources import ArraySource, Source
+from certeq.optimize.sg._sources import ArraySource, IteratorSource, Source
 from certeq.optimize.sg._warm import WarmTilt
 from certeq.optimize.solution import Solution, frank_wolfe_gap, solution_at
 from certeq.utilities import Risk
@@ -40,7 +39,9 @@ class Limits:
 
 
 class Run:
-    """One run of OCE-SG; everything that changes is here, so that a checkpoint is this object and nothing else."""
+    """One run of OCE-SG, with everything that changes during the run."""
+
+    STATE = ("iteration", "seconds", "theta")
 
     def __init__(
         self,
@@ -291,90 +292,26 @@ class Run:
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
-    def save(self, path: str, identity: Identity) -> None:
+    def save(self, path: str, problem: Mapping[str, str]) -> None:
         """Write everything the next iteration depends on."""
-        parts = identity.parts()
-        values = {
-            "iteration": self.iteration,
-            "seconds": self.seconds,
-            "status": self.status,
-            "seed": self.seed,
-            "weight": self.average.weight,
-            "source": self.source.state(),
-            "answers": {name: len(part.answers) for name, part in parts.items()},
-        }
-        arrays = {"theta": self.theta, "mean": self.average.mean, "trace": self.log.table()}
-        arrays[ANSWERS] = np.concatenate([part.answers for part in parts.values()])
-        arrays["reached"] = identity.reached(self.theta, self.average.mean)["loss"].answers
-        for name, tilt in self._tilts().items():
-            arrays |= {f"{name}.{key}": array for key, array in tilt.state().items()}
-        for rule in (self.steps, self.correction, self._importance):
-            if rule is not None:
-                arrays |= {f"steps.{key}": array for key, array in rule.state().items()}
-        save(path, Checkpoint({name: (part.shown, part.key) for name, part in parts.items()}, values, arrays))
+        values = {"status": self.status, "seed": self.seed, "rng": self.source.rng.bit_generator.state}
+        if isinstance(self.source, IteratorSource):
+            values["used"] = self.source.used
+        save(path, problem, values, self._parts())
 
-    def resume(self, path: str, identity: Identity) -> None:
-        """Continue from a checkpoint of the same problem; one that no run can have written is refused as a whole."""
-        with naming(path):
-            self._resume(path, identity)
-
-    def _resume(self, path: str, identity: Identity) -> None:
-        def accept(head: Checkpoint) -> dict[str, Shape]:
-            refuse_other_problem(path, _parts_of(head), identity.at_once)
-            return self._shapes()
-
-        saved = load(path, accept)
-        values = check_values(saved)
-        self._compare_steps(path, saved.arrays["trace"])
-        self.source.restore(values["source"])
-        if identity.later is not None:
-            refuse_other_problem(path, _parts_of(saved), identity.parts())
-        reached = identity.reached(saved.arrays["theta"], saved.arrays["mean"])
-        refuse_other_problem(path, {"loss": (*saved.problem["loss"], saved.arrays["reached"])}, reached)
-        self.iteration, self.seconds = values["iteration"], float(values["seconds"])
+    def resume(self, path: str, problem: Mapping[str, str]) -> None:
+        """Continue from a checkpoint of the same problem."""
+        values = load(path, problem, self._parts())
         self.status, self.seed = values["status"], values["seed"]
-        self.theta = saved.arrays["theta"]
-        self.average.mean, self.average.weight = saved.arrays["mean"], float(values["weight"])
-        self.log.restore(saved.arrays["trace"])
-        for name, tilt in self._tilts().items():
-            parts = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith(f"{name}.")}
-            tilt.restore(parts)
-        rest = {key.partition(".")[2]: array for key, array in saved.arrays.items() if key.startswith("steps.")}
-        for rule in (self.steps, self.correction, self._importance):
-            if rule is not None:
-                rule.restore(rest)
+        restore_generator(self.source.rng, values["rng"])
+        if isinstance(self.source, IteratorSource):
+            self.source.skip(values["used"])
+        if self._importance is not None and self._importance.tilt.any():
+            self._importance.use(self._importance.tilt)
 
-    def _tilts(self) -> dict[str, WarmTilt]:
-        return {"tilt": self.tilt} if self.plain is self.tilt else {"tilt": self.tilt, "plain": self.plain}
-
-    def _shapes(self) -> dict[str, Shape]:
-        """Shapes of the arrays of a checkpoint of this problem."""
-        d = self.theta.size
-        shapes: dict[str, Shape] = {"theta": (d,), "mean": (d,), "trace": (None, len(COLUMNS))}
-        shapes |= {ANSWERS: (None,), "reached": (None,)}
-        for name in self._tilts():
-            shapes |= {
-                f"{name}.numbers": (None,),
-                f"{name}.curvature": (None if self.full is None else count_samples(self.full),),
-            }
-        for rule in (self.steps, self.correction, self._importance):
-            if rule is not None:
-                shapes |= {f"steps.{key}": array.shape for key, array in rule.state().items()}
-        return shapes
-
-    def _compare_steps(self, path: str, trace: Floats) -> None:
-        """Refuse a schedule that is not the one the trace was made with."""
-        if self.choice.step is None:
-            return
-        rows = trace[np.unique(np.linspace(0, len(trace) - 1, min(len(trace), 200)).astype(np.int64))]
-        answers = step_answers(self.choice.step, rows[:, COLUMNS.index("iteration")])
-        if len(rows) and answers is not None:
-            step = rows[:, COLUMNS.index("step")]
-            name = repr(self.choice.step)
-            refuse_other_problem(path, {"step": (name, "", step)}, {"step": answers})
-
-
-def _parts_of(saved: Checkpoint) -> dict[str, tuple[str, str, Floats]]:
-    """The parts of the problem in a file: as shown, as compared, and the answers."""
-    answers = check_answers(saved)
-    return {name: (*pair, answers[name]) for name, pair in saved.problem.items()}
+    def _parts(self) -> dict[str, Any]:
+        """Return the objects that change during a run, by the names they have in a checkpoint."""
+        parts = {"run": self, "average": self.average, "log": self.log, "tilt": self.tilt}
+        rest: dict[str, Any] = {"steps": self.steps, "correction": self.correction, "odds": self._importance}
+        rest["plain"] = None if self.plain is self.tilt else self.plain
+        return parts | {name: part for name, part in rest.items() if part is not None}

@@ -1,7 +1,7 @@
 """Schedules: how long the step and how large the batch at iteration k = 1, 2, ..., and which iterate is returned.
 
-Each is one small function that returns a `Schedule`: a pure function of k with a name, so that a checkpoint can say
-which schedule it belongs to. `for_regime` chooses batch, average and the rate that is promised, beside steps that need
+Each is one small function that returns a `Schedule`: a pure function of k with a name, by which checkpoints compare
+schedules. `for_regime` chooses batch, average and the rate that is promised, beside steps that need
 no constants (see `_adaptive`) or, on demand, steps from constants of the samples. The printed theorems need a vanishing
 gradient at the optimum and a smoothness constant L_F; neither holds. Here L_OCE = L_F + kappa M**2, and a projection is
 allowed.
@@ -515,6 +515,8 @@ class Average:
     kinked utilities: a_k is the step of a schedule; with adaptive steps r_k k^1.5, or k^2 where OCE is not convex. The
     theory averages the points where gradients were taken, theta_0 ... theta_{n-1}, not the ones the steps led to.
     """
+
+    STATE = ("mean", "weight")
 
     def __init__(self, kind: str, d: int) -> None:
         self.kind = check_choice("average", kind, AVERAGES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -12,16 +11,14 @@ import numpy as np
 
 from certeq.optimize.losses import Loss
 from certeq.optimize.losses._base import Floats, count_samples, join_samples, take_samples
-from certeq.optimize.sg._checkpoint import Damaged, is_count
 from certeq.optimize.sg._importance import ImportanceOdds
 from certeq.optimize.sg._schedules import FULL
 
-_HEAD = 8
 Sampler = Callable[[np.random.Generator, int], Any]
 
 
 class Source(ABC):
-    """Batches of samples, and the state from which the next ones follow."""
+    """Source of batches; the generator is the only state that a checkpoint stores, beside the samples used."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -30,42 +27,6 @@ class Source(ABC):
     @abstractmethod
     def draw(self, m: int) -> tuple[Any, int]:
         """Return the next batch and its size; ``m`` of FULL means all samples."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs, as plain JSON values."""
-        return {"rng": json.loads(json.dumps(self.rng.bit_generator.state, default=_plain))}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Put back what `state` returned, as it was found in a checkpoint."""
-        here, saved = self.rng.bit_generator, state.get("rng")
-        name = here.state["bit_generator"]
-        found = saved.get("bit_generator") if isinstance(saved, dict) else None
-        if not isinstance(saved, dict) or not isinstance(found, str):
-            raise Damaged("the state of its generator is missing")
-        if found != name:
-            raise ValueError(f"rng must be of the kind the checkpoint was made with, {found:.40}; found {name}.")
-        before = here.state
-        try:
-            _check_position(saved)
-            here.state = saved
-            if json.loads(json.dumps(here.state, default=_plain)) != saved:
-                raise ValueError("it is not a state of such a generator")
-        except Exception as error:  # NumPy meets what is wrong in its own ways
-            here.state = before
-            raise Damaged(f"the state of its generator is damaged ({error or type(error).__name__})") from error
-
-
-def _check_position(state: dict[str, Any]) -> None:
-    """Refuse a position outside the buffer of a generator, which NumPy would believe and read there."""
-    for inside in (state, state.get("state")):
-        for name, last in (("pos", 624), ("buffer_pos", 4)):
-            at = inside.get(name, 0) if isinstance(inside, dict) else 0
-            if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= last:
-                raise ValueError(f"{name} is {at!r:.40}")
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist()
 
 
 class ArraySource(Source):
@@ -129,14 +90,11 @@ class IteratorSource(Source):
         self.iterator, self.loss = iterator, loss
         self.used = 0
         self.rest: Any = None
-        self.head: Any = None  # the first few samples, by which a checkpoint knows the stream
 
     def draw(self, m: int) -> tuple[Any, int]:
         """Return the next m samples of the stream."""
         _refuse_full(m, "an iterator")
         batch = self._cut(m)
-        if self.used == 0:
-            self.head = deepcopy(take_samples(batch, slice(0, _HEAD)))
         self.used += m
         return self.loss.check_samples(batch), m
 
@@ -163,20 +121,11 @@ class IteratorSource(Source):
             raise ValueError("the iterator gave an empty chunk; each must hold at least one sample.")
         return deepcopy(chunk)  # an iterator may fill one and the same array again, while parts of it still wait here
 
-    def state(self) -> dict[str, Any]:
-        """Return the generator's state, how many samples were used, and how many of them are the head."""
-        return super().state() | {"used": self.used, "head": 0 if self.head is None else count_samples(self.head)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Pass over the samples that were used; the first of them are kept, to be compared."""
-        used, head = state.get("used"), state.get("head")
-        if not (is_count(used) and is_count(head) and head <= min(used, _HEAD)):
-            raise Damaged(f"it cannot have used {used!r:.40} samples")
-        super().restore(state)
-        self.head, self.used = self._cut(head), head
-        while self.used < used:
-            chunk = self._chunk() if self.rest is None else self.rest
-            size, left = count_samples(chunk), used - self.used
+    def skip(self, count: int) -> None:
+        """Pass over the first ``count`` samples of the stream, which an interrupted run has used."""
+        while self.used < count:
+            chunk = self._chunk()
+            size, left = count_samples(chunk), count - self.used
             self.rest = take_samples(chunk, slice(left, None)) if size > left else None
             self.used += min(size, left)
 

@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 
 from certeq.optimize.losses._base import Floats, as_solvers_read, solve_losses
-from certeq.optimize.sg._checkpoint import Damaged
 from certeq.risk.solvers import closed_density, rank_of, solve_near
 from certeq.utilities import Exponential, Pieces, Quadratic, Risk, Utility
-
-State = dict[str, Floats]  # "numbers", and "curvature" of the full sample's length
 
 
 class WarmTilt:
@@ -33,6 +30,8 @@ class WarmTilt:
 
     Everything else, and where the start is no good, is solved from scratch.
     """
+
+    STATE = ("t", "curvature_sum", "level", "miss", "trend", "curvature")
 
     def __init__(self, utility: Risk, weights: Floats | None = None, sparse: bool = False) -> None:
         shape: Any = utility.shape if isinstance(utility, Utility) else None
@@ -79,7 +78,7 @@ class WarmTilt:
             straight += (float(np.dot(self.curvature, z)) - self.level) / self.curvature_sum
             t = straight + self.miss + self.trend
         elif self.curvature.size != z.size:
-            self.curvature = np.empty(z.size)
+            self.curvature = np.zeros(z.size)
         found = solve_near(z, weights, self.form, t, self.curvature, self.curvature_sum if known else 0.0)
         if found is None:
             return None
@@ -153,20 +152,3 @@ class WarmTilt:
         if self.pieces is None and isinstance(threshold, float):
             self.t = threshold
         return q, math.nan if math.isnan(value) else 1.0
-
-    # -- checkpoints --------------------------------------------------------------------------------------------------
-
-    def state(self) -> State:
-        """Return what the next call depends on, so that a resumed run gives the same bits."""
-        state = {"numbers": np.array([self.t, self.curvature_sum, self.level, self.miss, self.trend])}
-        return state | {"curvature": self.curvature} if self.curvature_sum > 0.0 else state
-
-    def restore(self, state: State) -> None:
-        """Put back what `state` returned, as it was found in a checkpoint."""
-        numbers, curvature = state.get("numbers"), state.get("curvature")
-        if numbers is None or numbers.shape != (5,) or (numbers[1] > 0.0) != (curvature is not None):
-            raise Damaged("the state of its tilt is incomplete")
-        if curvature is not None and not self.smooth:
-            raise Damaged("the state of its tilt is that of another utility")
-        self.t, self.curvature_sum, self.level, self.miss, self.trend = numbers.tolist()
-        self.curvature = np.empty(0) if curvature is None else curvature
