@@ -57,12 +57,11 @@ autodoc_class_signature = "mixed"
 toc_object_entries_show_parents = "hide"  # the list on the right is narrow, and below the name of the class
 numpydoc_show_class_members = False  # the class template lists them itself
 # Types of parameters and results are links where they are names of ours. Other words stay as they are, also those that
-# numpydoc would link to Python and NumPy, as no inventory of theirs is fetched; a Series is one of pandas.
+# numpydoc would link to Python and NumPy, as no inventory of theirs is fetched.
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS}
 numpydoc_xref_aliases |= {full.rsplit(".", 1)[1]: full for full in api_pages.public_classes().values()}
-del numpydoc_xref_aliases["Series"]
 # Docstrings of the libraries we subclass have their own references and headings.
 autodoc_inherit_docstrings = False
 

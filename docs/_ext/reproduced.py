@@ -109,8 +109,6 @@ def experiment(path: Path, source: Path) -> list[str]:
     """One experiment: where in the paper, what was claimed, what came out, with every table and figure."""
     found = json.loads(path.read_text())
     lines = [f"*{_escape(found['where'])}.*" if found.get("where") else "", "", _origin(found), ""]
-    if found.get("failure"):
-        return [*lines, f"It could not run: {_escape(str(found['failure']))}", ""]
     for note in found.get("notes", ()):
         lines += [f"* {_escape(str(note))}", ""]
     for whose, title in WHOSE.items():

@@ -58,11 +58,10 @@ class TestReproduced:
         result.write_text(json.dumps(found))
         return found
 
-    def test_commit_command_and_failure_of_the_run(self, result, tmp_path):
-        self.full(result, failure="no data")
+    def test_commit_and_command_of_the_run(self, result, tmp_path):
+        self.full(result)
         text = "\n".join(self.reproduced.experiment(result, tmp_path))
         assert "at commit ``0123456789ab``" in text
-        assert "It could not run: no data" in text
         assert "quick run" not in text
 
     def test_the_summary_counts_the_claims_of_the_paper_apart(self, result):
