@@ -31,7 +31,7 @@ class UnitWarning(UserWarning):
     """A utility does not suit the size of the losses: OCE is nearly their mean, or nearly the largest of them.
 
     Not about the number, which is exact, but about the question: choose the parameter in the unit of the losses, or
-    use ``scaled``. Each text is shown once per process, unless a filter of `warnings` says otherwise. The attribute
+    use ``scaled``. Each text is shown once per process, unless a filter of ``warnings`` says otherwise. The attribute
     ``scale`` is the number to scale by for these losses.
 
     See Also
