@@ -32,8 +32,8 @@ def sample_losses(estimator: Any, X: Any, y: Any) -> Floats:
     -------
     ndarray (n,)
         What the estimator's own method ``losses`` returns. Without one: cross-entropies of a classifier that predicts
-        probabilities, clipped as ``sklearn.metrics.log_loss`` does, and squared errors of a regressor, in the units of y
-        (added up over several outputs).
+        probabilities, clipped as ``sklearn.metrics.log_loss`` does, and squared errors of a regressor, in the units of
+        y (added up over several outputs).
 
     See Also
     --------
