@@ -15,6 +15,8 @@ import certeq as ce
 from certeq.learn import OCEClassifier, OCERegressor
 from tests.problems import UTILITIES
 
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")  # samples are few here
+
 
 @pytest.fixture(scope="module")
 def data():

@@ -14,6 +14,8 @@ from certeq.optimize.predictor import LinearObjective, LogisticScore, SoftmaxSco
 from tests.learn.conic import KL, SLACK, data, minimum
 from tests.problems import SMOOTH
 
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")  # samples are few here
+
 CHI = ce.MonotoneMeanVariance(2).ball(0.3)
 TAILS = ce.Mixture([0.5, 0.3, 0.2], [ce.CVaR(0.3), ce.CVaR(0.1), ce.Mean()])
 RISKS = [KL, ce.EVaR(0.2), CHI, ce.HMCR(2, 0.4), TAILS, ce.Mixture([0.6, 0.4], [ce.CVaR(0.3), ce.EVaR(0.3)])]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import certeq as ce
 from certeq.learn import OCEClassifier, OCERegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")  # samples are few here
 
 ESTIMATORS = [
     OCEClassifier(),

@@ -1,6 +1,7 @@
 """Errors and warnings of estimators and scores: the argument, what was found, and the remedy."""
 
 import numpy as np
+import pytest
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -9,6 +10,8 @@ from sklearn.svm import SVC
 import certeq as ce
 from certeq.learn import OCEClassifier, OCERegressor, oce_scorer, sample_losses
 from tests.messages import messages
+
+pytestmark = pytest.mark.filterwarnings("ignore::certeq.ReliabilityWarning")  # samples are few here
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3))

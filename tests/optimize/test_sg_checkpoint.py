@@ -227,7 +227,9 @@ def test_functions_are_compared_by_their_names(tmp_path):
     loss = CallableLoss(lambda theta, xi: (xi @ theta, xi), samples=A)
     run(path, loss=loss, step=table([0.5] * 60))
     assert run(path, loss=loss, step=table([0.5] * 60 + [0.25] * 20), iterations=80).iterations == 80
-    with pytest.raises(ValueError, match=r"problem: step: <function .*table.*<lambda>> in the file, <function .*gaus"):
+    with pytest.raises(
+        ValueError, match=r"problem: step: <function .*table.*<lambda>> in the file, <function .*gaussian"
+    ):
         run(path, loss=loss, step=gaussian)
 
 
