@@ -55,7 +55,13 @@ class UnitWarning(UserWarning):
     scale: float = np.nan
 
     def with_scale(self) -> str:
-        """Return the text and the number to scale by."""
+        """Return the text and the number to scale by.
+
+        Returns
+        -------
+        str
+            For the command line.
+        """
         return f"{self} Here s = {self.scale:g} (on the command line --scale {self.scale:g})."
 
 
