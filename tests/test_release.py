@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import certeq
-
 from . import oldest, release
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -100,11 +98,3 @@ def test_links_of_the_readme_lead_somewhere_from_a_package_index(setup):
         path = link.partition("#")[0]
         assert not path or path.startswith("https://") or (ROOT / path).exists(), link
     assert all(re.match("#|https://", link) for link in absolute)
-
-
-def test_nothing_deprecated_outlives_its_version():
-    now = oldest.release(PROJECT["version"])
-    for path in Path(certeq.__file__).parent.rglob("*.py"):
-        code = re.sub(r">>> .*|\.\.\. .*", "", path.read_text(encoding="utf-8"))
-        for version in re.findall(r'removed_in="([\d.]+)"', code):
-            assert oldest.release(version) > now, f"{path.name}: something was to be removed in {version}"
