@@ -56,8 +56,8 @@ autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 toc_object_entries_show_parents = "hide"  # the list on the right is narrow, and below the name of the class
 numpydoc_show_class_members = False  # the class template lists them itself
-# Types of parameters and results are links where they are names of ours. Other words stay as they are, also those that
-# numpydoc would link to Python and NumPy, as no inventory of theirs is fetched.
+# Types of parameters and results are links if they are names of certeq. The aliases keep numpydoc from linking other
+# words to Python and NumPy, whose inventories are not fetched.
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS}

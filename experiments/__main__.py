@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(MODULES)}.")
     if given.seeds is not None and given.seeds < 1:
         parser.error(f"--seeds must be at least 1; found {given.seeds}.")
-    commit()  # kept from here on, as results change the work tree
+    commit()  # cached before the results change the work tree
     output = given.output or (Path("experiments-quick") if given.quick else RESULTS)
     job = Job(given.quick, given.seeds or (QUICK_SEEDS if given.quick else SEEDS))
     failures = [run(name, job, output) for name in MODULES if not given.names or name in given.names]

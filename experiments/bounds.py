@@ -45,37 +45,37 @@ RARE = ((2, 1e-6, 0.5, 10.0), (2, 1e-6, 0.1, 10.0), (100, 1e-9, 0.1, 0.1))
 
 
 def printed_mae(m: int, K: float, T3: float) -> float:
-    """Lipschitz lemma, line 289."""
+    """Return the bound of the Lipschitz lemma on the absolute error, line 289."""
     return 39.0 * K * T3 / math.sqrt(m)
 
 
 def printed_mse_lipschitz(m: int, K: float, T5: float) -> float:
-    """Lipschitz lemma, line 293."""
+    """Return the bound of the Lipschitz lemma on the squared error, line 293."""
     return 108.0 * (K * T5) ** 2 / math.sqrt(m)
 
 
 def printed_mse(m: int, slope_variance: float, T: float) -> float:
-    """Non-Lipschitz lemma, line 305; T is the L_q norm of X for some q > 4."""
+    """Return the bound of the non-Lipschitz lemma, line 305; T is the L_q norm of X for some q > 4."""
     return 108.0 * (slope_variance + 1.0) * T**2 / math.sqrt(m)
 
 
 def printed_wasserstein(w2: float, slope_variance_x: float) -> float:
-    """Wasserstein lemma, line 608."""
+    """Return the bound of the Wasserstein lemma, line 608."""
     return w2 * math.sqrt(slope_variance_x + 1.0)
 
 
 def printed_gradient_mse(m: int, M: float, slope_variance: float, T: float) -> float:
-    """Gradient lemma, line 422."""
+    """Return the bound of the gradient lemma, line 422."""
     return 2.0 * (M * slope_variance + T**2) / m
 
 
 def bisection_mae_bound(m: int, K: float, d2: float, size: float, form: Form = "corrected") -> float:
-    """Line 772 with size = T3, or corrected with J1: E |s_hat - OCE| for delta = 1/sqrt(m), epsilon = d2."""
+    """Bound E |s_hat - OCE| for delta = 1/sqrt(m), epsilon = d2: line 772 with size = T3, or corrected with J1."""
     return (d2 + (39.0 if form == "printed" else 1.0) * K * size) / math.sqrt(m)
 
 
 def bisection_mse_bound(m: int, K: float, d2: float, size: float, form: Form = "corrected") -> float:
-    """Line 773 with size = T5, or corrected with J1: E (s_hat - OCE)^2."""
+    """Bound E (s_hat - OCE)^2: line 773 with size = T5, or corrected with J1."""
     if form == "printed":
         return (2.0 * d2**2 + 216.0 * (K * size) ** 2) / math.sqrt(m)
     return 2.0 * (d2**2 + (K * size) ** 2) / m
@@ -85,12 +85,12 @@ def bisection_mse_bound(m: int, K: float, d2: float, size: float, form: Form = "
 
 
 def gradient_mae_bound(m: int, M: float, slope_deviation: float, T: float) -> float:
-    """Line 421, right as printed if u' is continuous."""
+    """Return the bound of line 421, right as printed if u' is continuous."""
     return (M * slope_deviation + T) / math.sqrt(m)
 
 
 def unbounded_mae_bound(m: int, slope_deviation: float, S1: float, T: float, form: Form = "corrected") -> float:
-    """Line 889, with S1 ln m where its proof has S1 sqrt(ln m) >= E max norm(grad F)^2."""
+    """Return the bound of line 889, with S1 ln m where its proof has S1 sqrt(ln m) >= E max norm(grad F)^2."""
     power = 1.0 if form == "printed" else 0.5
     return (slope_deviation * math.sqrt(S1 * math.log(m) ** power) + T) / math.sqrt(m)
 
@@ -104,7 +104,7 @@ def unbounded_mse_bound(m: int, slope_variance: float, slope_fourth: float, S2: 
 def printed_unbounded_mse(
     m: int, slope_deviation: float, S1: float, S2: float, L1: float, M1: float, T: float
 ) -> float:
-    """Line 893; u' is L1-Lipschitz and M1 the fourth central moment of F. Its proof has E[AB] <= E[A^2] E[B^2]."""
+    """Return the bound of line 893; u' is L1-Lipschitz and M1 the fourth central moment of F."""
     first = slope_deviation * S1 + 2.0 * math.sqrt(2.0) * S2**2 * (L1 * M1) ** 3
     return first * math.log(m) / math.sqrt(m) + 2.0 * T**2 / m
 
@@ -124,7 +124,7 @@ def strongly_convex_bound(
 
 
 def convex_bound(n: int, L: float, C1: float, C2: float, distance: float) -> float:
-    """K4/sqrt(n) of line 1115, right with L = L_OCE for the mean of theta_0 to theta_(n-1)."""
+    """Return K4/sqrt(n) of line 1115, right with L = L_OCE for the mean of theta_0 to theta_(n-1)."""
     log = 1.0 + math.log(n)
     K4 = L * distance**2 + 2.0 * C1 * distance * log + 2.0 * (C1 * log) ** 2 / L + C2 * math.pi**2 / (6.0 * L)
     return K4 / math.sqrt(n)
@@ -191,7 +191,7 @@ def dispersion() -> float:
 
 
 def _grid() -> tuple[Floats, Floats]:
-    """Points and weights of N(-1, 4)."""
+    """Return points and weights of a quadrature for N(-1, 4)."""
     z = np.linspace(-12.0, 12.0, 200_001)
     w = np.exp(-0.5 * z * z)
     return MEAN + DEVIATION * z, w / w.sum()
@@ -202,7 +202,7 @@ def _mae_and_mse(error: Floats) -> list[float]:
 
 
 def _variances(utility: ce.Utility, z: Any, mass: Any) -> tuple[float, float]:
-    """Variances of u'(X - t*) and u(X - t*)."""
+    """Return the variances of u'(X - t*) and u(X - t*)."""
     t = float(ce.threshold(z, utility, mass))
     slope, value = np.asarray(utility.slope(np.asarray(z) - t)), np.asarray(utility.value(np.asarray(z) - t))
     return float(mass @ np.square(slope - mass @ slope)), float(mass @ np.square(value - mass @ value))
@@ -370,7 +370,7 @@ def _mae_rows(mae: float, m: int, M: float, deviation: float, S1: float, T: floa
 
 
 def lipschitz_slope_gradient(m: int, scale: float, repetitions: int, seed: int) -> list[float]:
-    """MSE of the gradient of MMV 2 of scale theta.xi, xi standard normal, and both bounds of the second lemma.
+    """Return the MSE of the gradient of MMV 2 of scale theta.xi, xi standard normal, and both second bounds.
 
     u' is 1-Lipschitz, so that the printed bound applies. Moments are those of a fixed sample of 200,000.
     """
@@ -394,21 +394,21 @@ def lipschitz_slope_gradient(m: int, scale: float, repetitions: int, seed: int) 
 
 
 def _largest(m: int) -> tuple[float, float]:
-    """S1 and S2 of m standard normal pairs: norm^2 is exponential with mean 2, its largest has mean 2 H_m."""
+    """Return S1 and S2 of m standard normal pairs: norm^2 is exponential with mean 2, its largest has mean 2 H_m."""
     k = np.arange(1, m + 1)
     harmonic, root = float(np.sum(1.0 / k)), math.sqrt(math.log(m))
     return 2.0 * harmonic / root, 4.0 * (harmonic**2 + float(np.sum(1.0 / k**2))) / root
 
 
 def unbounded_gradient(m: int, repetitions: int, seed: int) -> list[float]:
-    """MAE and MSE of the gradient of entropic risk (1) of theta.xi, xi standard normal."""
+    """Return MAE and MSE of the gradient of entropic risk (1) of theta.xi, xi standard normal."""
     xi = np.random.default_rng([seed, m]).normal(size=(repetitions, m, 2))
     q = ce.tilt(xi @ THETA, ce.Entropic(1.0), axis=1)
     return _mae_and_mse(np.linalg.norm(np.einsum("rm,rmd->rd", q, xi) - THETA, axis=1))  # the gradient is theta
 
 
 def unbounded_bounds(m: int) -> dict[str, float]:
-    """Both forms of the second gradient lemma for that problem; u' is lognormal with variance parameter norm^2."""
+    """Return both forms of the second gradient lemma for entropic risk of theta.xi; u' is lognormal."""
     v, (S1, S2) = float(THETA @ THETA), _largest(m)
     power = [math.exp(0.5 * j * (j - 1) * v) for j in range(5)]  # E u'^j
     variance, fourth = power[2] - 1.0, power[4] - 4.0 * power[3] + 6.0 * power[2] - 3.0
@@ -421,7 +421,7 @@ def unbounded_bounds(m: int) -> dict[str, float]:
 
 
 def strongly_convex_run(n: int, curvature: float, c: float, C1: float, distance: float) -> float:
-    """(theta_n - theta*)^2 of steps c/k on curvature theta^2/2; noise of C1/sqrt(k) away from 0, so that C2 = C1^2."""
+    """Return (theta_n - theta*)^2 of steps c/k on curvature theta^2/2; noise C1/sqrt(k) away from 0: C2 = C1^2."""
     z = distance
     for k in range(1, n + 1):
         z = abs(1.0 - c / k * curvature) * z + c / k * C1 / math.sqrt(k)
@@ -429,7 +429,7 @@ def strongly_convex_run(n: int, curvature: float, c: float, C1: float, distance:
 
 
 def strongly_convex_run_rare(n: int, c: float) -> float:
-    """E theta_n^2 of steps c/k from the optimum of theta^2/2; noise of mean 0 and variance 1/k, 0 but for tiny odds."""
+    """Return E theta_n^2 of steps c/k from the optimum of theta^2/2; rare noise of mean 0 and variance 1/k."""
     square = 0.0
     for k in range(1, n + 1):
         square = (1.0 - c / k) ** 2 * square + (c / k) ** 2 / k
@@ -437,7 +437,7 @@ def strongly_convex_run_rare(n: int, c: float) -> float:
 
 
 def convex_run(n: int, slope: float, C1: float, distance: float) -> float:
-    """f(mean of theta_0 to theta_(n-1)), steps 1/sqrt(k), f = theta^2/2 up to ``slope`` and linear beyond: L = 1.
+    """Return f(mean of theta_0 to theta_(n-1)), steps 1/sqrt(k), f = theta^2/2 up to ``slope``, then linear.
 
     The noise is C1/sqrt(k) and points away from the optimum 0, so that C2 = C1^2.
     """
@@ -450,7 +450,7 @@ def convex_run(n: int, slope: float, C1: float, distance: float) -> float:
 
 
 def convex_run_rare(n: int, curvature: float, C2: float) -> float:
-    """E f(mean) of steps 1/sqrt(k) from the optimum of curvature theta^2/2, noise of mean 0 and variance C2/k."""
+    """Return E f(mean) of steps 1/sqrt(k) from the optimum of curvature theta^2/2, noise of variance C2/k."""
     steps = np.arange(1, n + 1) ** -0.5
     reach, weights = 0.0, np.zeros(n)  # of the noise of step k in the sum of theta_0 to theta_(n-1)
     for k in range(n - 1, 0, -1):
@@ -460,7 +460,7 @@ def convex_run_rare(n: int, curvature: float, C2: float) -> float:
 
 
 def non_convex_run(n: int, C2: float) -> float:
-    """Smallest squared gradient of theta^2/2 from 1 over n steps of 1/sqrt(k); the noise cancels what it can of it."""
+    """Return the smallest squared gradient of theta^2/2 from 1 over n steps of 1/sqrt(k), with adverse noise."""
     theta, least = 1.0, math.inf
     for k in range(1, n + 1):
         least = min(least, theta**2)

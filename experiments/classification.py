@@ -227,7 +227,7 @@ def judge(loss: str) -> str:
 
 @dataclass(frozen=True)
 class SeedsAndSplits:
-    """A difference over seeds on the paper's split, over other splits, and the share of seeds above 0."""
+    """Paired difference over seeds on the paper's split, over other splits, and the share of seeds above 0."""
 
     seeds: Paired
     splits: Paired

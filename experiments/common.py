@@ -295,7 +295,7 @@ def _plain(data: Any) -> Any:
 def _exact(cell: Cell) -> str:
     if cell is None:
         return ""
-    return repr(float(cell)) if isinstance(cell, float) else str(cell)  # NumPy's repr names its types
+    return repr(float(cell)) if isinstance(cell, float) else str(cell)  # repr of a NumPy scalar would include its type
 
 
 def _without_unit_warnings(function: Callable[..., Any], item: Mapping[str, Any]) -> Any:

@@ -33,7 +33,7 @@ LAST = "2023-05-31"
 
 
 def attained(entry: Mapping[str, float], share: float) -> bool:
-    """Whether an error keeps its corrected bound and comes up to that share of it; rounding is granted."""
+    """Return whether an error keeps its bound and reaches that share of the bound, up to rounding."""
     return share * entry["corrected"] <= entry["error"] <= entry["corrected"] * (1.0 + 1e-9)
 
 
@@ -47,12 +47,12 @@ def description(loader: str) -> tuple[str, ...]:
 
 
 def convex_bound_without_logarithm(n: int, L: float, bias: float, C2: float, diameter: float) -> float:
-    """The same schedule and mean, where the bias of the gradient is at most ``bias``/m: no ln n is left."""
+    """Return the convex bound if the bias of the gradient is at most ``bias``/m: without ln n."""
     return (L * diameter**2 + 2.0 * bounds.ZETA * diameter * bias + C2 * math.pi**2 / (6.0 * L)) / math.sqrt(n)
 
 
 def convex_bound_fixed_batch(n: int, m: int, L: float, C1: float, C2: float, distance: float) -> float:
-    """The appendix's chain of inequalities (line 1107) with m_k = m: its double sum grows as sqrt(n)/m."""
+    """Return the appendix's bound (line 1107) with m_k = m: its double sum grows as sqrt(n)/m."""
     steps = 1.0 / (L * np.sqrt(np.arange(1, n + 1)))
     total, noise = float(steps.sum()), C1 / math.sqrt(m)
     squares = float(np.square(steps).sum())
@@ -62,7 +62,7 @@ def convex_bound_fixed_batch(n: int, m: int, L: float, C1: float, C2: float, dis
 
 
 def subgradient_bound(steps: np.ndarray, noise: np.ndarray, diameter: float, gradient_bound: float) -> float:
-    """Convex, smooth or not, for the step-weighted mean of theta_{k-1}: the corrected form."""
+    """Return the corrected convex bound, smooth or not, for the step-weighted mean of theta_{k-1}."""
     top = 0.5 * diameter**2 + diameter * float(steps @ noise) + 0.5 * gradient_bound**2 * float(steps @ steps)
     return top / float(steps.sum())
 
@@ -431,7 +431,7 @@ def portfolio_remark() -> Found:
 
 
 def listing() -> Found:
-    """One step of OCE-SG, by hand."""
+    """Return theta after one step of OCE-SG."""
     A, theta, step = np.random.default_rng(3).normal(size=(50, 3)), np.full(3, 1.0 / 3.0), 0.1
     utility = ce.Entropic(2.0)
     found = ce.minimize(

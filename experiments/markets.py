@@ -55,12 +55,12 @@ class Returns:
 
     @property
     def losses(self) -> Floats:
-        """Negated returns of the training days."""
+        """Return the negated returns of the training days."""
         return np.ascontiguousarray(-self.train.to_numpy(dtype=np.float64))
 
     @property
     def step(self) -> float:
-        """The paper's step 1/sqrt(M); M is all days of the data set (line 1154)."""
+        """Return the paper's step 1/sqrt(M); M is all days of the data set (line 1154)."""
         return 1.0 / math.sqrt(len(self.train) + len(self.test))
 
     def held_out(self, weights: Floats) -> Floats:

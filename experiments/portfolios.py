@@ -378,7 +378,7 @@ def returns_picture(
 def composition_picture(
     market: str, data: Returns, fitted: dict[str, Fit], ours: dict[str, Fit], best: dict[str, Fit]
 ) -> Picture:
-    """Draw who holds what."""
+    """Draw the weights of all portfolios."""
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     optima = {row: best[row] for row in OCES}

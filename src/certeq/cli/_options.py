@@ -267,7 +267,7 @@ UtilityName = Annotated[
 
 
 def _parameter(text: str, *names: str) -> Any:
-    """Return an option for a parameter of the utility; all values given are kept, so that two can be refused."""
+    """Return an option for a parameter of the utility; it collects all values, so that `once` can raise for two."""
     return typer.Option(*names, metavar="NUMBER", help=text)
 
 

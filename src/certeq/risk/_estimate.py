@@ -103,7 +103,7 @@ def warn_of_few_samples(losses: Floats, risk: Risk, weights: Floats | None, what
     The effective sample size 1 / sum(q**2) of the worst-case weights q of its losses is compared with the one that
     `estimate` needs. ``stacklevel`` counts from the caller, as in `warnings.warn`.
     """
-    # Minimization makes losses equal, which would share the weight of the tail; those of other samples differ.
+    # Minimization makes losses equal, and equal losses share the weight of the tail. Separate them first.
     size = float(np.ptp(losses)) or float(np.abs(losses).max()) or 1.0
     q = tilt(losses + np.linspace(0.0, 1e-9 * size, len(losses)), risk, weights)
     if 1.0 / float(np.square(q).sum()) < (1.0 - 1e-9) * ENOUGH:

@@ -69,9 +69,9 @@ _shown: set[str] = set()
 
 
 def warn_of_unit(reason: UnitWarning | None, stacklevel: int) -> None:
-    """Show a warning, once per process for each text unless the user has a filter for it.
+    """Show a warning once per process for each text; with a filter of the user's, as often as the filter allows.
 
-    Python's own filters show it again after every change of the filters, and scikit-learn changes them in each fit.
+    Python alone would show the text again after every change of the filters, and scikit-learn changes them in each fit.
     ``stacklevel`` counts from the caller, as in `warnings.warn`.
     """
     filtered = any(issubclass(UnitWarning, f[2]) and f[1] is None and f[3] is None for f in warnings.filters)

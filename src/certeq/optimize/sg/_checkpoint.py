@@ -209,7 +209,7 @@ def _read(archive: zipfile.ZipFile, name: str, dtype: str, shape: tuple[int, ...
 
 
 def restore_generator(rng: np.random.Generator, state: Any) -> None:
-    """Set the state of a generator, after a check that NumPy omits: it would read outside the buffer."""
+    """Set the state of a generator; raise ValueError for a position at which NumPy would read outside its buffer."""
     for place in (state, state.get("state")):
         if isinstance(place, dict):
             for name, last in (("pos", 624), ("buffer_pos", 4)):
